@@ -1,0 +1,10 @@
+from . import criteria as criteria
+from .errors import BagwiseError as BagwiseError
+from .errors import MergingInterrupted as MergingInterrupted
+from .merging.hierarchy import Hierarchy as Hierarchy
+from .merging.merge import merge_words as merge_words
+from .merging.warmup import warmup as warmup
+from .merging.word_merger import WordMerger as WordMerger
+from .merging.word_merger_cv import WordMergerCV as WordMergerCV
+
+__version__: str

@@ -1,0 +1,78 @@
+"""How much memory there is, and saying so before too much of it is taken."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from bagwise.errors import BagwiseError
+
+# Share of the free memory that may be used where no limit is given.
+DEFAULT_SHARE = 0.8
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def readable_size(n_bytes: float) -> str:
+    """Write a number of bytes for people.
+
+    >>> readable_size(1_600_000_000)
+    '1.60 GB'
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.2f} {unit}"
+    return f"{n_bytes:.0f} bytes"
+
+
+def parse_size(size: int | float | str) -> int:
+    """Read a number of bytes: a number, or a string such as ``"2GB"`` or ``"512 MiB"``.
+
+    >>> parse_size("2GB")
+    2000000000
+    """
+    if isinstance(size, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", size.lower())
+        if match is None:
+            raise BagwiseError(f"memory_limit={size!r} is not a size. Give bytes, or a string such as '2GB' or '512MiB'.")
+        size = float(match[1]) * _UNITS[match[2] or ""]
+    if not size > 0:
+        raise BagwiseError(f"memory_limit must be positive, got {size!r}.")
+    return int(size)
+
+
+def free_memory() -> int | None:
+    """Bytes this process can still take without pushing others out, or None where the system does not tell.
+
+    On Linux the limit of the container (cgroup) counts as well as the machine's memory.
+    """
+    found = []
+    try:
+        meminfo = Path("/proc/meminfo").read_text()
+        found.append(int(re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)[1]) * 1024)  # type: ignore[index]
+    except (OSError, TypeError):
+        try:
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, OSError, ValueError):
+            return None
+    for limit_file, used_file in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            limit = Path(limit_file).read_text().strip()
+            used = Path(used_file).read_text().strip()
+        except OSError:
+            continue
+        if limit.isdigit():
+            found.append(max(int(limit) - int(used), 0))
+    return min(found)
+
+
+def resolve_limit(memory_limit: int | float | str | None) -> int | None:
+    """Turn the `memory_limit` parameter into bytes; None stays None only where the free memory is not known."""
+    if memory_limit is not None:
+        return parse_size(memory_limit)
+    free = free_memory()
+    return None if free is None else int(DEFAULT_SHARE * free)

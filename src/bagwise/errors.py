@@ -1,0 +1,35 @@
+"""The library's exceptions, and the sentences they share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["BagwiseError", "MergingInterrupted", "unknown_name"]
+
+
+class BagwiseError(ValueError):
+    """Raised for input the library cannot use; says what came, what is accepted and what to do."""
+
+
+class MergingInterrupted(KeyboardInterrupt):
+    """Raised when merging is interrupted (Ctrl-C); a ``KeyboardInterrupt`` that keeps what was merged.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        The merges done so far.
+    """
+
+    def __init__(self, hierarchy: object) -> None:
+        super().__init__("merging was interrupted; the merges done so far are in this exception's .hierarchy")
+        self.hierarchy = hierarchy
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str], also: str = "") -> BagwiseError:
+    """Build the error for a name that is not in a table, suggesting the nearest one that is."""
+    choices = sorted(known)
+    nearest = difflib.get_close_matches(str(name).lower(), choices, n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    also = f", or {also}" if also else ""
+    return BagwiseError(f"Unknown {kind}: {name!r}.{hint} Accepted: {', '.join(map(repr, choices))}{also}.")

@@ -1,0 +1,1 @@
+"""Merging words: criteria, searches, the hierarchy they find, and the estimators over them."""

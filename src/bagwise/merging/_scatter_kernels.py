@@ -1,0 +1,44 @@
+"""Compiled code for forming words-by-words matrices: sparse products and mirroring."""
+
+from numba import njit
+
+_TILE = 32
+
+
+@njit(cache=True, nogil=True)
+def mirror_rows(M, start, stop):
+    """Copy the upper triangle of the square M to the lower one, for the rows ``start..stop``.
+
+    NumPy: ``M[i, :i] = M[:i, i]``. Goes by tiles, so that both sides stay in the cache. Cost O(d (stop - start)).
+    """
+    for i0 in range(start, stop, _TILE):
+        i1 = min(i0 + _TILE, stop)
+        for j0 in range(0, i1, _TILE):
+            for i in range(i0, i1):
+                for j in range(j0, min(j0 + _TILE, i)):
+                    M[i, j] = M[j, i]
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_product_rows(out, left_starts, left_samples, left_values, starts, words, values, start, stop):
+    """Add the upper triangle of ``left @ right`` to `out`, for the rows ``start..stop``.
+
+    `left` (words x samples) and `right` (samples x words) are CSR with sorted indices; `out` is dense. Each row of the
+    result is summed in place, sample by sample, so words with the same counts get exactly the same sums.
+    Cost: one addition for each pair of non-zeros that share a sample.
+    """
+    for i in range(start, stop):
+        row = out[i]
+        for p in range(left_starts[i], left_starts[i + 1]):
+            sample = left_samples[p]
+            value = left_values[p]
+            low = starts[sample]
+            high = starts[sample + 1]
+            while low < high:  # first word of this sample that is not below i
+                middle = (low + high) // 2
+                if words[middle] < i:
+                    low = middle + 1
+                else:
+                    high = middle
+            for q in range(low, starts[sample + 1]):
+                row[words[q]] += value * values[q]

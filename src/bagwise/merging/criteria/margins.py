@@ -1,0 +1,196 @@
+"""Criteria from two neighbour graphs, within and between classes: MFA and LDE."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bagwise.errors import BagwiseError
+from bagwise.merging.criteria.base import TraceRatio, class_codes
+from bagwise.merging.neighbors import METRICS, Nearness, heat_weights, neighbor_graph
+from bagwise.merging.structures import GraphLaplacian, Structure
+
+__all__ = ["LocalDiscriminant", "MarginalFisher"]
+
+
+class MarginalFisher(TraceRatio):
+    """Push apart the closest pairs between classes, pull together neighbours within them (MFA).
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Undesired: pairs of which one is among the `n_neighbors` nearest of its class to the other.
+    n_pairs : int or None, default=None
+        Preferred: the `n_pairs` closest pairs between a class and the rest, for each class. None: 20 for each class
+        there is.
+    margin : {"per_class", "per_sample"}, default="per_class"
+        What `n_pairs` counts: pairs of each class, as the method was published, or neighbours in other classes
+        of each sample, as many implementations have it (None is then `n_neighbors`).
+    metric : {"euclidean", "intersection"}, default="euclidean"
+
+    References
+    ----------
+    S. Yan et al., "Graph embedding and extensions: a general framework for dimensionality reduction", IEEE TPAMI
+    29(1), 2007.
+
+    Examples
+    --------
+    >>> from bagwise import merge_words
+    >>> X, y = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]], ["a", "a", "b", "b"]
+    >>> merge_words(X, y, criterion="mfa").groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+
+    name = "mfa"
+    _parameter_constraints: ClassVar[dict] = {
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
+        "margin": [StrOptions({"per_class", "per_sample"})],
+        "metric": [StrOptions(set(METRICS))],
+    }
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        n_pairs: int | None = None,
+        *,
+        margin: str = "per_class",
+        metric: str = "euclidean",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_pairs = n_pairs
+        self.margin = margin
+        self.metric = metric
+
+    def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
+        self._validate_params()
+        codes = class_codes(y, self.name)
+        nearness = Nearness(X, self.metric, n_threads)
+        within = neighbor_graph(nearness, self.n_neighbors, codes, "same")
+        if self.margin == "per_sample":
+            between = neighbor_graph(nearness, self.n_pairs or self.n_neighbors, codes, "other")
+        else:
+            between = _closest_pairs(nearness, codes, self.n_pairs or 20 * (int(codes.max()) + 1))
+        return GraphLaplacian(_union(between)), GraphLaplacian(_union(within))
+
+
+class LocalDiscriminant(TraceRatio):
+    """Neighbours in other classes against neighbours in the same class, weighted by distance (LDE).
+
+    Both graphs weigh a pair by ``exp(-|x_i - x_j|² / width)``.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Neighbours in the same class.
+    n_other_neighbors : int, default=5
+        Neighbours in other classes.
+    width : float or None, default=None
+        Width of the heat kernel. None: the mean squared distance over the edges of both graphs.
+    neighbors : {"within", "global"}, default="within"
+        "within": the nearest among the samples of the same class, and among those of other classes.
+        "global": the nearest among all samples, then split by class (up to `n_neighbors` + `n_other_neighbors` of
+        them are looked at). That can leave no pair of different classes, which is an error.
+    metric : {"euclidean", "intersection"}, default="euclidean"
+        How neighbours are found; the weights use the Euclidean distance.
+
+    References
+    ----------
+    H.-T. Chen, H.-W. Chang, T.-L. Liu, "Local discriminant embedding and its variants", CVPR 2005.
+
+    Examples
+    --------
+    >>> from bagwise import merge_words
+    >>> X, y = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]], ["a", "a", "b", "b"]
+    >>> merge_words(X, y, criterion="lde").groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+
+    name = "lde"
+    _parameter_constraints: ClassVar[dict] = {
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_other_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Real, 0, None, closed="neither"), None],
+        "neighbors": [StrOptions({"within", "global"})],
+        "metric": [StrOptions(set(METRICS))],
+    }
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        n_other_neighbors: int = 5,
+        *,
+        width: float | None = None,
+        neighbors: str = "within",
+        metric: str = "euclidean",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_other_neighbors = n_other_neighbors
+        self.width = width
+        self.neighbors = neighbors
+        self.metric = metric
+
+    def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
+        self._validate_params()
+        codes = class_codes(y, self.name)
+        nearness = Nearness(X, self.metric, n_threads)
+        if self.neighbors == "within":
+            same = _union(neighbor_graph(nearness, self.n_neighbors, codes, "same"))
+            other = _union(neighbor_graph(nearness, self.n_other_neighbors, codes, "other"))
+        else:
+            same = _union(_of_class(neighbor_graph(nearness, self.n_neighbors), codes, same=True))
+            other = _union(_of_class(neighbor_graph(nearness, self.n_other_neighbors), codes, same=False))
+            if other.nnz == 0:
+                raise BagwiseError(
+                    f"The criterion 'lde' found no neighbours of different classes among the "
+                    f"{self.n_other_neighbors} nearest of any sample. Raise n_other_neighbors or use "
+                    "neighbors='within'."
+                )
+        other, same = heat_weights(nearness, [other, same], self.width, self.name)
+        return GraphLaplacian(other), GraphLaplacian(same)
+
+
+def _union(graph: sp.csr_array) -> sp.csr_array:
+    """Join i and j where either is linked to the other, with weight 1."""
+    return sp.csr_array(graph.maximum(graph.T))
+
+
+def _of_class(graph: sp.csr_array, codes: NDArray[np.intp], *, same: bool) -> sp.csr_array:
+    """Keep the edges between samples of the same class, or of different classes."""
+    edges = graph.tocoo()
+    keep = (codes[edges.row] == codes[edges.col]) == same
+    return sp.csr_array((edges.data[keep], (edges.row[keep], edges.col[keep])), shape=graph.shape)
+
+
+def _closest_pairs(nearness: Nearness, codes: NDArray[np.intp], n_pairs: int) -> sp.csr_array:
+    """Link the `n_pairs` nearest pairs (sample of the class, sample of another) of each class.
+
+    Equally near pairs are taken in the order of their indices.
+    """
+    best: list[tuple[NDArray, NDArray, NDArray]] = [
+        (np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)) for _ in range(int(codes.max()) + 1)
+    ]
+    for samples, near in nearness.blocks():
+        for c, (values, rows, columns) in enumerate(best):
+            inside, outside = samples[codes[samples] == c], np.flatnonzero(codes != c)
+            if not len(inside):
+                continue
+            new = near[np.ix_(codes[samples] == c, codes != c)].ravel()
+            bar = np.partition(new, len(new) - n_pairs)[len(new) - n_pairs] if len(new) > n_pairs else -np.inf
+            kept = np.flatnonzero(new >= bar)
+            values = np.concatenate([values, new[kept]])
+            rows = np.concatenate([rows, inside[kept // len(outside)]])
+            columns = np.concatenate([columns, outside[kept % len(outside)]])
+            first = np.lexsort((columns, rows, -values))[:n_pairs]
+            best[c] = values[first], rows[first], columns[first]
+    rows = np.concatenate([entry[1] for entry in best])
+    columns = np.concatenate([entry[2] for entry in best])
+    n = len(codes)
+    graph = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    graph.data[:] = 1.0  # a pair can be among the closest of both classes
+    return graph

@@ -1,0 +1,279 @@
+"""The result of merging: an ordered list of merges that can be cut at any number of words."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from bagwise._files import write_atomically
+from bagwise.errors import BagwiseError
+
+__all__ = ["Hierarchy"]
+
+_KIND = "bagwise.Hierarchy"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """An ordered list of merges of words into groups, as `merge_words` returns it.
+
+    A group is named by its smallest word. Merge k joins the groups ``s, t = merges[k]``, ``s < t``, and the result
+    is called s. All sizes come from the same list: cutting at n words applies the first ``n_words - n`` merges,
+    so that cuts are nested.
+
+    Parameters
+    ----------
+    n_words : int
+        Number of words before any merge.
+    merges : array-like of shape (m, 2)
+        The merges in order, at most ``n_words - 1``.
+    scores : array-like of shape (m,)
+        Value of the criterion after each merge; NaN where it is not defined.
+    criterion : str, default=""
+        What the merges were found by. Only a label.
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy
+    >>> hierarchy = Hierarchy(4, [[1, 3], [0, 1]], [0.5, 0.25])
+    >>> hierarchy.cut(3)
+    array([0, 1, 2, 1])
+    >>> hierarchy.groups(2)
+    [array([0, 1, 3]), array([2])]
+    """
+
+    n_words: int
+    merges: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    criterion: str = field(default="")
+
+    def __post_init__(self) -> None:
+        n_words = _as_int(self.n_words, "n_words")
+        if n_words < 0:
+            raise BagwiseError(f"n_words must not be negative, got {n_words}.")
+        merges = _frozen_copy(self.merges, np.int64, "merges")
+        scores = _frozen_copy(self.scores, np.float64, "scores")
+        if merges.size == 0:
+            merges = merges.reshape(0, 2)
+        if merges.ndim != 2 or merges.shape[1] != 2:
+            raise BagwiseError(f"merges must have shape (m, 2), one pair of words a row; got shape {merges.shape}.")
+        if scores.shape != (len(merges),):
+            raise BagwiseError(
+                f"scores must have one value per merge, shape ({len(merges)},); got shape {scores.shape}."
+            )
+        _check_merges(n_words, merges)
+        object.__setattr__(self, "n_words", n_words)
+        object.__setattr__(self, "merges", merges)
+        object.__setattr__(self, "scores", scores)
+
+    @property
+    def min_words(self) -> int:
+        """The smallest number of words it can be cut at."""
+        return self.n_words - len(self.merges)
+
+    def cut(self, n: int) -> NDArray[np.int64]:
+        """Give the group of every word when n groups are left.
+
+        Parameters
+        ----------
+        n : int
+            From `min_words` to `n_words`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_words,)
+            Groups are numbered 0 to n - 1 in the order of their first words.
+        """
+        n = _as_int(n, "n")
+        if not self.min_words <= n <= self.n_words:
+            raise BagwiseError(
+                f"Cannot cut at n={n}: this hierarchy of {self.n_words} words goes down to {self.min_words}. "
+                f"Choose n from {self.min_words} to {self.n_words}"
+                + (", or merge further." if n < self.min_words else ".")
+            )
+        root = np.arange(self.n_words)
+        done = self.merges[: self.n_words - n]
+        root[done[:, 1]] = done[:, 0]
+        # Parents have lower indices than children, so repeated jumping ends at the roots, in O(log) rounds.
+        while True:
+            further = root[root]
+            if np.array_equal(further, root):
+                break
+            root = further
+        is_root = root == np.arange(self.n_words)
+        return (np.cumsum(is_root) - 1)[root]
+
+    def groups(self, n: int) -> list[NDArray[np.int64]]:
+        """List the words of each group when n groups are left, in the order of `cut`'s numbers."""
+        labels = self.cut(n)
+        members = np.argsort(labels, kind="stable")
+        ends = np.cumsum(np.bincount(labels, minlength=n))
+        return np.split(members, ends[:-1]) if n > 0 else []
+
+    def push(self, words: ArrayLike, n: int) -> NDArray[np.int64]:
+        """Translate words into the groups they belong to when n groups are left.
+
+        The histogram of pushed words is the merged histogram of the words.
+
+        Parameters
+        ----------
+        words : array-like of int, any shape
+            Word indices, such as the assignments of descriptors to a codebook.
+        n : int
+            Number of groups.
+
+        Returns
+        -------
+        groups : ndarray of int, same shape
+        """
+        given = np.asarray(words)
+        if given.size and not np.issubdtype(given.dtype, np.integer):
+            raise BagwiseError(f"push takes word indices, integers from 0 to {self.n_words - 1}; got {given.dtype}.")
+        if given.size and (given.min() < 0 or given.max() >= self.n_words):
+            wrong = given[(given < 0) | (given >= self.n_words)].flat[0]
+            raise BagwiseError(f"Word {wrong} does not exist: words are numbered from 0 to {self.n_words - 1}.")
+        return self.cut(n)[given.astype(np.int64)]
+
+    def to_linkage(self) -> NDArray[np.float64]:
+        """Write the hierarchy as a SciPy linkage matrix, for dendrograms and `scipy.cluster.hierarchy`.
+
+        Criterion values need not be monotone, so the height of a merge is its place in the list (1, 2, …).
+
+        Returns
+        -------
+        linkage : ndarray of shape (n_words - 1, 4)
+        """
+        if self.min_words > 1:
+            raise BagwiseError(
+                f"A linkage matrix describes a whole tree, but this hierarchy stops at {self.min_words} words. "
+                "Merge down to one word (n_words=1) first."
+            )
+        node = list(range(self.n_words))
+        size = [1] * self.n_words
+        linkage = np.empty((len(self.merges), 4))
+        for k, (s, t) in enumerate(self.merges.tolist()):
+            size[s] += size[t]
+            linkage[k] = (min(node[s], node[t]), max(node[s], node[t]), k + 1, size[s])
+            node[s] = self.n_words + k
+        return linkage
+
+    @classmethod
+    def from_linkage(cls, linkage: ArrayLike, criterion: str = "linkage") -> Hierarchy:
+        """Read a SciPy linkage matrix: its rows become the merges, its heights the scores."""
+        rows = np.asarray(linkage, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != 4:
+            raise BagwiseError(f"A linkage matrix has shape (n - 1, 4); got {rows.shape}.")
+        n_words = len(rows) + 1
+        name = list(range(n_words))
+        merges = np.empty((len(rows), 2), dtype=np.int64)
+        for k, (left, right) in enumerate(rows[:, :2].tolist()):
+            if not (left.is_integer() and right.is_integer() and 0 <= left < len(name) and 0 <= right < len(name)):
+                raise BagwiseError(
+                    f"Row {k} of the linkage joins {left:g} and {right:g}; "
+                    f"at that point the clusters are numbered 0 to {len(name) - 1}."
+                )
+            pair = sorted((name[int(left)], name[int(right)]))
+            merges[k] = pair
+            name.append(pair[0])
+        return cls(n_words, merges, rows[:, 2], criterion)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the hierarchy to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        header = {"kind": _KIND, "schema": _SCHEMA, "n_words": self.n_words, "criterion": self.criterion}
+        content = save_tensors(
+            {"merges": np.ascontiguousarray(self.merges), "scores": np.ascontiguousarray(self.scores)},
+            metadata={"bagwise": json.dumps(header)},
+        )
+        return write_atomically(path, content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
+        """Read a hierarchy that `save` wrote."""
+        content = Path(path).read_bytes()
+        try:
+            header = _read_header(content)
+            tensors = load_tensors(content)
+        except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
+            raise BagwiseError(f"{os.fspath(path)} is not a file written by Hierarchy.save: {error}") from error
+        if header.get("kind") != _KIND:
+            raise BagwiseError(f"{os.fspath(path)} holds {header.get('kind')!r}, not {_KIND!r}.")
+        if header.get("schema") != _SCHEMA:
+            raise BagwiseError(
+                f"{os.fspath(path)} has schema {header.get('schema')!r}, this version of bagwise reads {_SCHEMA}. "
+                "Upgrade bagwise to read it."
+            )
+        if set(tensors) != {"merges", "scores"}:
+            raise BagwiseError(f"{os.fspath(path)} holds the arrays {sorted(tensors)}, expected merges and scores.")
+        return cls(header.get("n_words", -1), tensors["merges"], tensors["scores"], str(header.get("criterion", "")))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return (
+            self.n_words == other.n_words
+            and self.criterion == other.criterion
+            and np.array_equal(self.merges, other.merges)
+            and np.array_equal(self.scores, other.scores, equal_nan=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        by = f" by {self.criterion}" if self.criterion else ""
+        return f"<Hierarchy: {self.n_words} words merged to {self.min_words}{by}>"
+
+
+def _as_int(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise BagwiseError(f"{name} must be an integer, got {value!r}.")
+    return int(value)
+
+
+def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:
+    """Copy into an array that cannot be written to."""
+    given = np.asarray(values)
+    if given.size and not np.can_cast(given.dtype, dtype, "same_kind"):
+        raise BagwiseError(f"{name} must be {np.dtype(dtype)}, got {given.dtype}.")
+    array = np.array(given, dtype=dtype, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def _check_merges(n_words: int, merges: NDArray[np.int64]) -> None:
+    if len(merges) > max(n_words - 1, 0):
+        raise BagwiseError(f"{n_words} words allow at most {max(n_words - 1, 0)} merges, got {len(merges)}.")
+    s, t = merges[:, 0], merges[:, 1]
+    bad = (s < 0) | (s >= t) | (t >= n_words)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise BagwiseError(f"Merge {k} is ({s[k]}, {t[k]}); it must be (s, t) with 0 <= s < t < {n_words}.")
+    absorbed_at = np.full(n_words, len(merges))
+    absorbed_at[t[::-1]] = np.arange(len(merges))[::-1]  # the first time counts
+    level = np.arange(len(merges))
+    bad = (absorbed_at[t] < level) | (absorbed_at[s] <= level)
+    if bad.any():
+        k = int(np.argmax(bad))
+        gone = int(t[k] if absorbed_at[t[k]] < k else s[k])
+        raise BagwiseError(f"Merge {k} joins ({s[k]}, {t[k]}), but {gone} was already absorbed by another group.")
+
+
+def _read_header(content: bytes) -> dict[str, Any]:
+    """Read the metadata of a safetensors file without trusting the sizes it declares."""
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > len(content) - 8:
+        raise ValueError(f"its header declares {length} bytes, the file has {len(content)}")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["bagwise"])
+    if not isinstance(header, dict):
+        raise ValueError("its header is not an object")
+    return header

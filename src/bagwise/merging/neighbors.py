@@ -1,0 +1,166 @@
+"""Nearest neighbours between samples, as the graph criteria need them.
+
+The sample itself is never its own neighbour, equally near samples are taken in the order of their index, and where
+there are fewer candidates than asked for all of them are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
+
+from bagwise._threads import run_over_ranges
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging._neighbor_kernels import intersect_dense, intersect_sparse
+
+__all__ = ["METRICS", "Nearness"]
+
+METRICS = ("intersection", "euclidean")
+# Similarities are computed for this many samples at a time, or fewer where there are very many samples.
+_BLOCK = 256
+_BLOCK_BYTES = 64 * 2**20
+
+
+class Nearness:
+    """How near samples are to each other, computed in blocks of samples.
+
+    Parameters
+    ----------
+    X : dense array or sparse matrix of shape (n_samples, n_words)
+    metric : {"intersection", "euclidean"}
+        "intersection": the sum of the smaller counts, larger is nearer; needs non-negative data.
+        "euclidean": the squared distance, smaller is nearer.
+    n_threads : int
+    """
+
+    def __init__(self, X: Any, metric: str, n_threads: int = 1) -> None:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+        self.n_samples = X.shape[0]
+        self._X = sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
+        self._metric = metric
+        self._n_threads = n_threads
+        if metric == "intersection":
+            self._check_non_negative()
+            if sp.issparse(X):
+                self._by_word = sp.csc_array(self._X)
+
+    def _check_non_negative(self) -> None:
+        values = self._X.data if sp.issparse(self._X) else self._X
+        if values.size == 0 or values.min() >= 0:
+            return
+        if sp.issparse(self._X):
+            entries = self._X.tocoo()
+            first = int(np.argmax(entries.data < 0))
+            sample, word = entries.row[first], entries.col[first]
+        else:
+            sample, word = np.unravel_index(int(np.argmax(self._X < 0)), self._X.shape)
+        raise BagwiseError(
+            f"Histogram intersection needs non-negative data, but sample {sample}, word {word} is "
+            f"{self._X[sample, word]:g}. Use metric='euclidean', or shift the data."
+        )
+
+    def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+        """Give blocks of samples with their nearness to all samples: larger is nearer, -inf to themselves."""
+        step = min(_BLOCK, max(_BLOCK_BYTES // max(8 * self.n_samples, 1), 1))
+        for start in range(0, self.n_samples, step):
+            samples = np.arange(start, min(start + step, self.n_samples))
+            near = self._intersections(samples) if self._metric == "intersection" else -self._distances(samples)
+            near[np.arange(len(samples)), samples] = -np.inf
+            yield samples, near
+
+    def _distances(self, samples: NDArray[np.intp]) -> NDArray[np.float64]:
+        return euclidean_distances(self._X[samples], self._X, squared=True)
+
+    def _intersections(self, samples: NDArray[np.intp]) -> NDArray[np.float64]:
+        first = int(samples[0])
+        near = np.zeros((len(samples), self.n_samples))
+        if sp.issparse(self._X):
+            X, by_word = self._X, self._by_word
+            lists = (X.indptr, X.indices, X.data, by_word.indptr, by_word.indices, by_word.data)
+
+            def fill(start: int, stop: int) -> None:
+                intersect_sparse(*lists, first + start, first + stop, near[start:stop])
+        else:
+
+            def fill(start: int, stop: int) -> None:
+                intersect_dense(self._X, first + start, first + stop, near[start:stop])
+
+        run_over_ranges(fill, len(samples), self._n_threads, size=16)
+        return near
+
+    def squared_distances(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Squared Euclidean distances of the pairs of samples ``rows[k], columns[k]``."""
+        distances = np.empty(len(rows))
+        for start in range(0, len(rows), 1024):
+            part = slice(start, start + 1024)
+            difference = self._X[rows[part]] - self._X[columns[part]]
+            square = difference.multiply(difference) if sp.issparse(difference) else difference * difference
+            distances[part] = np.asarray(square.sum(axis=1)).ravel()
+        return distances
+
+
+def nearest(near: NDArray[np.float64], k: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark in each row the k nearest allowed samples; all of them where there are fewer.
+
+    Parameters
+    ----------
+    near : ndarray of shape (m, n)
+        Larger is nearer; -inf marks a sample itself, which is never taken.
+    k : int
+    allowed : ndarray of bool, shape (m, n)
+    """
+    near = np.where(allowed, near, -np.inf)
+    k = min(k, near.shape[1])
+    threshold = -np.partition(-near, k - 1, axis=1)[:, k - 1 : k]
+    chosen = near > threshold
+    ties = (near == threshold) & (threshold > -np.inf)
+    missing = k - chosen.sum(axis=1, keepdims=True)
+    chosen |= ties & (np.cumsum(ties, axis=1) <= missing)
+    return chosen
+
+
+def neighbor_graph(nearness: Nearness, k: int, codes: NDArray[np.intp] | None = None, who: str = "all") -> sp.csr_array:
+    """Connect every sample with its k nearest: a 0/1 matrix, sample i's neighbours in row i.
+
+    `who` restricts them by the classes `codes`: "all", "same" class or "other" classes.
+    """
+    blocks = []
+    for samples, near in nearness.blocks():
+        allowed = np.ones(near.shape, dtype=bool)
+        if who != "all":
+            assert codes is not None
+            allowed = codes[samples][:, np.newaxis] == codes
+            if who == "other":
+                allowed = ~allowed
+        blocks.append(sp.csr_array(nearest(near, k, allowed).astype(np.float64)))
+    return sp.csr_array(sp.vstack(blocks))
+
+
+def heat_weights(
+    nearness: Nearness, graphs: list[sp.csr_array], width: float | None, who: str
+) -> list[sp.csr_array]:
+    """Weigh the edges of symmetric graphs by ``exp(-|x_i - x_j|² / width)``.
+
+    A width of None is the mean squared distance over the edges of all the graphs.
+    """
+    edges = [graph.tocoo() for graph in graphs]
+    distances = [nearness.squared_distances(edge.row, edge.col) for edge in edges]
+    everything = np.concatenate(distances)
+    if width is None:
+        width = float(everything.mean()) if len(everything) else 1.0
+    heat = [np.exp(-distance / width) if width > 0 else np.ones(len(distance)) for distance in distances]
+    if len(everything) and not any(weights.any() for weights in heat):
+        raise BagwiseError(
+            f"All heat-kernel weights of the criterion {who!r} vanish at width={width:g}: squared distances between "
+            f"neighbours start at {everything.min():g}. Use a larger width, or None."
+        )
+    return [
+        sp.csr_array((weights, (edge.row, edge.col)), shape=edge.shape)
+        for weights, edge in zip(heat, edges, strict=True)
+    ]

@@ -1,0 +1,66 @@
+"""Turning histograms of words into histograms of groups, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.errors import unknown_name
+
+__all__ = ["POOLINGS", "pool", "spread"]
+
+POOLINGS = ("sum", "mean", "sqrt")
+
+
+def pool_factors(sizes: NDArray[np.int64], pooling: str) -> NDArray[np.float64]:
+    """What the sum over a group of each size is multiplied by."""
+    if pooling not in POOLINGS:
+        raise unknown_name("pooling", pooling, POOLINGS)
+    return {"sum": 1.0, "mean": 1.0 / sizes, "sqrt": 1.0 / np.sqrt(sizes)}[pooling] * np.ones(len(sizes))
+
+
+def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum") -> Any:
+    """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_samples, n_words)
+    labels : ndarray of shape (n_words,)
+        Group of each word.
+    n_groups : int
+    pooling : {"sum", "mean", "sqrt"}
+        "sum", the sum divided by the size of the group, or by the root of the size.
+    """
+    from bagwise.merging._pooling_kernels import pool_dense, pool_sparse
+
+    factors = pool_factors(np.bincount(labels, minlength=n_groups), pooling)
+    if not sp.issparse(X):
+        out = np.empty((X.shape[0], n_groups), dtype=X.dtype)
+        pool_dense(X, labels, factors, out)
+        return out
+    room = min(X.nnz, X.shape[0] * n_groups)
+    starts = np.empty(X.shape[0] + 1, dtype=X.indptr.dtype)
+    groups = np.empty(room, dtype=X.indices.dtype)
+    values = np.empty(room, dtype=X.dtype)
+    pool_sparse(X.indptr, X.indices, X.data, labels, factors, starts, groups, values)
+    filled = int(starts[-1])
+    form = sp.csr_array if isinstance(X, sp.sparray) else sp.csr_matrix
+    pooled = form((values[:filled], groups[:filled], starts), shape=(X.shape[0], n_groups), copy=False)
+    pooled.has_sorted_indices = True
+    pooled.has_canonical_format = True
+    return pooled
+
+
+def spread(Z: Any, labels: NDArray[np.int64], pooling: str = "sum") -> Any:
+    """Spread the values of groups evenly over their words, so that pooling again gives the same values."""
+    sizes = np.bincount(labels)
+    shares = 1.0 / (pool_factors(sizes, pooling) * sizes)
+    if not sp.issparse(Z):
+        return (Z * shares.astype(Z.dtype))[:, labels]
+    n_words = len(labels)
+    to_words = sp.csr_array((shares[labels].astype(Z.dtype), (labels, np.arange(n_words))), shape=(len(sizes), n_words))
+    form = sp.csr_array if isinstance(Z, sp.sparray) else sp.csr_matrix
+    return form(sp.csr_array(Z) @ to_words)

@@ -1,0 +1,167 @@
+"""Compiled code shared by the searches: the ratio of a pair, the traces, the tie rule, packing.
+
+All searches add, divide and compare in the same order, so that they agree to the last bit.
+"""
+
+import numpy as np
+from numba import njit
+
+# Larger than any order of a live slot.
+DEAD = 2**62
+# A denominator below this share of the largest one seen counts as zero (and numerators likewise).
+TINY = 1e-12
+# Maxima over a row are kept in this many lanes and joined at the end: the compiler turns such loops into vector
+# instructions without being allowed to reorder arithmetic.
+LANES = 128
+# Traces are summed anew from the diagonal after this many merges, so that rounding does not build up.
+RESUM_EVERY = 256
+
+# positions in `traces`
+TRACE_A, TRACE_B, FLOOR_A, FLOOR_B, SCALE = range(5)
+N_TRACES = 5
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pair_ratio(traces, entry_a, entry_b):
+    """Criterion after merging a pair with these entries of A and B.
+
+    A vanishing denominator gives +inf, or -inf where the numerator vanishes as well (0/0 is never preferred).
+    """
+    numerator = traces[TRACE_A] + 2.0 * entry_a
+    denominator = traces[TRACE_B] + 2.0 * entry_b
+    if denominator <= traces[FLOOR_B]:
+        return np.inf if numerator > traces[FLOOR_A] else -np.inf
+    return numerator / denominator
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def precedes(i, j, s, t):
+    """Whether the pair {i, j} comes before (s, t), s < t: the lower first word, then the lower second word."""
+    first = min(i, j)
+    return first < s or (first == s and max(i, j) < t)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def start_traces(traces, A, B):
+    """Set the traces from the diagonals."""
+    traces[TRACE_A] = 0.0
+    traces[TRACE_B] = 0.0
+    for i in range(A.shape[0]):
+        traces[TRACE_A] += A[i, i]
+        traces[TRACE_B] += B[i, i]
+    traces[FLOOR_A] = TINY * abs(traces[TRACE_A])
+    traces[FLOOR_B] = TINY * abs(traces[TRACE_B])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def update_traces(traces, entry_a, entry_b):
+    """Account for one merge. The floors follow the largest trace, since that is what rounding is relative to."""
+    traces[TRACE_A] += 2.0 * entry_a
+    traces[TRACE_B] += 2.0 * entry_b
+    traces[FLOOR_A] = max(traces[FLOOR_A], TINY * abs(traces[TRACE_A]))
+    traces[FLOOR_B] = max(traces[FLOOR_B], TINY * abs(traces[TRACE_B]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def resum_traces(traces, A, B, order, size):
+    """Set the traces from the diagonals of the live slots, in slot order."""
+    traces[TRACE_A] = 0.0
+    traces[TRACE_B] = 0.0
+    for i in range(size):
+        if order[i] != DEAD:
+            traces[TRACE_A] += A[i, i]
+            traces[TRACE_B] += B[i, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def current_score(traces):
+    """The criterion as it stands, NaN where it is 0/0."""
+    if traces[TRACE_B] <= traces[FLOOR_B]:
+        return np.inf if traces[TRACE_A] > traces[FLOOR_A] else np.nan
+    return traces[TRACE_A] / traces[TRACE_B]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def first_live_pair(order, size):
+    """The two lowest live slots: what is merged where every pair is 0/0."""
+    s = -1
+    for i in range(size):
+        if order[i] != DEAD:
+            if s >= 0:
+                return s, i
+            s = i
+    return s, -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def clear_lanes(lanes):
+    """Start three rows of lanes: a maximum, a minimum, a maximum."""
+    for k in range(LANES):
+        lanes[k] = -np.inf
+        lanes[LANES + k] = np.inf
+        lanes[2 * LANES + k] = -np.inf
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def join_lanes(lanes):
+    """The maximum, the minimum and the maximum over all lanes."""
+    first = lanes[0]
+    low = lanes[LANES]
+    high = lanes[2 * LANES]
+    for k in range(1, LANES):
+        first = max(first, lanes[k])
+        low = min(low, lanes[LANES + k])
+        high = max(high, lanes[2 * LANES + k])
+    return first, low, high
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scan_block(row_a, row_b, order, lanes, own_order, a, b):
+    """Take up to `LANES` pairs of a row into the lanes: best ratio, smallest and largest 2 B.
+
+    NumPy: ``own = order < own_order; y = 2 * row_b; r = (a + 2 * row_a) / (b + y)``, then element by element
+    ``lanes[0] = max(lanes[0], r)`` and so on where own. The arguments are slices of equal length.
+    """
+    for k in range(row_a.shape[0]):
+        own = order[k] < own_order
+        y = 2.0 * row_b[k]
+        ratio = (a + 2.0 * row_a[k]) / (b + y)
+        ratio = ratio if own else -np.inf
+        low = y if own else np.inf
+        high = y if own else -np.inf
+        lanes[k] = ratio if ratio > lanes[k] else lanes[k]
+        lanes[LANES + k] = low if low < lanes[LANES + k] else lanes[LANES + k]
+        lanes[2 * LANES + k] = high if high > lanes[2 * LANES + k] else lanes[2 * LANES + k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scan_row(row_a, row_b, order, lanes, start, stop, own_order, a, b):
+    """Best ratio, smallest and largest 2 B over the slots ``start..stop`` of a row below `own_order` in order."""
+    clear_lanes(lanes)
+    for j in range(start, stop, LANES):
+        end = min(j + LANES, stop)
+        scan_block(row_a[j:end], row_b[j:end], order[j:end], lanes, own_order, a, b)
+    return join_lanes(lanes)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_best(row_a, row_b, order, lanes, start, stop, own_order, a, b, best):
+    """First slot whose pair has exactly the ratio that a scan from `start` left in the lanes as the best."""
+    first = stop
+    for k in range(LANES):
+        if lanes[k] == best:
+            for j in range(start + k, first, LANES):
+                if order[j] < own_order and (a + 2.0 * row_a[j]) / (b + 2.0 * row_b[j]) == best:
+                    first = j
+                    break
+    return first
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pack(M, slots, n_slots):
+    """``M[:n, :n] = M[np.ix_(slots, slots)]`` in place, `slots` ascending. Cost O(n^2)."""
+    for i in range(n_slots):
+        source = M[slots[i]]
+        target = M[i]
+        for j in range(n_slots):
+            target[j] = source[slots[j]]

@@ -1,0 +1,66 @@
+"""Where the statistics A and B of a trace-ratio criterion are kept while words are merged.
+
+A search works on a store. The dense store holds both matrices; stores that compute rows from factors or from
+sparse counts can stand beside it with searches of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._memory import readable_size, resolve_limit
+from bagwise.errors import BagwiseError
+from bagwise.merging.structures import Structure
+
+__all__ = ["DenseStore"]
+
+
+@dataclass(frozen=True)
+class DenseStore:
+    """A = Xᵀ L_P X and B = Xᵀ L_U X as full symmetric matrices. A search may write to them."""
+
+    A: NDArray[np.float64]
+    B: NDArray[np.float64]
+
+    @classmethod
+    def from_structures(
+        cls,
+        X: object,
+        preferred: Structure,
+        undesired: Structure,
+        *,
+        memory_limit: int | float | str | None = None,
+        n_threads: int = 1,
+    ) -> DenseStore:
+        """Form A and B from the data (samples x words), after making sure that they fit."""
+        n_words = X.shape[1]  # type: ignore[attr-defined]
+        check_fits(n_words, memory_limit)
+        return cls(preferred.scatter(X, n_threads), undesired.scatter(X, n_threads))
+
+    @property
+    def n_words(self) -> int:
+        """Number of words, the side of both matrices."""
+        return len(self.A)
+
+
+def dense_bytes(n_words: int) -> int:
+    """Memory that a dense store needs."""
+    return 2 * 8 * n_words**2
+
+
+def check_fits(n_words: int, memory_limit: int | float | str | None) -> None:
+    """Raise before allocating, where two matrices of words by words would exceed the limit."""
+    need = dense_bytes(n_words)
+    limit = resolve_limit(memory_limit)
+    if limit is None or need <= limit:
+        return
+    fitting = int((limit / 16) ** 0.5)
+    origin = "memory_limit" if memory_limit is not None else "80 % of the free memory"
+    raise BagwiseError(
+        f"Merging {n_words} words needs two matrices of {n_words} x {n_words}, {readable_size(need)} together; "
+        f"the limit is {readable_size(limit)} ({origin}). Ways out: raise memory_limit, free memory, or merge "
+        f"fewer words (up to {fitting} fit), for example after dropping the rarest ones."
+    )

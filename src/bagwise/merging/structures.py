@@ -1,0 +1,219 @@
+"""Quadratic forms over samples, from which the statistics of trace-ratio criteria are made.
+
+A structure stands for a symmetric matrix L, samples by samples, whose rows sum to zero, and gives ``Xᵀ L X`` without
+building L. The pair (preferred, undesired) of a criterion is a pair of structures.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.merging._scatter import (
+    add_gram,
+    add_sparse_product,
+    add_symmetric_product,
+    is_integer_valued,
+    mirror,
+    row_blocks,
+)
+
+__all__ = ["BetweenClasses", "Combination", "GraphLaplacian", "Residuals", "Structure", "TotalScatter"]
+
+Matrix = Any  # a dense float64 array or a SciPy sparse matrix, samples x words
+
+
+class Structure(ABC):
+    """A quadratic form L over samples with ``L 1 = 0``."""
+
+    def scatter(self, X: Matrix, n_threads: int = 1) -> NDArray[np.float64]:
+        """Form ``Xᵀ L X``, words by words, symmetric to the last bit. A sparse X is not made dense."""
+        out = np.zeros((X.shape[1], X.shape[1]))
+        self.add_scatter(X, out, 1.0, n_threads)
+        mirror(out, n_threads)
+        return out
+
+    @abstractmethod
+    def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:
+        """Add ``scale * Xᵀ L X`` to the upper triangle of `out`."""
+
+    @abstractmethod
+    def trace(self, X: Matrix) -> float:
+        """Compute the trace of ``Xᵀ L X`` in O(n d)."""
+
+    @property
+    def samples(self) -> NDArray[np.intp] | None:
+        """The samples that matter to L, None for all: a word that is constant on them adds nothing."""
+        return None
+
+    @abstractmethod
+    def laplacian(self) -> NDArray[np.float64]:
+        """Build L as a dense matrix: for tests, and for looking at it where there are few samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class TotalScatter(Structure):
+    """Scatter around the weighted mean: ``L = diag(w) - w wᵀ / (1ᵀ w)``, with positive weights w."""
+
+    weights: NDArray[np.float64]
+
+    def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
+        w = self.weights
+        if sp.issparse(X):
+            add_sparse_product(out, X, sp.diags_array(w) @ X, scale, n_threads)
+            add_gram(out, (w @ X)[np.newaxis], -scale / w.sum())
+        elif np.all(w == 1.0) and is_integer_valued(X):
+            # Counts: exact sums of products, then one rounding. Equal words keep exactly equal entries.
+            add_gram(out, X, scale)
+            add_gram(out, X.sum(axis=0)[np.newaxis], -scale / w.sum())
+        else:
+            for _, deviations in self._deviations(X):
+                add_gram(out, deviations, scale)
+
+    def _deviations(self, X: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        mean = (self.weights @ X) / self.weights.sum()
+        root = np.sqrt(self.weights)[:, np.newaxis]
+        for rows in row_blocks(*X.shape):
+            yield rows, (X[rows] - mean) * root[rows]
+
+    def trace(self, X: Matrix) -> float:  # noqa: D102
+        if sp.issparse(X):
+            sums = self.weights @ X
+            return float(self.weights @ X.power(2).sum(axis=1) - sums @ sums / self.weights.sum())
+        return float(sum(np.vdot(deviations, deviations) for _, deviations in self._deviations(X)))
+
+    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
+        return np.diag(self.weights) - np.outer(self.weights, self.weights) / self.weights.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class BetweenClasses(Structure):
+    """Scatter of the class means: L is the projection on class means less that on the overall mean.
+
+    `codes` gives the class of each sample as 0 … C-1. Rank C - 1; O(n d + C d²) time, nothing of samples by samples.
+    """
+
+    codes: NDArray[np.intp]
+
+    def _indicator(self) -> sp.csr_array:
+        n = len(self.codes)
+        return sp.csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(int(self.codes.max()) + 1, n))
+
+    def _factor(self, X: Matrix) -> NDArray[np.float64]:
+        """Class means less the overall mean, times the root of the class size: classes x words."""
+        sums = self._indicator() @ X
+        if sp.issparse(sums):
+            sums = sums.toarray()
+        sizes = np.bincount(self.codes).astype(np.float64)[:, np.newaxis]
+        return np.sqrt(sizes) * (sums / sizes - sums.sum(axis=0) / len(self.codes))
+
+    def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
+        add_gram(out, self._factor(X), scale)
+
+    def trace(self, X: Matrix) -> float:  # noqa: D102
+        factor = self._factor(X)
+        return float(np.vdot(factor, factor))
+
+    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
+        indicator = self._indicator().toarray()
+        sizes = np.bincount(self.codes)[:, np.newaxis]
+        return indicator.T @ (indicator / sizes) - 1.0 / len(self.codes)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals(Structure):
+    """Squares of contrasts between samples: ``L = Rᵀ R`` with R sparse, one contrast a row, each summing to zero."""
+
+    rows: sp.csr_array
+
+    def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
+        if sp.issparse(X):
+            contrasts = self.rows @ X
+            add_sparse_product(out, contrasts, contrasts, scale, n_threads)
+        else:
+            for rows in row_blocks(self.rows.shape[0], X.shape[1]):
+                add_gram(out, self.rows[rows] @ X, scale)
+
+    def trace(self, X: Matrix) -> float:  # noqa: D102
+        if sp.issparse(X):
+            return float((self.rows @ X).power(2).sum())
+        blocks = (self.rows[rows] @ X for rows in row_blocks(self.rows.shape[0], X.shape[1]))
+        return float(sum(np.vdot(block, block) for block in blocks))
+
+    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
+        return (self.rows.T @ self.rows).toarray()
+
+
+@dataclass(frozen=True, eq=False)
+class GraphLaplacian(Structure):
+    """The Laplacian of a weighted graph over samples, ``L = diag(W 1) - W``; W symmetric, dense or sparse."""
+
+    weights: Any
+
+    def form(self) -> Any:
+        """L in the form W has."""
+        degrees = np.asarray(self.weights.sum(axis=1)).ravel()
+        if sp.issparse(self.weights):
+            return sp.csr_array(sp.diags_array(degrees) - self.weights)
+        return np.diag(degrees) - self.weights
+
+    def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
+        form = self.form()
+        if sp.issparse(X):
+            add_sparse_product(out, X, sp.csr_array(sp.csr_array(form) @ X), scale, n_threads)
+            return
+        if not is_integer_valued(X):
+            X = X - X.mean(axis=0)  # L ignores the mean, rounding does not
+        for rows in row_blocks(*X.shape):
+            add_symmetric_product(out, X[rows], form[rows] @ X, scale)
+
+    def trace(self, X: Matrix) -> float:  # noqa: D102
+        form = self.form()
+        if sp.issparse(X):
+            return float(X.multiply(sp.csr_array(form) @ X).sum())
+        X = X - X.mean(axis=0)
+        return float(np.vdot(X, form @ X))
+
+    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
+        form = self.form()
+        return form.toarray() if sp.issparse(form) else form
+
+
+@dataclass(frozen=True, eq=False)
+class Combination(Structure):
+    """A weighted sum of structures, each over all samples or over some of them.
+
+    `terms` holds (weight, structure, samples); samples is an index array, or None for all.
+    """
+
+    terms: Sequence[tuple[float, Structure, NDArray[np.intp] | None]]
+    n_samples: int
+
+    def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
+        for weight, structure, samples in self.terms:
+            structure.add_scatter(X if samples is None else X[samples], out, scale * weight, n_threads)
+
+    def trace(self, X: Matrix) -> float:  # noqa: D102
+        return sum(
+            weight * structure.trace(X if samples is None else X[samples]) for weight, structure, samples in self.terms
+        )
+
+    @property
+    def samples(self) -> NDArray[np.intp] | None:  # noqa: D102
+        chosen = [samples for _, _, samples in self.terms]
+        if any(samples is None for samples in chosen):
+            return None
+        return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *chosen]))  # type: ignore[list-item]
+
+    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
+        L = np.zeros((self.n_samples, self.n_samples))
+        for weight, structure, samples in self.terms:
+            where = np.arange(self.n_samples) if samples is None else samples
+            L[np.ix_(where, where)] += weight * structure.laplacian()
+        return L

@@ -1,0 +1,267 @@
+"""`WordMerger`: merging words as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
+
+from bagwise.errors import BagwiseError, MergingInterrupted, unknown_name
+from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
+from bagwise.merging.criteria.base import Criterion, TraceRatio
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.merge import merge_words
+from bagwise.merging.pooling import POOLINGS, pool, spread
+
+__all__ = ["WordMerger"]
+
+_FLOATS = [np.float64, np.float32]
+_WORDS_IN_NAME = 3
+
+
+def needs_labels(criterion: Any) -> bool:
+    """Whether fitting with this criterion takes labels; unknown criteria are complained of when fitting."""
+    if isinstance(criterion, Criterion):
+        return criterion.supervised
+    return NAMED_CRITERIA[criterion].supervised if criterion in NAMED_CRITERIA else True
+
+
+class WordMerger(TransformerMixin, BaseEstimator):
+    """Merge many words into a few groups that keep what the criterion asks for.
+
+    1. `fit` finds the hierarchy of all merges, from the words as they are down to one, exactly.
+    2. `transform` cuts it at `n_words` and adds up the words of each group.
+    3. Any other size is one ``set_params(n_words=...)`` away, without fitting again.
+
+    Parameters
+    ----------
+    n_words : int, default=50
+        Number of groups to keep. If there are no more words than that, all are kept.
+    criterion : str or object from `bagwise.criteria`, default="csm"
+        What makes a merge good: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised" or an object.
+    kernel : {"linear"}, default="linear"
+        The space in which distances are taken.
+    search : {"bound", "polar", "exhaustive"}, default="bound"
+        How the best pair is found. All are exact; "bound" is the fastest.
+    pooling : {"sum", "mean", "sqrt"}, default="sum"
+        How the words of a group are put together: sum, mean, or sum over the root of the group's size.
+    memory_limit : int or str, default=None
+        Most memory the statistics may take, in bytes or as "2GB". None: 80 % of what is free.
+    n_jobs : int, default=None
+        Threads for forming the statistics.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    hierarchy_ : Hierarchy
+        All merges. After Ctrl-C, those done until then.
+    labels_ : ndarray of shape (n_features_in_,)
+        Group of each word at the current `n_words`.
+    scores_ : ndarray of shape (n_features_in_ - 1,)
+        Criterion after each merge.
+    word_totals_ : ndarray of shape (n_features_in_,)
+        Sum of each word over the training data; names of groups begin with their heaviest words.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if X had column names.
+
+    See Also
+    --------
+    merge_words : The same as a function that returns the hierarchy.
+    WordMergerCV : Chooses `n_words` by cross-validation.
+    sklearn.cluster.FeatureAgglomeration : Unsupervised merging of columns by their similarity.
+
+    Notes
+    -----
+    Fitting takes O(d²) memory and, once the statistics are formed, O(d²) time for d words. Transforming takes
+    one pass over the data; the model is one integer per word.
+
+    References
+    ----------
+    L. Wang, L. Liu, L. Zhou, "A graph-embedding approach to hierarchical visual word mergence", IEEE TNNLS 28(2), 2017.
+
+    Examples
+    --------
+    >>> from bagwise import WordMerger
+    >>> X = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]
+    >>> y = ["cat", "cat", "dog", "dog"]
+    >>> merger = WordMerger(n_words=2).fit(X, y)
+    >>> merger.transform(X)
+    array([[7., 1.],
+           [9., 1.],
+           [1., 9.],
+           [1., 9.]])
+    >>> merger.get_feature_names_out(["paw", "meow", "bark", "bone"])
+    array(['paw+meow', 'bark+bone'], dtype=object)
+    >>> merger.set_params(n_words=3).transform(X).shape
+    (4, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "criterion": [str, Criterion],
+        "kernel": [str],
+        "search": [str],
+        "pooling": [str],
+        "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_words: int = 50,
+        *,
+        criterion: str | TraceRatio = "csm",
+        kernel: str = "linear",
+        search: str = "bound",
+        pooling: str = "sum",
+        memory_limit: int | float | str | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_words = n_words
+        self.criterion = criterion
+        self.kernel = kernel
+        self.search = search
+        self.pooling = pooling
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike | None = None) -> WordMerger:
+        """Find the hierarchy of merges.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Histograms or counts, one sample a row.
+        y : array-like of shape (n_samples,), default=None
+            Labels; unsupervised criteria do not use them.
+
+        Returns
+        -------
+        self : WordMerger
+        """
+        criterion = resolve_criterion(self.criterion)
+        if self.pooling not in POOLINGS:
+            raise unknown_name("pooling", self.pooling, POOLINGS)
+        checks = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_min_samples": 2}
+        if criterion.supervised and y is not None:
+            X, y = validate_data(self, X, y, **checks)
+        else:
+            X = validate_data(self, X, **checks)
+        self.word_totals_ = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
+        try:
+            self.hierarchy_ = merge_words(
+                X,
+                y if criterion.supervised else None,
+                criterion=criterion,
+                kernel=self.kernel,
+                search=self.search,
+                memory_limit=self.memory_limit,
+                n_jobs=self.n_jobs,
+                verbose=self.verbose,
+            )
+        except MergingInterrupted as interrupt:
+            self.hierarchy_ = interrupt.hierarchy
+            raise
+        return self
+
+    @property
+    def labels_(self) -> NDArray[np.int64]:
+        """Group of each word at the current `n_words`."""
+        check_is_fitted(self, "hierarchy_")
+        return self.hierarchy_.cut(self._n_groups())
+
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """Criterion after each merge."""
+        check_is_fitted(self, "hierarchy_")
+        return self.hierarchy_.scores
+
+    def _n_groups(self) -> int:
+        hierarchy: Hierarchy = self.hierarchy_
+        n_groups = min(self.n_words, hierarchy.n_words)
+        if n_groups < hierarchy.min_words:
+            raise BagwiseError(
+                f"n_words={self.n_words}, but merging was interrupted with {hierarchy.min_words} words left. "
+                f"Use set_params(n_words={hierarchy.min_words}) or more, or fit again."
+            )
+        return n_groups
+
+    def transform(self, X: Any) -> Any:
+        """Add up the words of each group.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Z : ndarray or CSR matrix of shape (n_samples, n_words)
+            Sparse if X is.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
+        return pool(X, self.labels_, self._n_groups(), self.pooling)
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Spread the values of groups evenly over their words.
+
+        Transforming the result gives Z again.
+
+        Parameters
+        ----------
+        Z : array-like or sparse matrix of shape (n_samples, n_words)
+
+        Returns
+        -------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        Z = check_array(Z, accept_sparse="csr", dtype=_FLOATS, input_name="Z")
+        if Z.shape[1] != self._n_groups():
+            raise BagwiseError(f"Z has {Z.shape[1]} columns, expected one per group: {self._n_groups()}.")
+        return spread(Z, self.labels_, self.pooling)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Name each group after its heaviest words, such as ``car+auto+truck…(17)``.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            The words. None: the column names seen in `fit`, or x0, x1, …
+
+        Returns
+        -------
+        names : ndarray of str objects, shape (n_words,)
+            Words in the order of their totals in the training data; beyond three, the number of words follows.
+        """
+        check_is_fitted(self)
+        words = _check_feature_names_in(self, input_features)
+        groups = self.hierarchy_.groups(self._n_groups())
+        return np.array([self._name(words, group) for group in groups], dtype=object)
+
+    def _name(self, words: NDArray[Any], group: NDArray[np.int64]) -> str:
+        heaviest = group[np.argsort(-self.word_totals_[group], kind="stable")][:_WORDS_IN_NAME]
+        name = "+".join(str(words[word]) for word in heaviest)
+        return name if len(group) <= _WORDS_IN_NAME else f"{name}…({len(group)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "hierarchy_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = needs_labels(self.criterion)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
