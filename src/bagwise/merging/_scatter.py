@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyr2k, dsyrk
 
 from bagwise._threads import run_over_ranges
-from bagwise.merging._scatter_kernels import add_sparse_product_rows, mirror_rows
+from bagwise.merging._scatter_kernels import add_low_rank_rows, add_sparse_product_rows, mirror_rows
 
 # Temporary copies of dense data are made for this many bytes at a time.
 _BLOCK_BYTES = 32 * 2**20
+# Up to this rank a plain loop is as fast as a BLAS, and keeps equal words equal.
+_LOW_RANK = 16
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
@@ -28,10 +30,12 @@ def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rows))
 
 
-def add_gram(out: NDArray[np.float64], F: NDArray[np.float64], scale: float = 1.0) -> None:
+def add_gram(out: NDArray[np.float64], F: NDArray[np.float64], scale: float = 1.0, n_threads: int = 1) -> None:
     """``out += scale * F.T @ F`` (upper triangle), F dense with one row a component."""
     F = np.ascontiguousarray(F, dtype=np.float64)
-    if F.size:
+    if len(F) <= _LOW_RANK:
+        run_over_ranges(lambda start, stop: add_low_rank_rows(out, F, scale, start, stop), len(out), n_threads)
+    elif F.size:
         dsyrk(scale, F.T, beta=1.0, c=out.T, lower=1, overwrite_c=1)
 
 

@@ -20,6 +20,21 @@ def mirror_rows(M, start, stop):
 
 
 @njit(cache=True, nogil=True)
+def add_low_rank_rows(out, F, scale, start, stop):
+    """Add the upper triangle of ``scale * F.T @ F`` to `out`, for the rows ``start..stop``. Cost O(d) a row of F.
+
+    Unlike a BLAS it treats all entries alike, so words with the same values get exactly the same sums.
+    """
+    for i in range(start, stop):
+        row = out[i, i:]
+        for c in range(F.shape[0]):
+            factor = F[c, i]
+            values = F[c, i:]
+            for j in range(row.shape[0]):
+                row[j] += scale * (factor * values[j])
+
+
+@njit(cache=True, nogil=True)
 def add_sparse_product_rows(out, left_starts, left_samples, left_values, starts, words, values, start, stop):
     """Add the upper triangle of ``left @ right`` to `out`, for the rows ``start..stop``.
 

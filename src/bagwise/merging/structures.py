@@ -67,11 +67,11 @@ class TotalScatter(Structure):
         w = self.weights
         if sp.issparse(X):
             add_sparse_product(out, X, sp.diags_array(w) @ X, scale, n_threads)
-            add_gram(out, (w @ X)[np.newaxis], -scale / w.sum())
+            add_gram(out, (w @ X)[np.newaxis], -scale / w.sum(), n_threads)
         elif np.all(w == 1.0) and is_integer_valued(X):
             # Counts: exact sums of products, then one rounding. Equal words keep exactly equal entries.
             add_gram(out, X, scale)
-            add_gram(out, X.sum(axis=0)[np.newaxis], -scale / w.sum())
+            add_gram(out, X.sum(axis=0)[np.newaxis], -scale / w.sum(), n_threads)
         else:
             for _, deviations in self._deviations(X):
                 add_gram(out, deviations, scale)
@@ -114,7 +114,7 @@ class BetweenClasses(Structure):
         return np.sqrt(sizes) * (sums / sizes - sums.sum(axis=0) / len(self.codes))
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
-        add_gram(out, self._factor(X), scale)
+        add_gram(out, self._factor(X), scale, n_threads)
 
     def trace(self, X: Matrix) -> float:  # noqa: D102
         factor = self._factor(X)

@@ -1,0 +1,99 @@
+"""Slow, plain versions of what the library does fast, and data to try both on."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+
+def ratio(numerator, denominator, scale=1.0):
+    """The criterion; NaN for 0/0."""
+    if denominator <= 1e-10 * scale:
+        return np.inf if numerator > 1e-10 * scale else np.nan
+    return numerator / denominator
+
+
+def trace(Y, L):
+    return float(np.einsum("ij,ik,kj->", Y, L, Y))
+
+
+def merged(Y, s, t):
+    """Data after merging the columns s and t (positions), the sum at s."""
+    Z = np.delete(Y, t, axis=1)
+    Z[:, s] = Y[:, s] + Y[:, t]
+    return Z
+
+
+def best_ratio(Y, L_P, L_U, scale):
+    """The best value over all pairs, each recomputed from merged data."""
+    values = []
+    for s in range(Y.shape[1]):
+        for t in range(s + 1, Y.shape[1]):
+            Z = merged(Y, s, t)
+            values.append(ratio(trace(Z, L_P), trace(Z, L_U), scale))
+    values = [value for value in values if not np.isnan(value)]
+    return max(values) if values else np.nan
+
+
+def assert_greedy(X, structures, hierarchy, skip=0, rtol=1e-8):
+    """Every merge (after the first `skip`) is as good as the best pair of its level, and has the score it claims.
+
+    Everything is recomputed from merged data, so ties may be broken in any way.
+    """
+    L_P, L_U = (structure.laplacian() for structure in structures)
+    Y = np.array(X, dtype=float)
+    names = list(range(Y.shape[1]))
+    largest = trace(Y, L_U)
+    for k, (s, t) in enumerate(hierarchy.merges.tolist()):
+        expected = best_ratio(Y, L_P, L_U, largest)
+        Y = merged(Y, names.index(s), names.index(t))
+        names.remove(t)
+        largest = max(largest, trace(Y, L_U))
+        value = ratio(trace(Y, L_P), trace(Y, L_U), largest)
+        np.testing.assert_allclose(hierarchy.scores[k], value, rtol=rtol, atol=1e-9)
+        if k >= skip:
+            np.testing.assert_allclose(value, expected, rtol=rtol, atol=1e-9)
+
+
+def greedy_merges(X, L_P, L_U):
+    """The hierarchy found by recomputing every pair from merged data; for data without ties."""
+    Y = np.array(X, dtype=float)
+    names = list(range(Y.shape[1]))
+    merges = []
+    while len(names) > 1:
+        values = {
+            (s, t): trace(merged(Y, s, t), L_P) / trace(merged(Y, s, t), L_U)
+            for s in range(len(names))
+            for t in range(s + 1, len(names))
+        }
+        s, t = max(values, key=values.get)
+        merges.append((names[s], names[t]))
+        Y = merged(Y, s, t)
+        del names[t]
+    return merges
+
+
+def topic_counts(rng, n_samples, n_words, n_topics=10, length=100):
+    """Counts as texts have them: a few topics, most words rare, some never seen."""
+    topics = rng.dirichlet(np.full(n_words, 0.05), size=n_topics)
+    mixture = rng.dirichlet(np.full(n_topics, 0.2), size=n_samples)
+    y = mixture[:, : n_topics // 2].sum(axis=1) > 0.5
+    return rng.poisson(length * mixture @ topics).astype(float), y.astype(int)
+
+
+@st.composite
+def labelled_counts(draw, max_samples=10, max_words=9):
+    """Small data of many kinds: ties, zero words, duplicates, reals, rows that sum to one."""
+    n = draw(st.integers(3, max_samples))
+    d = draw(st.integers(1, max_words))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["real", "counts", "binary", "duplicates", "l1", "constant", "negative"]))
+    X = {
+        "real": lambda: rng.random((n, d)),
+        "counts": lambda: rng.integers(0, 4, (n, d)),
+        "binary": lambda: rng.random((n, d)) < 0.3,
+        "duplicates": lambda: rng.integers(0, 3, (n, d))[:, rng.integers(0, d, d)],
+        "l1": lambda: rng.dirichlet(np.ones(d), size=n),
+        "constant": lambda: np.where(rng.random(d) < 0.5, 0.1, rng.random((n, d))),
+        "negative": lambda: rng.normal(size=(n, d)),
+    }[kind]().astype(float)
+    y = np.concatenate([[0, 1], rng.integers(0, draw(st.integers(2, 3)), n - 2)])
+    return X, y

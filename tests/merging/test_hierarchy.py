@@ -1,0 +1,179 @@
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, is_valid_linkage, linkage
+
+from bagwise import BagwiseError, Hierarchy
+
+
+@st.composite
+def hierarchies(draw):
+    n_words = draw(st.integers(1, 30))
+    n_merges = draw(st.integers(0, n_words - 1))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    names = list(range(n_words))
+    merges = []
+    for _ in range(n_merges):
+        s, t = sorted(rng.choice(names, 2, replace=False).tolist())
+        merges.append((s, t))
+        names.remove(t)
+    return Hierarchy(n_words, np.array(merges, dtype=int).reshape(-1, 2), rng.random(n_merges), "test")
+
+
+def replay(hierarchy, n):
+    """Groups by applying merges one at a time to lists."""
+    groups = {word: [word] for word in range(hierarchy.n_words)}
+    for s, t in hierarchy.merges[: hierarchy.n_words - n].tolist():
+        groups[s] = sorted(groups[s] + groups.pop(t))
+    return [groups[name] for name in sorted(groups)]
+
+
+@given(hierarchies())
+def test_every_cut_equals_applying_the_merges(hierarchy):
+    for n in range(hierarchy.min_words, hierarchy.n_words + 1):
+        groups = [group.tolist() for group in hierarchy.groups(n)]
+        assert groups == replay(hierarchy, n)
+        labels = hierarchy.cut(n)
+        assert [np.flatnonzero(labels == g).tolist() for g in range(n)] == groups
+
+
+@given(hierarchies())
+def test_cuts_are_nested(hierarchy):
+    for n in range(hierarchy.min_words + 1, hierarchy.n_words + 1):
+        fine, coarse = hierarchy.cut(n), hierarchy.cut(n - 1)
+        parents = {(f, c) for f, c in zip(fine, coarse, strict=True)}
+        assert len(parents) == n  # each fine group lies in one coarse group
+
+
+@given(hierarchies(), st.data())
+def test_push_then_histogram_is_histogram_then_merge(hierarchy, data):
+    n = data.draw(st.integers(hierarchy.min_words, hierarchy.n_words))
+    words = np.array(data.draw(st.lists(st.integers(0, hierarchy.n_words - 1), max_size=40)), dtype=int)
+    counts = np.bincount(words, minlength=hierarchy.n_words)
+    expected = [counts[group].sum() for group in hierarchy.groups(n)]
+    assert np.bincount(hierarchy.push(words, n), minlength=n).tolist() == expected
+    assert hierarchy.push(words.reshape(-1, 1), n).shape == (len(words), 1)
+
+
+@given(hierarchies())
+def test_save_then_load_gives_the_same(tmp_path_factory, hierarchy):
+    path = tmp_path_factory.mktemp("h") / "a.safetensors"
+    assert hierarchy.save(path) == path
+    assert Hierarchy.load(path) == hierarchy
+    assert [entry.name for entry in path.parent.iterdir()] == ["a.safetensors"]
+
+
+def test_linkage_there_and_back():
+    rng = np.random.default_rng(0)
+    rows = linkage(rng.random((20, 3)), "average")
+    hierarchy = Hierarchy.from_linkage(rows)
+    np.testing.assert_array_equal(hierarchy.scores, rows[:, 2])
+    back = hierarchy.to_linkage()
+    assert is_valid_linkage(back)
+    np.testing.assert_array_equal(np.sort(back[:, :2]), np.sort(rows[:, :2]))
+    np.testing.assert_array_equal(back[:, 3], rows[:, 3])
+    for n in (1, 5, 19):
+        ours, theirs = hierarchy.cut(n), fcluster(rows, n, "maxclust")
+        assert len({*zip(ours, theirs, strict=True)}) == n
+
+
+def test_it_is_frozen_and_does_not_share_memory():
+    merges = np.array([[0, 1]])
+    hierarchy = Hierarchy(3, merges, [0.5])
+    merges[0] = 7
+    assert hierarchy.merges.tolist() == [[0, 1]]
+    with pytest.raises(ValueError, match="read-only"):
+        hierarchy.merges[0, 0] = 1
+    with pytest.raises(AttributeError):
+        hierarchy.n_words = 4  # type: ignore[misc]
+    assert repr(hierarchy) == "<Hierarchy: 3 words merged to 2>"
+    assert hierarchy == Hierarchy(3, [[0, 1]], [0.5])
+    assert hierarchy != Hierarchy(3, [[0, 2]], [0.5])
+    assert hierarchy != "hierarchy"
+
+
+@pytest.mark.parametrize(
+    ("n_words", "merges", "scores", "message"),
+    [
+        (3, [[1, 0]], [0.0], "0 <= s < t < 3"),
+        (3, [[0, 3]], [0.0], "0 <= s < t < 3"),
+        (3, [[-1, 2]], [0.0], "0 <= s < t < 3"),
+        (4, [[0, 1], [1, 2]], [0.0, 0.0], "1 was already absorbed"),
+        (4, [[0, 2], [1, 2]], [0.0, 0.0], "2 was already absorbed"),
+        (2, [[0, 1], [0, 1]], [0.0, 0.0], "at most 1 merges, got 2"),
+        (3, [[0, 1]], [0.0, 1.0], "one value per merge"),
+        (3, [[0, 1, 2]], [0.0], r"shape \(m, 2\)"),
+        (3, [[0.5, 1]], [0.0], "merges must be int64, got float64"),
+        (3.0, [[0, 1]], [0.0], "n_words must be an integer, got 3.0"),
+        (-1, [], [], "must not be negative"),
+    ],
+)
+def test_invalid_merges_are_refused(n_words, merges, scores, message):
+    with pytest.raises(BagwiseError, match=message):
+        Hierarchy(n_words, merges, scores)
+
+
+def test_cuts_out_of_range_say_the_range():
+    hierarchy = Hierarchy(5, [[0, 1]], [0.5])
+    for n in (3, 6, 0, -1):
+        with pytest.raises(BagwiseError, match="from 4 to 5"):
+            hierarchy.cut(n)
+    with pytest.raises(BagwiseError, match="must be an integer"):
+        hierarchy.cut(4.0)  # type: ignore[arg-type]
+    with pytest.raises(BagwiseError, match="stops at 4 words"):
+        hierarchy.to_linkage()
+
+
+def test_push_refuses_what_is_not_a_word():
+    hierarchy = Hierarchy(3, [[0, 1]], [0.5])
+    with pytest.raises(BagwiseError, match="Word 3 does not exist"):
+        hierarchy.push([0, 3], 2)
+    with pytest.raises(BagwiseError, match="Word -1 does not exist"):
+        hierarchy.push([-1], 2)
+    with pytest.raises(BagwiseError, match="float64"):
+        hierarchy.push([0.5], 2)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((2, 3)), np.array([[0, 9, 1, 2.0]]), np.array([[0, 0.5, 1, 2.0]])])
+def test_bad_linkages_are_refused(rows):
+    with pytest.raises(BagwiseError):
+        Hierarchy.from_linkage(rows)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    path = tmp_path / "h.safetensors"
+    Hierarchy(4, [[0, 1], [2, 3]], [0.5, np.nan], "csm").save(path)
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+
+    def with_header(new):
+        text = json.dumps(new).encode()
+        return struct.pack("<Q", len(text)) + text + content[8 + length :]
+
+    meta = json.loads(header["__metadata__"]["bagwise"])
+    damaged = {
+        "empty": b"",
+        "truncated": content[:-5],
+        "text": b"not a safetensors file at all",
+        "huge header": struct.pack("<Q", 2**60) + content[8:],
+        "huge tensor": with_header(header | {"merges": header["merges"] | {"shape": [2**40, 2]}}),
+        "no metadata": with_header({key: value for key, value in header.items() if key != "__metadata__"}),
+        "other kind": with_header(header | {"__metadata__": {"bagwise": json.dumps(meta | {"kind": "other"})}}),
+        "newer schema": with_header(header | {"__metadata__": {"bagwise": json.dumps(meta | {"schema": 2})}}),
+        "list header": with_header(header | {"__metadata__": {"bagwise": "[1]"}}),
+        "wrong size": with_header(header | {"__metadata__": {"bagwise": json.dumps(meta | {"n_words": 3})}}),
+        "no size": with_header(header | {"__metadata__": {"bagwise": json.dumps({"kind": meta["kind"], "schema": 1})}}),
+        "text size": with_header(header | {"__metadata__": {"bagwise": json.dumps(meta | {"n_words": "4"})}}),
+    }
+    for name, data in damaged.items():
+        path.write_bytes(data)
+        with pytest.raises(BagwiseError):
+            Hierarchy.load(path)
+            pytest.fail(f"loaded a damaged file: {name}")
+    with pytest.raises(FileNotFoundError):
+        Hierarchy.load(tmp_path / "missing")

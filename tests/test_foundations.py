@@ -1,0 +1,90 @@
+"""Files, memory, progress, threads, errors."""
+
+import io
+import os
+
+import pytest
+
+from bagwise import BagwiseError
+from bagwise._files import write_atomically
+from bagwise._memory import free_memory, parse_size, readable_size, resolve_limit
+from bagwise._progress import ProgressBar
+from bagwise._threads import run_over_ranges
+from bagwise.errors import unknown_name
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_written_files_have_ordinary_rights(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, b"x")
+    other = tmp_path / "other"
+    other.write_bytes(b"x")
+    assert path.stat().st_mode == other.stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(5, 5), (1e3, 1000), ("12", 12), ("2GB", 2 * 10**9), (" 1.5 mb ", 1_500_000), ("1KiB", 1024), ("3g", 3 * 10**9)],
+)
+def test_sizes_are_read(size, expected):
+    assert parse_size(size) == expected
+
+
+@pytest.mark.parametrize("size", ["", "GB", "-1", "2 parsecs", 0, -3, float("nan")])
+def test_bad_sizes_are_refused(size):
+    with pytest.raises(BagwiseError, match="memory_limit"):
+        parse_size(size)
+
+
+def test_free_memory_is_plausible():
+    free = free_memory()
+    assert free is None or 2**20 < free < 2**50
+    assert resolve_limit("1MB") == 10**6
+    assert free is None or 0 < resolve_limit(None) < 2**50
+    assert readable_size(12) == "12 bytes"
+
+
+def test_progress_is_drawn_only_when_enabled():
+    stream = io.StringIO()
+    with ProgressBar("work", 10, enabled=False, stream=stream) as bar:
+        bar.update(10)
+    assert stream.getvalue() == ""
+    with ProgressBar("work", 10, enabled=True, stream=stream) as bar:
+        bar.update(5)
+        bar.update(10)
+    assert "50%" in stream.getvalue()
+    assert "100%" in stream.getvalue()
+    assert stream.getvalue().endswith("\n")
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_ranges_cover_everything_once(n_threads):
+    seen = []
+    run_over_ranges(lambda start, stop: seen.extend(range(start, stop)), 100, n_threads, size=7)
+    assert sorted(seen) == list(range(100))
+
+
+def test_errors_in_threads_are_raised():
+    def fail(start, stop):
+        raise RuntimeError(f"at {start}")
+
+    with pytest.raises(RuntimeError, match="at 0"):
+        run_over_ranges(fail, 100, 2, size=10)
+
+
+def test_unknown_names_suggest_the_nearest():
+    assert "Did you mean 'bound'?" in str(unknown_name("search", "bond", ["bound", "polar"]))
+    assert "Did you mean" not in str(unknown_name("search", "xyzzy", ["bound", "polar"]))

@@ -1,0 +1,36 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bagwise
+
+HEAVY = {"numba", "cv2", "torch", "sklearn", "scipy", "numpy", "joblib", "safetensors"}
+
+
+def loaded_after(code):
+    """Modules in a fresh interpreter after running some code."""
+    script = f"import sys\n{code}\nprint(sorted(sys.modules))"
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    return {name.split(".")[0] for name in ast.literal_eval(output)}
+
+
+def test_importing_loads_nothing_heavy():
+    assert not loaded_after("import bagwise; bagwise.__version__; dir(bagwise)") & HEAVY
+
+
+def test_names_are_loaded_when_used():
+    assert "safetensors" in loaded_after("import bagwise; bagwise.Hierarchy")
+
+
+@pytest.mark.parametrize("name", sorted(bagwise.__all__))
+def test_every_public_name_exists(name):
+    assert getattr(bagwise, name) is not None
+
+
+def test_the_stub_lists_what_is_there():
+    stub = Path(bagwise.__file__).with_suffix(".pyi").read_text()
+    assert all(name in stub for name in bagwise.__all__)
+    assert {"Hierarchy", "merge_words", "WordMerger", "WordMergerCV", "criteria", "BagwiseError"} <= set(bagwise.__all__)
