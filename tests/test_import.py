@@ -33,4 +33,6 @@ def test_every_public_name_exists(name):
 def test_the_stub_lists_what_is_there():
     stub = Path(bagwise.__file__).with_suffix(".pyi").read_text()
     assert all(name in stub for name in bagwise.__all__)
-    assert {"Hierarchy", "merge_words", "WordMerger", "WordMergerCV", "criteria", "BagwiseError"} <= set(bagwise.__all__)
+    assert {"Hierarchy", "merge_words", "WordMerger", "WordMergerCV", "criteria", "BagwiseError"} <= set(
+        bagwise.__all__
+    )

@@ -1,7 +1,7 @@
 from . import criteria as criteria
 from .errors import BagwiseError as BagwiseError
-from .errors import MergingInterrupted as MergingInterrupted
 from .merging.hierarchy import Hierarchy as Hierarchy
+from .merging.merge import MergingInterrupted as MergingInterrupted
 from .merging.merge import merge_words as merge_words
 from .merging.warmup import warmup as warmup
 from .merging.word_merger import WordMerger as WordMerger

@@ -35,7 +35,9 @@ def parse_size(size: int | float | str) -> int:
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", size.lower())
         if match is None:
-            raise BagwiseError(f"memory_limit={size!r} is not a size. Give bytes, or a string such as '2GB' or '512MiB'.")
+            raise BagwiseError(
+                f"memory_limit={size!r} is not a size. Give bytes, or a string such as '2GB' or '512MiB'."
+            )
         size = float(match[1]) * _UNITS[match[2] or ""]
     if not size > 0:
         raise BagwiseError(f"memory_limit must be positive, got {size!r}.")

@@ -5,25 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["BagwiseError", "MergingInterrupted", "unknown_name"]
+__all__ = ["BagwiseError", "unknown_name"]
 
 
 class BagwiseError(ValueError):
     """Raised for input the library cannot use; says what came, what is accepted and what to do."""
-
-
-class MergingInterrupted(KeyboardInterrupt):
-    """Raised when merging is interrupted (Ctrl-C); a ``KeyboardInterrupt`` that keeps what was merged.
-
-    Attributes
-    ----------
-    hierarchy : Hierarchy
-        The merges done so far.
-    """
-
-    def __init__(self, hierarchy: object) -> None:
-        super().__init__("merging was interrupted; the merges done so far are in this exception's .hierarchy")
-        self.hierarchy = hierarchy
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], also: str = "") -> BagwiseError:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import labelled_counts
 from hypothesis import given, settings
 from sklearn.base import clone
 
@@ -19,7 +20,6 @@ from bagwise.criteria import (
 )
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.structures import GraphLaplacian
-from helpers import labelled_counts
 
 
 @pytest.fixture
@@ -160,7 +160,9 @@ def test_local_discriminant(data, neighbors, width):
         W = np.zeros((18, 18))
         for i in range(18):
             anyone = [j for j in range(18) if j != i]
-            chosen = nearest_of(D[i], 4, anyone if neighbors == "global" else [j for j in anyone if (y[j] == y[i]) == same])
+            chosen = nearest_of(
+                D[i], 4, anyone if neighbors == "global" else [j for j in anyone if (y[j] == y[i]) == same]
+            )
             for j in chosen:
                 if (y[j] == y[i]) == same:
                     W[i, j] = W[j, i] = 1
@@ -233,9 +235,7 @@ class TestGraphPair:
         n = len(y)
         Z = sum(np.outer(y == c, y == c) / (y == c).sum() for c in range(3))
         pair = GraphPair(1 / n - Z, np.full((n, n), 1 / n))  # has negative weights, but is definite
-        np.testing.assert_array_equal(
-            merge_words(X, criterion=pair).merges, merge_words(X, y, criterion="csm").merges
-        )
+        np.testing.assert_array_equal(merge_words(X, criterion=pair).merges, merge_words(X, y, criterion="csm").merges)
 
     def test_asymmetric_graphs_are_refused_or_symmetrised(self, data, graphs):
         X, _ = data
@@ -259,7 +259,7 @@ class TestGraphPair:
         bad = np.array(ring + ring.T)
         bad[0, 1] = bad[1, 0] = -2
         bad = form(bad)
-        with pytest.raises(BagwiseError, match="preferred graph has negative weights.*allow_indefinite=True"):
+        with pytest.raises(BagwiseError, match=r"preferred graph has negative weights.*allow_indefinite=True"):
             merge_words(X, criterion=GraphPair(bad, good))
         with pytest.raises(BagwiseError, match="undesired graph has negative weights"):
             merge_words(X, criterion=GraphPair(good, bad, allow_indefinite=True))
@@ -317,7 +317,7 @@ class TestSemiSupervised:
         assert merge_words(X, names, criterion=semi) == merge_words(X, numbers, criterion=semi)
 
     def test_nothing_to_go_by_is_an_error(self, data):
-        X, y = data
+        X, _ = data
         with pytest.raises(BagwiseError, match="no labelled sample and gamma=0"):
             merge_words(X, np.full(18, -1), criterion=SemiSupervised(gamma=0))
         with pytest.raises(BagwiseError, match="requires y"):

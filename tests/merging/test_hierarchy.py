@@ -170,10 +170,9 @@ def test_damaged_files_are_refused(tmp_path):
         "no size": with_header(header | {"__metadata__": {"bagwise": json.dumps({"kind": meta["kind"], "schema": 1})}}),
         "text size": with_header(header | {"__metadata__": {"bagwise": json.dumps(meta | {"n_words": "4"})}}),
     }
-    for name, data in damaged.items():
+    for data in damaged.values():
         path.write_bytes(data)
         with pytest.raises(BagwiseError):
             Hierarchy.load(path)
-            pytest.fail(f"loaded a damaged file: {name}")
     with pytest.raises(FileNotFoundError):
         Hierarchy.load(tmp_path / "missing")

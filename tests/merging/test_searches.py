@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from bagwise.criteria import GraphPair, NonparametricDiscriminant
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.searches import SEARCHES, _bound_kernels, make_search
 from bagwise.merging.stores import DenseStore
-from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 
 
 def store_of(X, y, criterion="csm"):
@@ -77,7 +77,7 @@ def test_every_merge_is_the_best_one_recomputed_from_merged_data(case, criterion
     X, y = np.abs(case[0]), case[1]
     structures = resolve_criterion(criterion).structures(X, y)
     hierarchy = merge_words(X, y, criterion=criterion)
-    constant = int((X == X[0]).all(axis=0).sum())
+    constant = int((X[0] == X).all(axis=0).sum())
     assert_greedy(X, structures, hierarchy, skip=max(constant - 1, 0))
 
 
@@ -120,7 +120,7 @@ def test_searches_agree_where_most_levels_lower_the_ratio():
     """The case in which no upper tangent of the polar index finds anything."""
     rng = np.random.default_rng(0)
     A, B = random_scatters(rng, 200, "decreasing")
-    pairs, scores, _ = run("exhaustive", A, B)
+    _, scores, _ = run("exhaustive", A, B)
     assert np.mean(np.diff(scores) < 0) > 0.5
     assert_all_equal(A, B)
 

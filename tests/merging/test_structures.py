@@ -33,7 +33,9 @@ def make(kind, rng, n):
     if kind == "sparse graph":
         return GraphLaplacian(sp.csr_array(random_graph(rng, n)))
     some = np.sort(rng.choice(n, n - 1, replace=False))
-    return Combination([(0.5, TotalScatter(np.ones(n - 1)), some), (2.0, GraphLaplacian(random_graph(rng, n)), None)], n)
+    return Combination(
+        [(0.5, TotalScatter(np.ones(n - 1)), some), (2.0, GraphLaplacian(random_graph(rng, n)), None)], n
+    )
 
 
 KINDS = ["total", "weighted", "between", "residuals", "dense graph", "sparse graph", "combination"]

@@ -19,7 +19,8 @@ def pool_dense(X, labels, factors, out):
 @njit(cache=True, nogil=True)
 def pool_sparse(starts, words, values, labels, factors, out_starts, out_groups, out_values):
     """`pool_dense` from CSR to CSR with sorted groups; the outputs must have room. Cost O(nnz), and at most a few
-    times that for ordering the groups of a row."""
+    times that for ordering the groups of a row.
+    """
     n_groups = factors.shape[0]
     sums = np.empty(n_groups)
     last_row = np.full(n_groups, -1, dtype=np.int64)

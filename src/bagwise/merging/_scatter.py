@@ -48,9 +48,7 @@ def add_symmetric_product(
         dsyr2k(0.5 * scale, F.T, G.T, beta=1.0, c=out.T, lower=1, overwrite_c=1)
 
 
-def add_sparse_product(
-    out: NDArray[np.float64], left: Any, right: Any, scale: float = 1.0, n_threads: int = 1
-) -> None:
+def add_sparse_product(out: NDArray[np.float64], left: Any, right: Any, scale: float = 1.0, n_threads: int = 1) -> None:
     """``out += scale * left.T @ right`` (upper triangle) for sparse matrices with one row a sample.
 
     The product must be a symmetric matrix.

@@ -245,7 +245,7 @@ def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:
     given = np.asarray(values)
     if given.size and not np.can_cast(given.dtype, dtype, "same_kind"):
         raise BagwiseError(f"{name} must be {np.dtype(dtype)}, got {given.dtype}.")
-    array = np.array(given, dtype=dtype, order="C")
+    array: NDArray[Any] = np.array(given, dtype=dtype, order="C")
     array.setflags(write=False)
     return array
 

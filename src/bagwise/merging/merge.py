@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
 from bagwise._progress import ProgressBar
-from bagwise.errors import BagwiseError, MergingInterrupted, unknown_name
+from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.hierarchy import Hierarchy
@@ -24,12 +24,26 @@ from bagwise.merging.searches.base import Search
 from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.structures import Structure
 
-__all__ = ["merge_words"]
+__all__ = ["MergingInterrupted", "merge_words"]
 
 KERNELS = ("linear",)
 Callback = Callable[[int, tuple[int, int], float], Any]
 # Compiled code runs for about this long before progress, callbacks and Ctrl-C are looked at.
 _CHUNK_SECONDS = 0.05
+
+
+class MergingInterrupted(KeyboardInterrupt):
+    """Raised when merging is interrupted (Ctrl-C); a ``KeyboardInterrupt`` that keeps what was merged.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        The merges done so far.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        super().__init__("merging was interrupted; the merges done so far are in this exception's .hierarchy")
+        self.hierarchy = hierarchy
 
 
 def merge_words(
@@ -87,8 +101,8 @@ def merge_words(
 
     Notes
     -----
-    Words that are the same in all samples change no distance. They are merged into one first, so that they do not take up
-    groups of a small cut; the criterion stays what it is. Equally good pairs are merged in the order of their
+    Words that are the same in all samples change no distance. They are merged into one first, so that they do not
+    take up groups of a small cut; the criterion stays what it is. Equally good pairs are merged in the order of their
     indices. Where merging has made all words constant (at one word, for histograms that sum to 1) the score is NaN.
 
     Time is O(d²) after A and B are formed, memory two d x d matrices. The first call in a process loads or compiles

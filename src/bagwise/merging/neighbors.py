@@ -42,7 +42,7 @@ class Nearness:
         if metric not in METRICS:
             raise unknown_name("metric", metric, METRICS)
         self.n_samples = X.shape[0]
-        self._X = sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
+        self._X: Any = sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
         self._metric = metric
         self._n_threads = n_threads
         if metric == "intersection":
@@ -142,9 +142,7 @@ def neighbor_graph(nearness: Nearness, k: int, codes: NDArray[np.intp] | None = 
     return sp.csr_array(sp.vstack(blocks))
 
 
-def heat_weights(
-    nearness: Nearness, graphs: list[sp.csr_array], width: float | None, who: str
-) -> list[sp.csr_array]:
+def heat_weights(nearness: Nearness, graphs: list[sp.csr_array], width: float | None, who: str) -> list[sp.csr_array]:
     """Weigh the edges of symmetric graphs by ``exp(-|x_i - x_j|² / width)``.
 
     A width of None is the mean squared distance over the edges of all the graphs.

@@ -19,7 +19,8 @@ def pool_factors(sizes: NDArray[np.int64], pooling: str) -> NDArray[np.float64]:
     """What the sum over a group of each size is multiplied by."""
     if pooling not in POOLINGS:
         raise unknown_name("pooling", pooling, POOLINGS)
-    return {"sum": 1.0, "mean": 1.0 / sizes, "sqrt": 1.0 / np.sqrt(sizes)}[pooling] * np.ones(len(sizes))
+    exponent = {"sum": 0.0, "mean": 1.0, "sqrt": 0.5}[pooling]
+    return np.asarray(1.0 / sizes**exponent, dtype=np.float64)
 
 
 def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum") -> Any:

@@ -209,7 +209,7 @@ class Combination(Structure):
         chosen = [samples for _, _, samples in self.terms]
         if any(samples is None for samples in chosen):
             return None
-        return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *chosen]))  # type: ignore[list-item]
+        return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *chosen]))
 
     def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
         L = np.zeros((self.n_samples, self.n_samples))

@@ -12,11 +12,11 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
-from bagwise.errors import BagwiseError, MergingInterrupted, unknown_name
+from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion, TraceRatio
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.merge import merge_words
+from bagwise.merging.merge import MergingInterrupted, merge_words
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
 __all__ = ["WordMerger"]

@@ -122,7 +122,9 @@ def _check_definite(graph: GraphLaplacian, which: str, advice: str) -> None:
     else:
         laplacian = graph.form()
         try:
-            smallest = float(eigsh(laplacian, k=1, which="SA", return_eigenvectors=False, v0=np.ones(n) + np.arange(n))[0])
+            smallest = float(
+                eigsh(laplacian, k=1, which="SA", return_eigenvectors=False, v0=np.ones(n) + np.arange(n))[0]
+            )
         except ArpackNoConvergence as error:
             raise BagwiseError(
                 f"Could not find out whether the {which} graph, which has negative weights, is positive "

@@ -24,8 +24,8 @@ from numba import njit
 from bagwise.merging.searches._common_kernels import (
     DEAD,
     FLOOR_B,
-    RESUM_EVERY,
     LANES,
+    RESUM_EVERY,
     SCALE,
     TRACE_A,
     TRACE_B,
@@ -160,7 +160,8 @@ def scan_fresh_rows(state, start, stop):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cone_block(row_a, row_b, order, lanes, own_order, a, b, peak_a, peak_b):
     """Take up to `LANES` points into the lanes: the largest slope from the peak to points right of it, the smallest
-    to points left of it, and the best ratio among the points that differ from the peak."""
+    to points left of it, and the best ratio among the points that differ from the peak.
+    """
     for k in range(row_a.shape[0]):
         own = order[k] < own_order
         x = 2.0 * row_a[k]

@@ -63,9 +63,9 @@ def _bin_of(radii, x, y):
     radius = hypot(x, y)
     ring = 0
     if radius > 0.0:
-        ring = N_RINGS - 1 - int(floor(max(min(log2(radii[N_RINGS + 1] / radius), 1e6), 0.0)))
+        ring = N_RINGS - 1 - np.int64(floor(max(min(log2(radii[N_RINGS + 1] / radius), 1e6), 0.0)))
         ring = max(ring, 0)
-    sector = int(floor((atan2(y, x) % (2 * pi)) * (N_SECTORS / (2 * pi))))
+    sector = np.int64(floor((atan2(y, x) % (2 * pi)) * (N_SECTORS / (2 * pi))))
     return ring * N_SECTORS + min(max(sector, 0), N_SECTORS - 1)
 
 
@@ -176,8 +176,8 @@ def _evaluate_ring(state, ring):
 def _evaluate_arc(state, ring, middle, half_width):
     """Evaluate the sectors of a ring that meet the angles ``middle - half_width .. middle + half_width``."""
     width = 2 * pi / N_SECTORS
-    first = int(floor((middle - half_width - MARGIN) / width))
-    last = int(floor((middle + half_width + MARGIN) / width))
+    first = np.int64(floor((middle - half_width - MARGIN) / width))
+    last = np.int64(floor((middle + half_width + MARGIN) / width))
     for sector in range(first, min(last, first + N_SECTORS - 1) + 1):
         _evaluate_bin(state, ring * N_SECTORS + sector % N_SECTORS)
 
@@ -187,8 +187,8 @@ def _evaluate_outside_arc(state, ring, middle, half_width):
     """Evaluate the sectors of a ring that are not entirely within ``middle - half_width .. middle + half_width``."""
     width = 2 * pi / N_SECTORS
     # whole sectors inside the arc, which need not be looked at
-    first = int(floor((middle - half_width + MARGIN) / width)) + 1
-    after = int(floor((middle + half_width - MARGIN) / width))
+    first = np.int64(floor((middle - half_width + MARGIN) / width)) + 1
+    after = np.int64(floor((middle + half_width - MARGIN) / width))
     for sector in range(after, first + N_SECTORS):
         _evaluate_bin(state, ring * N_SECTORS + sector % N_SECTORS)
 

@@ -1,0 +1,297 @@
+import signal
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from helpers import labelled_counts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bagwise import BagwiseError, Hierarchy, MergingInterrupted, merge_words
+from bagwise.merging.searches import SEARCHES
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(2)
+    return rng.random((30, 12)), np.arange(30) % 3
+
+
+@given(labelled_counts(), st.integers(1, 12))
+@settings(max_examples=60)
+def test_stopping_early_is_a_cut_of_the_whole(case, n):
+    X, y = case
+    d = X.shape[1]
+    whole, stopped = merge_words(X, y), merge_words(X, y, n_words=n)
+    assert len(whole.merges) == d - 1
+    assert stopped.min_words == min(n, d)
+    np.testing.assert_array_equal(stopped.merges, whole.merges[: max(d - n, 0)])
+    np.testing.assert_array_equal(stopped.cut(min(n, d)), whole.cut(min(n, d)))
+
+
+@given(labelled_counts())
+@settings(max_examples=60)
+def test_scores_are_those_of_the_merged_data(case):
+    X, y = case
+    hierarchy = merge_words(X, y)
+    largest = max(((X - X.mean(axis=0)) ** 2).sum(), 1e-12 * (X**2).sum())  # the second for rounding
+    for k, score in enumerate(hierarchy.scores):
+        labels = hierarchy.cut(X.shape[1] - k - 1)
+        Y = np.stack([X[:, labels == g].sum(axis=1) for g in range(labels.max() + 1)], axis=1)
+        total = ((Y - Y.mean(axis=0)) ** 2).sum()
+        between = sum((y == c).sum() * ((Y[y == c].mean(axis=0) - Y.mean(axis=0)) ** 2).sum() for c in set(y))
+        largest = max(largest, total)
+        if total > 1e-9 * largest:
+            assert score == pytest.approx(between / total, rel=1e-6, abs=1e-9)
+        elif total < 1e-14 * largest:
+            assert np.isnan(score)
+
+
+def test_permuting_words_permutes_the_hierarchy(data):
+    X, y = data
+    order = np.random.default_rng(0).permutation(12)
+    plain, permuted = merge_words(X, y), merge_words(X[:, order], y)
+    np.testing.assert_allclose(plain.scores, permuted.scores)
+    for n in range(1, 13):
+        groups = {frozenset(group.tolist()) for group in plain.groups(n)}
+        assert {frozenset(order[group].tolist()) for group in permuted.groups(n)} == groups
+
+
+def test_labels_may_be_names_in_any_order(data):
+    X, y = data
+    names = np.array(["zebra", "ant", "cow"])[y]
+    assert merge_words(X, names) == merge_words(X, y) == merge_words(X, (2 - y).reshape(-1, 1))
+
+
+@pytest.mark.parametrize(
+    "form", [sp.csr_matrix, sp.csc_matrix, sp.coo_array, sp.csr_array, np.float32, np.asfortranarray]
+)
+def test_all_forms_of_data_give_the_same(form):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 5, (40, 15)).astype(float), np.arange(40) % 2
+    np.testing.assert_array_equal(merge_words(form(X), y).merges, merge_words(X, y).merges)
+
+
+def test_sparse_data_with_duplicate_entries_and_explicit_zeros():
+    rows, columns = [0, 0, 0, 1, 2, 3, 3], [0, 0, 1, 1, 2, 2, 0]
+    X = sp.coo_array(([1.0, 2, 3, 4, 0, 5, 1], (rows, columns)), shape=(4, 3))
+    messy = sp.csr_array((X.data, X.col, [0, 3, 4, 5, 7]), shape=(4, 3))
+    before = messy.data.copy()
+    assert merge_words(messy, [0, 1, 0, 1]) == merge_words(X.toarray(), [0, 1, 0, 1])
+    np.testing.assert_array_equal(messy.data, before)
+
+
+def test_the_data_are_not_changed(data):
+    X, y = data
+    X[:, 3] = 1
+    before = X.copy()
+    merge_words(X, y, criterion="nda")
+    np.testing.assert_array_equal(X, before)
+
+
+class TestConstantWords:
+    def test_they_are_merged_first_and_change_no_score(self, data):
+        X, y = data
+        constants = [2, 5, 6, 11]
+        X[:, constants] = [0, 0.1, 7, 0]
+        hierarchy = merge_words(X, y)
+        assert hierarchy.merges[:3].tolist() == [[2, 5], [2, 6], [2, 11]]
+        assert len(set(hierarchy.scores[:3])) == 1
+        rest = merge_words(np.delete(X, constants[1:], axis=1), y)
+        np.testing.assert_array_equal(hierarchy.scores[3:], rest.scores)
+        assert [2, 5, 6, 11] in [group.tolist() for group in hierarchy.groups(9)]
+
+    @pytest.mark.parametrize("search", SEARCHES)
+    def test_dense_equals_sparse(self, data, search):
+        X, y = data
+        X[:, ::2] = 0.1
+        dense, sparse = (merge_words(form(X), y, search=search) for form in (np.asarray, sp.csr_array))
+        np.testing.assert_array_equal(dense.merges, sparse.merges)
+        np.testing.assert_allclose(dense.scores, sparse.scores)
+
+    def test_a_target_reached_by_folding_alone(self, data):
+        X, y = data
+        X[:, 4:] = 0
+        whole = merge_words(X, y)
+        for n in (11, 8, 5, 4):
+            np.testing.assert_array_equal(merge_words(X, y, n_words=n).merges, whole.merges[: 12 - n])
+
+    def test_only_constant_words(self):
+        hierarchy = merge_words(np.ones((4, 5)), [0, 1, 0, 1])
+        assert hierarchy.merges.tolist() == [[0, 1], [0, 2], [0, 3], [0, 4]]
+        assert np.isnan(hierarchy.scores).all()
+
+    def test_they_take_no_memory(self):
+        X = np.zeros((10, 100_000))
+        X[:, 50:60] = np.random.default_rng(0).random((10, 10))
+        assert merge_words(X, np.arange(10) % 2, memory_limit=10_000).min_words == 1
+
+
+class TestDegenerateData:
+    @pytest.mark.parametrize("search", SEARCHES)
+    def test_histograms_that_sum_to_one_end_without_a_score(self, search):
+        X = np.random.default_rng(0).dirichlet(np.ones(300), size=20)
+        scores = merge_words(X, np.arange(20) % 2, search=search).scores
+        assert np.isnan(scores[-1])
+        assert np.isfinite(scores[:-1]).all()
+
+    def test_one_word(self):
+        hierarchy = merge_words([[1.0], [2.0]], [0, 1])
+        assert hierarchy == Hierarchy(1, [], [], "csm")
+
+    def test_more_words_asked_for_than_there_are(self, data):
+        assert len(merge_words(*data, n_words=12).merges) == 0
+        assert len(merge_words(*data, n_words=99).merges) == 0
+
+    @pytest.mark.parametrize("criterion", ["csm", "nda", "mfa", "lde", "lpp"])
+    def test_two_samples(self, criterion):
+        X = [[3.0, 0, 1, 2], [0, 2, 1, 5]]
+        hierarchy = merge_words(X, ["a", "b"], criterion=criterion)
+        assert hierarchy.min_words == 1
+
+    @pytest.mark.parametrize("criterion", ["nda", "mfa", "lde"])
+    def test_a_class_of_one_sample(self, criterion):
+        rng = np.random.default_rng(0)
+        hierarchy = merge_words(rng.random((9, 5)), [0] * 8 + [1], criterion=criterion)
+        assert np.isfinite(hierarchy.scores).all()
+
+    @pytest.mark.parametrize("criterion", ["csm", "nda", "mfa", "lde"])
+    def test_one_class_is_an_error(self, data, criterion):
+        with pytest.raises(BagwiseError, match=r"at least two classes.*only one class"):
+            merge_words(data[0], np.zeros(30), criterion=criterion)
+
+    def test_equal_class_means(self):
+        X = np.array([[0.0, 1, 2], [2, 3, 0], [0, 1, 2], [2, 3, 0]])
+        hierarchy = merge_words(X, [0, 0, 1, 1])
+        np.testing.assert_allclose(hierarchy.scores, 0, atol=1e-12)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"X": [[np.nan, 1], [1, 2]]}, "NaN"),
+            ({"X": [[np.inf, 1], [1, 2]]}, "infinity"),
+            ({"X": [1.0, 2.0]}, "1D array"),
+            ({"X": [["a", "b"], ["c", "d"]]}, "could not convert"),
+            ({"X": [[1.0, 2.0]], "y": [0]}, "1 sample"),
+            ({"X": np.empty((2, 0))}, "0 feature"),
+            ({"y": [0, 1, 1]}, "inconsistent"),
+            ({"y": [[0, 1], [1, 0]]}, "one label per sample"),
+            ({"y": [0.5, 1.7]}, "continuous"),
+            ({"y": None}, "requires y.*'lpp'"),
+            ({"criterion": "cms"}, "Did you mean 'csm'"),
+            ({"criterion": 3}, "Accepted: 'csm'"),
+            ({"kernel": "linera"}, "Did you mean 'linear'"),
+            ({"search": "bond"}, "Did you mean 'bound'"),
+            ({"n_words": 0}, "at least 1, got 0"),
+            ({"n_words": 2.5}, "at least 1, got 2.5"),
+            ({"n_words": True}, "at least 1, got True"),
+            ({"callback": 5}, "callable"),
+            ({"memory_limit": "much"}, "not a size"),
+        ],
+    )
+    def test_messages_say_what_is_wrong(self, change, message):
+        arguments = {"X": [[1.0, 2.0, 3.0], [0.0, 1.0, 5.0]], "y": [0, 1]} | change
+        with pytest.raises(ValueError, match=message):
+            merge_words(**arguments)
+
+    def test_a_class_instead_of_an_object(self, data):
+        from bagwise.criteria import ClassSeparability
+
+        with pytest.raises(BagwiseError, match=r"pass an object, ClassSeparability\(...\)"):
+            merge_words(*data, criterion=ClassSeparability)
+
+    @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+    def test_negative_values_where_they_matter(self, data, form):
+        X, y = data
+        X[4, 7] = -1
+        with pytest.raises(BagwiseError, match="sample 4, word 7 is -1"):
+            merge_words(form(X), y, criterion="nda")
+        assert merge_words(form(X), y, criterion="csm").min_words == 1
+
+    def test_too_little_memory_is_told_before_it_is_taken(self, data):
+        X = sp.csr_array(([1.0, 2.0, 5.0], ([0, 1, 1], [0, 3, 90_000])), shape=(3, 100_000))
+        many = sp.csr_array(np.random.default_rng(0).random((3, 2000)))
+        with pytest.raises(
+            BagwiseError, match=r"2000 words needs.*64\.00 MB.*limit is 10\.00 MB \(memory_limit\).*790 fit"
+        ):
+            merge_words(many, [0, 1, 1], memory_limit="10MB")
+        assert merge_words(X, [0, 1, 1], memory_limit="10MB").n_words == 100_000
+
+    def test_the_default_limit_is_a_share_of_what_is_free(self, monkeypatch):
+        from bagwise import _memory
+
+        monkeypatch.setattr(_memory, "free_memory", lambda: 1000)
+        with pytest.raises(BagwiseError, match=r"limit is 800 bytes \(80 % of the free memory\)"):
+            merge_words(np.random.default_rng(0).random((4, 20)), [0, 1, 0, 1])
+
+
+class TestCallback:
+    def test_it_sees_every_merge_in_order(self, data):
+        X, y = data
+        X[:, [1, 8, 9]] = 0  # folded words are reported as well
+        seen = []
+        hierarchy = merge_words(X, y, callback=lambda *merge: seen.append(merge))
+        assert [level for level, _, _ in seen] == list(range(11, 0, -1))
+        assert [list(pair) for _, pair, _ in seen] == hierarchy.merges.tolist()
+        np.testing.assert_array_equal([score for _, _, score in seen], hierarchy.scores)
+
+    @pytest.mark.parametrize("level", [11, 7, 1])
+    def test_it_may_stop_the_run(self, data, level):
+        stopped = merge_words(*data, callback=lambda n, pair, score: n == level)
+        assert stopped == merge_words(*data, n_words=level)
+
+    def test_only_true_stops(self, data):
+        assert merge_words(*data, callback=lambda *_: "go on").min_words == 1
+
+    def test_its_errors_come_through(self, data):
+        def fail(*_):
+            raise RuntimeError("mine")
+
+        with pytest.raises(RuntimeError, match="mine"):
+            merge_words(*data, callback=fail)
+
+
+class TestInterruption:
+    def test_the_merges_so_far_are_kept(self, data):
+        def interrupt(level, pair, score):
+            if level == 6:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt) as caught:
+            merge_words(*data, callback=interrupt)
+        assert isinstance(caught.value, MergingInterrupted)
+        partial, whole = caught.value.hierarchy, merge_words(*data)
+        assert partial.min_words <= 6
+        np.testing.assert_array_equal(partial.merges, whole.merges[: len(partial.merges)])
+
+    @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="sends a signal to this thread")
+    def test_ctrl_c_is_heeded_within_a_long_run(self):
+        """A real signal, while compiled code runs. Exhaustive search of this size takes many seconds."""
+        rng = np.random.default_rng(0)
+        X, y = rng.random((20, 3000)), np.arange(20) % 2
+        started = threading.Event()
+        main = threading.get_ident()
+
+        def send():
+            started.wait()
+            signal.pthread_kill(main, signal.SIGINT)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        with pytest.raises(MergingInterrupted) as caught:
+            merge_words(X, y, search="exhaustive", callback=lambda *_: started.set())
+        sender.join()
+        partial = caught.value.hierarchy
+        assert 0 < len(partial.merges) < 2999
+        np.testing.assert_array_equal(partial.merges, merge_words(X, y, n_words=partial.min_words).merges)
+
+
+def test_progress_is_shown_when_asked_for(data, capsys):
+    merge_words(*data)
+    assert capsys.readouterr().err == ""
+    merge_words(*data, verbose=1)
+    assert "merging words" in (shown := capsys.readouterr().err)
+    assert "100%" in shown

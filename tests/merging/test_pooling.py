@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bagwise import BagwiseError
+from bagwise.merging.pooling import POOLINGS, pool, spread
+
+
+@st.composite
+def grouped(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n, d = draw(st.integers(0, 8)), draw(st.integers(1, 60))
+    n_groups = draw(st.integers(1, d))
+    labels = rng.permutation(np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, d - n_groups)]))
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < draw(st.sampled_from([0.02, 0.3, 1.0])))
+    return X, labels, n_groups
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@given(grouped())
+def test_pooling_adds_up_groups_dense_and_sparse(pooling, dtype, case):
+    X, labels, n_groups = case
+    X = X.astype(dtype)
+    sizes = np.bincount(labels)
+    divisor = {"sum": np.ones(n_groups), "mean": sizes, "sqrt": np.sqrt(sizes)}[pooling]
+    expected = np.stack([X[:, labels == g].sum(axis=1) for g in range(n_groups)], axis=1) / divisor
+    dense = pool(X, labels, n_groups, pooling)
+    np.testing.assert_allclose(dense, expected, rtol=1e-5, atol=1e-6)
+    assert dense.dtype == dtype
+    for form in (sp.csr_matrix, sp.csr_array):
+        sparse = pool(form(X), labels, n_groups, pooling)
+        assert isinstance(sparse, form)
+        assert sparse.dtype == dtype
+        np.testing.assert_array_equal(sparse.toarray(), dense)
+        sparse.check_format(full_check=True)
+        assert sparse.has_canonical_format
+        assert (np.diff(sparse.indices)[np.diff(np.repeat(np.arange(len(X)), np.diff(sparse.indptr))) == 0] > 0).all()
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@given(grouped())
+def test_spreading_then_pooling_is_the_identity(pooling, case):
+    X, labels, n_groups = case
+    Z = pool(X, labels, n_groups, pooling)
+    back = spread(Z, labels, pooling)
+    assert back.shape == X.shape
+    np.testing.assert_allclose(pool(back, labels, n_groups, pooling), Z, atol=1e-12)
+    np.testing.assert_allclose(spread(sp.csr_array(Z), labels, pooling).toarray(), back, atol=1e-12)
+
+
+def test_wide_indices_and_other_memory_layouts():
+    X = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+    labels = np.array([0, 1, 0, 1])
+    expected = [[2, 4], [10, 12], [18, 20]]
+    np.testing.assert_array_equal(pool(X, labels, 2), expected)
+    wide = sp.csr_array(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    np.testing.assert_array_equal(pool(wide, labels, 2).toarray(), expected)
+
+
+def test_unknown_poolings_are_named():
+    with pytest.raises(BagwiseError, match="Did you mean 'mean'"):
+        pool(np.ones((1, 2)), np.array([0, 0]), 1, "meen")

@@ -1,0 +1,176 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bagwise import BagwiseError, MergingInterrupted, WordMerger, WordMergerCV, merge_words
+from bagwise.criteria import NonparametricDiscriminant
+from bagwise.merging import word_merger
+
+
+@parametrize_with_checks(
+    [
+        WordMerger(),
+        WordMerger(n_words=2, pooling="mean", search="polar"),
+        WordMerger(n_words=2, criterion="lpp", search="exhaustive"),
+        WordMerger(n_words=3, criterion=NonparametricDiscriminant(2, 3, metric="euclidean")),
+        WordMerger(n_words=2, criterion="semi_supervised"),
+        WordMergerCV(cv=2),
+        WordMergerCV([1, 2], cv=2, rule="1se", pooling="sqrt"),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(2)
+    return rng.integers(0, 9, (40, 25)).astype(float), np.arange(40) % 2
+
+
+def test_it_is_merge_words_and_a_sum(data):
+    X, y = data
+    merger = WordMerger(n_words=6).fit(X, y)
+    hierarchy = merge_words(X, y)
+    assert merger.hierarchy_ == hierarchy
+    np.testing.assert_array_equal(merger.labels_, hierarchy.cut(6))
+    np.testing.assert_array_equal(merger.scores_, hierarchy.scores)
+    expected = np.stack([X[:, group].sum(axis=1) for group in hierarchy.groups(6)], axis=1)
+    np.testing.assert_array_equal(merger.transform(X), expected)
+    np.testing.assert_array_equal(merger.transform(X).sum(axis=1), X.sum(axis=1))
+
+
+def test_another_size_needs_no_fit(data):
+    X, y = data
+    merger = WordMerger(n_words=10).fit(X, y)
+    for n in (1, 3, 10, 25):
+        fresh = WordMerger(n_words=n).fit(X, y)
+        merger.set_params(n_words=n)
+        np.testing.assert_array_equal(merger.transform(X), fresh.transform(X))
+        np.testing.assert_array_equal(merger.labels_, fresh.labels_)
+    assert merger.set_params(n_words=99).transform(X).shape == (40, 25)
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.csc_array])
+@pytest.mark.parametrize("pooling", ["sum", "mean", "sqrt"])
+def test_sparse_equals_dense(data, form, pooling):
+    X, y = data
+    dense, sparse = (
+        WordMerger(n_words=5, pooling=pooling).fit(X, y),
+        WordMerger(n_words=5, pooling=pooling).fit(form(X), y),
+    )
+    assert dense.hierarchy_ == sparse.hierarchy_
+    Z = sparse.transform(form(X))
+    assert sp.issparse(Z)
+    assert Z.format == "csr"
+    np.testing.assert_array_equal(Z.toarray(), dense.transform(X))
+    back = sparse.inverse_transform(Z)
+    np.testing.assert_allclose(back.toarray(), dense.inverse_transform(Z.toarray()), atol=1e-12)
+    np.testing.assert_allclose(sparse.transform(back).toarray(), Z.toarray(), atol=1e-12)
+
+
+def test_inverse_transform_wants_one_column_per_group(data):
+    merger = WordMerger(n_words=5).fit(*data)
+    with pytest.raises(BagwiseError, match="4 columns, expected one per group: 5"):
+        merger.inverse_transform(np.ones((2, 4)))
+
+
+def test_names_begin_with_the_heaviest_words():
+    X = np.array([[1.0, 5, 3, 2, 0], [2, 9, 4, 2, 0], [0, 0, 0, 0, 9], [0, 0, 1, 0, 8]])
+    merger = WordMerger(n_words=2).fit(X, [0, 0, 1, 1])
+    assert merger.labels_.tolist() == [0, 0, 0, 0, 1]
+    words = ["truck", "car", "auto", "van", "cat"]
+    assert merger.get_feature_names_out(words).tolist() == ["car+auto+van…(4)", "cat"]
+    assert merger.get_feature_names_out().tolist() == ["x1+x2+x3…(4)", "x4"]
+    merger.set_params(n_words=5)
+    assert merger.get_feature_names_out(words).tolist() == words
+    with pytest.raises(ValueError, match="input_features should have length"):
+        merger.get_feature_names_out(["too", "few"])
+
+
+@pytest.mark.parametrize("estimator", [WordMerger(n_words=4), WordMergerCV([4], cv=2)])
+def test_data_frames_keep_their_names(data, estimator):
+    X, y = data
+    frame = pd.DataFrame(X, columns=[f"word{k}" for k in range(25)])
+    merger = clone(estimator).set_output(transform="pandas").fit(frame, y)
+    Z = merger.transform(frame)
+    assert isinstance(Z, pd.DataFrame)
+    assert list(Z.columns) == list(merger.get_feature_names_out())
+    assert all("word" in name for name in Z.columns)
+    np.testing.assert_array_equal(Z, merger.hierarchy_ and clone(estimator).fit(X, y).transform(X))
+
+
+def test_unsupervised_criteria_need_no_labels(data):
+    X, y = data
+    with_labels, without = WordMerger(criterion="lpp").fit(X, y), WordMerger(criterion="lpp").fit(X)
+    assert with_labels.hierarchy_ == without.hierarchy_
+    assert WordMerger(n_words=3, criterion="lpp").fit_transform(X).shape == (40, 3)
+
+
+def test_what_it_was_asked_before_fitting(data):
+    merger = WordMerger()
+    for use in (lambda: merger.transform(data[0]), lambda: merger.labels_, lambda: merger.get_feature_names_out()):
+        with pytest.raises(NotFittedError):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_words": 0}, "n_words"),
+        ({"n_words": "many"}, "n_words"),
+        ({"criterion": "ndaa"}, "Did you mean 'nda'"),
+        ({"pooling": "summ"}, "Did you mean 'sum'"),
+        ({"search": "polr"}, "Did you mean 'polar'"),
+        ({"kernel": "chi2"}, "Accepted: 'linear'"),
+        ({"memory_limit": -1}, "memory_limit"),
+        ({"memory_limit": 1000}, "limit is 1.00 kB"),
+    ],
+)
+def test_bad_parameters(data, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        WordMerger(**parameters).fit(*data)
+
+
+def test_interruption_keeps_what_was_merged(data, monkeypatch):
+    X, y = data
+
+    def interrupted(*arguments, **options):
+        raise MergingInterrupted(merge_words(*arguments, **options, n_words=7))
+
+    monkeypatch.setattr(word_merger, "merge_words", interrupted)
+    merger = WordMerger(n_words=10)
+    with pytest.raises(KeyboardInterrupt):
+        merger.fit(X, y)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(merger.transform(X), WordMerger(n_words=10).fit(X, y).transform(X))
+    with pytest.raises(BagwiseError, match=r"7 words left.*set_params\(n_words=7\)"):
+        merger.set_params(n_words=5).transform(X)
+
+
+def test_it_fits_into_pipelines_and_grids(data):
+    X, y = data
+    pipeline = make_pipeline(WordMerger(criterion=NonparametricDiscriminant()), LinearSVC())
+    grid = {"wordmerger__n_words": [2, 5], "wordmerger__criterion__n_neighbors": [3, 10]}
+    search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(X / X.max(), y)
+    assert set(search.best_params_) == set(grid)
+
+
+def test_a_fitted_merger_can_be_sent_to_another_process(data):
+    merger = WordMerger(n_words=5).fit(*data)
+    copy = pickle.loads(pickle.dumps(merger))
+    np.testing.assert_array_equal(copy.transform(data[0]), merger.transform(data[0]))
+
+
+def test_progress(data, capsys):
+    WordMerger(verbose=1).fit(*data)
+    assert "merging words" in capsys.readouterr().err

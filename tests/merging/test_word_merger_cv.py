@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from helpers import topic_counts
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+
+from bagwise import BagwiseError, WordMerger, WordMergerCV
+
+
+@pytest.fixture(scope="module")
+def data():
+    return topic_counts(np.random.default_rng(0), 90, 60)
+
+
+def test_scores_are_those_of_separate_fits(data):
+    """One hierarchy per fold serves all sizes: the same as fitting anew for each size."""
+    X, y = data
+    sizes, folds, model = [40, 3, 10], KFold(3), KNeighborsClassifier(3)
+    search = WordMergerCV(sizes, estimator=model, cv=folds).fit(X, y)
+    results = search.cv_results_
+    assert results["n_words"].tolist() == [3, 10, 40]
+    for k, (train, test) in enumerate(folds.split(X)):
+        for column, size in enumerate([3, 10, 40]):
+            merger = WordMerger(n_words=size).fit(X[train], y[train])
+            model.fit(merger.transform(X[train]), y[train])
+            assert results[f"split{k}_test_score"][column] == model.score(merger.transform(X[test]), y[test])
+    folds_scores = np.array([results[f"split{k}_test_score"] for k in range(3)])
+    np.testing.assert_allclose(results["mean_test_score"], folds_scores.mean(axis=0))
+    np.testing.assert_allclose(results["std_test_score"], folds_scores.std(axis=0))
+    assert results["rank_test_score"].min() == 1
+    assert len(results["merge_time"]) == 3
+    best = results["n_words"][np.argmax(results["mean_test_score"])]
+    assert search.n_words_ == best
+    assert search.best_score_ == results["mean_test_score"].max()
+
+
+def test_the_result_is_a_merger_on_all_data(data):
+    X, y = data
+    search = WordMergerCV([5, 20], cv=3).fit(X, y)
+    merger = WordMerger(n_words=search.n_words_).fit(X, y)
+    assert search.hierarchy_ == merger.hierarchy_
+    np.testing.assert_array_equal(search.labels_, merger.labels_)
+    np.testing.assert_array_equal(search.scores_, merger.scores_)
+    np.testing.assert_array_equal(search.transform(X), merger.transform(X))
+    np.testing.assert_array_equal(
+        search.inverse_transform(search.transform(X)), merger.inverse_transform(merger.transform(X))
+    )
+    assert search.get_feature_names_out().tolist() == merger.get_feature_names_out().tolist()
+
+
+@pytest.mark.parametrize(
+    ("scores", "rule", "chosen"),
+    [
+        ([[0.5, 0.9, 0.9], [0.5, 0.9, 0.9]], "best", 1),  # equals: the smaller one
+        ([[0.5, 0.8, 0.95], [0.5, 0.8, 0.91]], "best", 2),
+        ([[0.5, 0.9, 0.96], [0.5, 0.9, 0.86]], "1se", 1),  # 0.91 +- 0.05
+        ([[0.5, 0.84, 0.96], [0.5, 0.84, 0.86]], "1se", 2),
+        ([[0.87, 0.84, 0.96], [0.87, 0.84, 0.86]], "1se", 0),
+    ],
+)
+def test_rules(scores, rule, chosen):
+    scores = np.array(scores)
+    results = {"mean_test_score": scores.mean(axis=0), "std_test_score": scores.std(axis=0)}
+    assert WordMergerCV(rule=rule)._choose(results, len(scores)) == chosen
+
+
+def test_1se_is_never_larger_than_best(data):
+    X, y = data
+    best, thrifty = (WordMergerCV([2, 5, 10, 30, 60], cv=3, rule=rule).fit(X, y) for rule in ("best", "1se"))
+    assert thrifty.n_words_ <= best.n_words_
+
+
+@pytest.mark.parametrize(("d", "expected"), [(1, [1]), (2, [2]), (7, [2, 5, 7]), (120, [2, 5, 10, 20, 50, 100, 120])])
+def test_default_sizes(d, expected):
+    assert WordMergerCV()._sizes(d).tolist() == expected
+
+
+def test_sizes_beyond_the_words_are_all_words():
+    assert WordMergerCV([3, 99, 50, 3])._sizes(20).tolist() == [3, 20]
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 2], [1.5], [[2]], ["a"]])
+def test_bad_sizes(data, sizes):
+    with pytest.raises(BagwiseError, match="sequence of integers"):
+        WordMergerCV(sizes).fit(*data)
+
+
+def test_sparse_equals_dense_and_jobs_do_not_matter(data):
+    X, y = data
+    dense = WordMergerCV([4, 16], cv=3, estimator=KNeighborsClassifier()).fit(X, y)
+    sparse = WordMergerCV([4, 16], cv=3, estimator=KNeighborsClassifier(), n_jobs=2).fit(sp.csr_matrix(X), y)
+    assert dense.hierarchy_ == sparse.hierarchy_
+    np.testing.assert_allclose(dense.cv_results_["mean_test_score"], sparse.cv_results_["mean_test_score"])
+
+
+def test_scoring_and_splitters(data):
+    X, y = data
+    search = WordMergerCV([5], cv=StratifiedKFold(4), scoring="roc_auc", criterion="lpp").fit(X, y)
+    assert "split3_test_score" in search.cv_results_
+    assert 0.5 < search.best_score_ <= 1
+
+
+def test_unknown_rules_are_named(data):
+    with pytest.raises(BagwiseError, match="Accepted: '1se', 'best'"):
+        WordMergerCV(rule="2se").fit(*data)
