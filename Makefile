@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types imports check bench format clean
+.PHONY: demo test lint types imports check bench format clean clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -32,7 +32,11 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:
+# numba's cache does not see changes of compiled functions in other files
+clean-cache:
+	find src -name '*.nb[ci]' -delete
+
+clean: clean-cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 
 $(BIN)/python:

@@ -47,9 +47,13 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
-def median_time(function: Callable[[], Any], repeats: int) -> float:
-    """Median seconds of several calls."""
-    return statistics.median(timed(function)[0] for _ in range(repeats))
+def median_time(function: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> float:
+    """Median seconds of several calls, with something else done before each."""
+    times = []
+    for _ in range(repeats):
+        before()
+        times.append(timed(function)[0])
+    return statistics.median(times)
 
 
 class PeakMemory:

@@ -46,7 +46,10 @@ def make_data(kind: str, d: int) -> tuple[Any, Any]:
     for mixture in mixtures:
         words = rng.choice(d, size=200, p=mixture @ topics)
         rows.append(sp.csr_array(np.bincount(words, minlength=d)[np.newaxis].astype(np.float64)))
-    return sp.csr_array(sp.vstack(rows)), (mixtures[:, : n_topics // 2].sum(axis=1) > 0.5).astype(int)
+    X = sp.lil_array(sp.vstack(rows))
+    for word in np.flatnonzero(X.sum(axis=0) == 0):  # a vocabulary has only words that occur
+        X[rng.integers(n_samples), word] = 1.0
+    return sp.csr_array(X), (mixtures[:, : n_topics // 2].sum(axis=1) > 0.5).astype(int)
 
 
 def measure_search(kind: str, d: int, search: str, repeats: int, levels: int | None, n_jobs: int) -> dict[str, Any]:
@@ -118,17 +121,22 @@ def measure_transform(n: int, d: int, sizes: list[int], repeats: int) -> list[di
 
     rng = np.random.default_rng(0)
     X = sp.random_array((n, d), density=0.01, format="csr", rng=rng)
-    small = X[:200]
+    other_data = np.zeros(2**24)  # 128 MiB: going through it empties the caches
     rows = []
-    merger = WordMerger().fit(small, np.arange(200) % 2)
+    merger = WordMerger().fit(X[:200], np.arange(200) % 2)
     for n_words in sizes:
         merger.set_params(n_words=n_words)
         indicator = sp.csr_array((np.ones(d), (np.arange(d), merger.labels_)), shape=(d, n_words))
         merger.transform(X)
-        transform = median_time(lambda: merger.transform(X), repeats)
-        copy = median_time(X.copy, repeats)
-        product = median_time(lambda: X @ indicator, repeats)  # noqa: B023
-        rows.append({"n_words": n_words, "transform": transform, "copy": copy, "product": product})
+        for cache in ("warm", "cold"):
+            before = (lambda: None) if cache == "warm" else (lambda: other_data.__iadd__(1))
+            rows.append({
+                "n_words": n_words,
+                "cache": cache,
+                "transform": median_time(lambda: merger.transform(X), repeats, before),
+                "copy": median_time(X.copy, repeats, before),
+                "product": median_time(lambda: X @ indicator, repeats, before),  # noqa: B023
+            })  # fmt: skip
     return rows
 
 
@@ -146,7 +154,8 @@ def measure_first_call() -> dict[str, float]:
             "import": statistics.median(run("import bagwise") for _ in range(5)) - nothing,
             "compiling": run(merge) - nothing,
             "cached": statistics.median(run(merge) for _ in range(3)) - nothing,
-            "libraries": statistics.median(run("import sklearn.utils, scipy.sparse, numba") for _ in range(3)) - nothing,
+            "libraries": statistics.median(run("import sklearn.utils, scipy.sparse, numba") for _ in range(3))
+            - nothing,
         }
 
 
@@ -225,7 +234,7 @@ def main() -> None:
         row["ratio"] = row["transform"] / row["copy"]
     print(f"Seconds to transform {n} x {d}, CSR, 1 % filled\n")
     print_table(results["transform"], {
-        "n_words": "to words", "transform": "WordMerger.transform", "copy": "X.copy()", "ratio": "ratio",
+        "n_words": "to words", "cache": "caches", "transform": "WordMerger.transform", "copy": "X.copy()", "ratio": "ratio",
         "product": "X @ indicator",
     })  # fmt: skip
 
@@ -236,7 +245,16 @@ def main() -> None:
           "(importing NumPy, SciPy, scikit-learn and numba takes {libraries:.2f} s of each); "
           "`import bagwise` {import:.3f} s\n".format(**results["first_call"]))  # fmt: skip
 
-    last = {row["data"]: row for row in rows if row["words"] == sizes[-1]}
+    if not options.quick:
+        print_goals(rows, results)
+    print(f"({time.perf_counter() - started:.0f} s in all)")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(results, indent=1))
+
+
+def print_goals(rows: list[dict[str, Any]], results: dict[str, Any]) -> None:
+    last = {row["data"]: row for row in rows if row["words"] == SIZES[-1]}
     compared = {row["data"]: row for row in rows if "exhaustive" in row}
     print("Goals")
     targets = []
@@ -245,16 +263,20 @@ def main() -> None:
             (f"{kind}: bound / forming A and B, {row['words']} words", row["bound_to_form"], "<=", 1.0),
             (f"{kind}: row scans per level", row["scans"], "<=", 3.0),
             (f"{kind}: peak memory / (8 d^2)", row["memory_bound"], "<=", 2.2),
-            (f"{kind}: exhaustive / bound, {compared[kind]['words']} words", compared[kind]["exhaustive_to_bound"], ">=", 50),
+            (
+                f"{kind}: exhaustive / bound, {compared[kind]['words']} words",
+                compared[kind]["exhaustive_to_bound"],
+                ">=",
+                50,
+            ),
             (f"{kind}: polar / bound, {compared[kind]['words']} words", compared[kind]["polar_to_bound"], ">=", 3),
         ]
-    targets += [(f"transform to {row['n_words']} / copy", row["ratio"], "<=", 2.0) for row in results["transform"]]
+    targets += [
+        (f"transform to {row['n_words']} / copy, caches {row['cache']}", row["ratio"], "<=", 2.0)
+        for row in results["transform"]
+    ]
     targets.append(("import bagwise, seconds", results["first_call"]["import"], "<=", 0.3))
     print_targets(targets)
-    print(f"({time.perf_counter() - started:.0f} s in all)")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError
+from bagwise.merging import _pooling_kernels
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
 
@@ -34,10 +35,31 @@ def test_pooling_adds_up_groups_dense_and_sparse(pooling, dtype, case):
         sparse = pool(form(X), labels, n_groups, pooling)
         assert isinstance(sparse, form)
         assert sparse.dtype == dtype
-        np.testing.assert_array_equal(sparse.toarray(), dense)
+        np.testing.assert_allclose(sparse.toarray(), dense, rtol=0, atol=1e-12 if dtype == np.float64 else 1e-5)
+        counts = np.round(10 * X)
+        np.testing.assert_array_equal(
+            pool(form(counts), labels, n_groups, pooling).toarray(), pool(counts, labels, n_groups, pooling)
+        )
         sparse.check_format(full_check=True)
         assert sparse.has_canonical_format
         assert (np.diff(sparse.indices)[np.diff(np.repeat(np.arange(len(X)), np.diff(sparse.indptr))) == 0] > 0).all()
+
+
+@pytest.mark.parametrize("kernel", [_pooling_kernels._pool_to_few, _pooling_kernels._pool_to_many])
+@pytest.mark.parametrize("filled", [0.005, 0.2, 0.9])
+@pytest.mark.parametrize("n_groups", [3, 90, 400])
+def test_both_ways_to_pool_sparse_rows(kernel, filled, n_groups):
+    rng = np.random.default_rng(n_groups)
+    counts = rng.integers(-3, 4, (30, 600)) * (rng.random((30, 600)) < filled)
+    X = sp.csr_array(counts.astype(float))
+    labels = np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, 600 - n_groups)])
+    starts, groups, values = np.zeros(31, dtype=np.int32), np.empty(X.nnz + 1, dtype=np.int32), np.empty(X.nnz + 1)
+    kernel(X.indptr, X.indices, X.data, labels, np.ones(n_groups), starts, groups, values)
+    pooled = sp.csr_array((values[: starts[-1]], groups[: starts[-1]], starts), shape=(30, n_groups))
+    pooled.check_format(full_check=True)
+    assert pooled.has_canonical_format
+    assert (pooled.data != 0).all()
+    np.testing.assert_array_equal(pooled.toarray(), pool(counts.astype(float), labels, n_groups))
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

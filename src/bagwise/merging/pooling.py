@@ -42,7 +42,9 @@ def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum")
         out = np.empty((X.shape[0], n_groups), dtype=X.dtype)
         pool_dense(X, labels, factors, out)
         return out
-    room = min(X.nnz, X.shape[0] * n_groups)
+    if n_groups <= 2**16:
+        labels = labels.astype(np.uint16)  # a table that stays in the innermost cache
+    room = min(X.nnz, X.shape[0] * n_groups) + 1
     starts = np.empty(X.shape[0] + 1, dtype=X.indptr.dtype)
     groups = np.empty(room, dtype=X.indices.dtype)
     values = np.empty(room, dtype=X.dtype)
