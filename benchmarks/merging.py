@@ -141,7 +141,7 @@ def measure_transform(n: int, d: int, sizes: list[int], repeats: int) -> list[di
 
 
 def measure_first_call() -> dict[str, float]:
-    """Seconds of a first small merge in a fresh process: compiling, then with the compiled code cached; and of imports."""
+    """Seconds of a first small merge in a fresh process, compiling and with compiled code cached; and of imports."""
     merge = "import numpy as np, bagwise; bagwise.merge_words(np.random.rand(20, 30), np.arange(20) % 2)"
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"NUMBA_CACHE_DIR": cache}
@@ -234,8 +234,8 @@ def main() -> None:
         row["ratio"] = row["transform"] / row["copy"]
     print(f"Seconds to transform {n} x {d}, CSR, 1 % filled\n")
     print_table(results["transform"], {
-        "n_words": "to words", "cache": "caches", "transform": "WordMerger.transform", "copy": "X.copy()", "ratio": "ratio",
-        "product": "X @ indicator",
+        "n_words": "to words", "cache": "caches", "transform": "WordMerger.transform", "copy": "X.copy()",
+        "ratio": "ratio", "product": "X @ indicator",
     })  # fmt: skip
 
     results["whole"] = in_fresh_process(__file__, "measure_whole", d=sizes[-1], repeats=3)

@@ -22,7 +22,8 @@ def pool_dense(X, labels, factors, out):
 @njit(cache=True, nogil=True)
 def _sum_row(words, values, labels, lanes):
     """Add the values of a row to their groups, in four lanes so that additions to a large group need not wait for
-    each other; unsigned indices spare the check for counting from the end."""
+    each other; unsigned indices spare the check for counting from the end.
+    """
     whole = words.shape[0] - words.shape[0] % 4
     for p in range(0, whole, 4):
         lanes[0, labels[np.uint64(words[p])]] += values[p]
