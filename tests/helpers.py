@@ -41,7 +41,7 @@ def assert_greedy(X, structures, hierarchy, skip=0, rtol=1e-8):
     L_P, L_U = (structure.laplacian() for structure in structures)
     Y = np.array(X, dtype=float)
     names = list(range(Y.shape[1]))
-    largest = trace(Y, L_U)
+    largest = max(trace(Y, L_U), 1e-12 * np.sum(Y**2) * np.abs(L_U).max())  # the second for rounding
     for k, (s, t) in enumerate(hierarchy.merges.tolist()):
         expected = best_ratio(Y, L_P, L_U, largest)
         Y = merged(Y, names.index(s), names.index(t))
