@@ -12,6 +12,7 @@ def ratio(numerator, denominator, scale=1.0):
 
 
 def trace(Y, L):
+    Y = Y - Y.mean(axis=0)  # L ignores the mean, rounding does not
     return float(np.einsum("ij,ik,kj->", Y, L, Y))
 
 
