@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError, merge_words
@@ -64,6 +64,7 @@ def test_searches_agree_to_the_last_bit_on_any_scatters(seed, d, kind):
 
 
 @given(labelled_counts(max_words=14), st.sampled_from(["csm", "nda", "mfa", "lde", "lpp"]))
+@example((np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]), np.array([0, 1, 2, 2])), "nda")  # all but equal
 @settings(max_examples=150)
 def test_searches_agree_to_the_last_bit_on_data(case, criterion):
     X, y = np.abs(case[0]), case[1]

@@ -30,6 +30,8 @@ N_BINS = N_RINGS * N_SECTORS
 BLOCK = 64
 # Angles are widened and tangents moved by this much, so that rounding never hides a point.
 MARGIN = 1e-10
+# Points this near to each other, relative to the distance of P0, may be seen under the same slope after rounding.
+TIE = 8 * 2.0**-52
 
 # positions in `best`
 RATIO, POINT_X, POINT_Y = range(3)
@@ -213,6 +215,7 @@ def _search(state):
     b = state.traces[TRACE_B]
     distance = hypot(a, b)
     towards = atan2(-a, -b)
+    blur = TIE * distance
     state.best[RATIO] = -np.inf
     state.winner[:] = -1
     for circle in range(N_RINGS - 1, 0, -1):
@@ -226,7 +229,7 @@ def _search(state):
                 _evaluate_arc(state, ring, contact, acos(radius / outer))
         if state.winner[0] >= 0:
             height = state.best[POINT_X] * cos(contact) + state.best[POINT_Y] * sin(contact)
-            if height > radius * (1 + MARGIN):
+            if height > radius * (1 + MARGIN) + blur:
                 return
     for circle in range(1, N_RINGS + 1):
         radius = state.radii[circle + 1]
@@ -239,7 +242,7 @@ def _search(state):
             _evaluate_outside_arc(state, ring, contact, acos(radius / state.radii[ring + 1]))
         if state.winner[0] >= 0:
             height = state.best[POINT_X] * cos(contact) + state.best[POINT_Y] * sin(contact)
-            if height < radius * (1 - MARGIN):
+            if height < radius * (1 - MARGIN) - blur:
                 return
     for ring in range(N_RINGS):
         _evaluate_ring(state, ring)
