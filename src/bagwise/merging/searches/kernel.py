@@ -32,7 +32,8 @@ class KernelSearch(Search):
         self, values: NDArray[np.float64], traces: Traces, make_search: Callable[[DenseStore], RowSearch]
     ) -> None:
         super().__init__(len(values))
-        self._values = np.array(values, dtype=np.float64)
+        self._values = np.array(values, dtype=np.float64, order="C")
+        self._empty = ~self._values.any(axis=1)
         self._traces = traces
         self._own = np.stack(traces(self._values))
         A, B = (np.zeros((self.n_words, self.n_words)) for _ in range(2))
@@ -48,7 +49,10 @@ class KernelSearch(Search):
     def _entries(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
         """Half of what merging s with each of the others changes in both traces."""
         merged = np.stack(self._traces(self._values[others] + self._values[s]))
-        return 0.5 * (merged - self._own[:, others] - self._own[:, s, np.newaxis])
+        changes = 0.5 * (merged - self._own[:, others] - self._own[:, s, np.newaxis])
+        # A word that never occurs changes nothing at all; rounding must not say otherwise.
+        changes[:, self._empty[others] | self._empty[s]] = 0.0
+        return changes
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
         for k in range(len(pairs)):
@@ -57,6 +61,7 @@ class KernelSearch(Search):
             s, t = int(words[slot]), int(words[other])
             pairs[k] = s, t
             self._values[s] += self._values[t]
+            self._empty[s] &= self._empty[t]
             self._own[:, s] = np.stack(self._traces(self._values[s : s + 1]))[:, 0]
             live = live[(live != slot) & (live != other)]
             rows = np.zeros((2, len(words)))
