@@ -1,25 +1,41 @@
 """Criteria for merging words: pass one, or its short name, to `merge_words` or `WordMerger`."""
 
 from bagwise.merging.criteria import (
+    AdditiveScore,
+    ClassPosterior,
     ClassSeparability,
     Criterion,
+    GaussianLikelihood,
     GraphPair,
+    InformationLoss,
+    Linkage,
     LocalDiscriminant,
     LocalityPreserving,
+    Margin,
     MarginalFisher,
+    MultinomialPosterior,
     NonparametricDiscriminant,
+    SampleInformationLoss,
     SemiSupervised,
     TraceRatio,
 )
 
 __all__ = [
+    "AdditiveScore",
+    "ClassPosterior",
     "ClassSeparability",
     "Criterion",
+    "GaussianLikelihood",
     "GraphPair",
+    "InformationLoss",
+    "Linkage",
     "LocalDiscriminant",
     "LocalityPreserving",
+    "Margin",
     "MarginalFisher",
+    "MultinomialPosterior",
     "NonparametricDiscriminant",
+    "SampleInformationLoss",
     "SemiSupervised",
     "TraceRatio",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -16,17 +15,15 @@ from sklearn.utils import check_array, check_consistent_length
 
 from bagwise._progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.kernels import KERNELS
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.criteria.base import Criterion, TraceRatio
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.searches import check_search, make_search
-from bagwise.merging.searches.base import Search
-from bagwise.merging.stores import DenseStore, check_fits
-from bagwise.merging.structures import Structure
+from bagwise.merging.plans import Options, Plan
+from bagwise.merging.searches import check_search
 
 __all__ = ["MergingInterrupted", "merge_words"]
 
-KERNELS = ("linear",)
 Callback = Callable[[int, tuple[int, int], float], Any]
 # Compiled code runs for about this long before progress, callbacks and Ctrl-C are looked at.
 _CHUNK_SECONDS = 0.05
@@ -50,7 +47,7 @@ def merge_words(
     X: Any,
     y: ArrayLike | None = None,
     *,
-    criterion: str | TraceRatio = "csm",
+    criterion: str | Criterion = "csm",
     kernel: str = "linear",
     search: str = "bound",
     n_words: int = 1,
@@ -73,8 +70,8 @@ def merge_words(
         Labels, for supervised criteria.
     criterion : str or object from `bagwise.criteria`, default="csm"
         "csm", "nda", "mfa", "lde", "lpp" (no labels needed), "semi_supervised" (-1: no label), or an object.
-    kernel : {"linear"}, default="linear"
-        The space in which distances are taken.
+    kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"}, default="linear"
+        The space in which distances are taken: that of the data, or the feature space of an additive kernel.
     search : {"bound", "polar", "exhaustive"}, default="bound"
         "bound" is fastest; "polar" is the papers' index; "exhaustive" evaluates all pairs. Same result.
     n_words : int, default=1
@@ -122,6 +119,11 @@ def merge_words(
     check_search(search)
     if kernel not in KERNELS:
         raise unknown_name("kernel", kernel, KERNELS)
+    if kernel != "linear" and not isinstance(chosen, TraceRatio):
+        raise BagwiseError(
+            f"kernel={kernel!r} is for criteria that are ratios of distances, and {chosen.name!r} is none. "
+            "Use kernel='linear'."
+        )
     if isinstance(n_words, bool) or not isinstance(n_words, Integral) or n_words < 1:
         raise BagwiseError(f"n_words must be an integer of at least 1, got {n_words!r}.")
     if callback is not None and not callable(callback):
@@ -134,8 +136,8 @@ def merge_words(
         )
     if n_words >= X.shape[1]:
         return Hierarchy(X.shape[1], np.empty((0, 2), dtype=np.int64), np.empty(0), chosen.name)
-    run = _start(X, labels, chosen, search, effective_n_jobs(n_jobs), memory_limit)
-    return run.merge_to(int(n_words), callback, verbose)
+    plan = chosen.start(X, labels, Options(kernel, search, effective_n_jobs(n_jobs), memory_limit))
+    return _carry_out(plan, chosen.name, X.shape[1], int(n_words), callback, verbose)
 
 
 def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
@@ -156,107 +158,37 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
     return X, labels
 
 
-@dataclass
-class _Run:
-    """Merging under way: constant words to be folded, then a search over the rest."""
-
-    n_words: int
-    criterion: str
-    folded: NDArray[np.int64]  # (f, 2), merges of constant words
-    words: NDArray[np.int64]  # the words the search knows as 0, 1, …
-    search: Search
-
-    def merge_to(self, target: int, callback: Callback | None, verbose: int) -> Hierarchy:
-        n_merges = self.n_words - target
-        merges = np.empty((n_merges, 2), dtype=np.int64)
-        scores = np.empty(n_merges)
-        done = min(len(self.folded), n_merges)
-        merges[:done] = self.folded[:done]
-        scores[:done] = self.search.start_score
-        told = 0
-        chunk = 16
-        with ProgressBar("merging words", n_merges, enabled=verbose > 0) as bar:
-            try:
-                while True:
-                    while callback is not None and told < done:
-                        s, t = merges[told].tolist()
-                        told += 1
-                        if callback(self.n_words - told, (s, t), float(scores[told - 1])) is True:
-                            return self._hierarchy(merges[:told], scores[:told])
-                    bar.update(done)
-                    if done == n_merges:
-                        return self._hierarchy(merges, scores)
-                    stop = min(done + chunk, n_merges)
-                    started = time.perf_counter()
-                    self.search.advance(merges[done:stop], scores[done:stop])
-                    merges[done:stop] = self.words[merges[done:stop]]
-                    done = stop
-                    if time.perf_counter() - started < _CHUNK_SECONDS:
-                        chunk *= 2
-                    else:
-                        chunk = max(chunk // 2, 1)
-            except KeyboardInterrupt as interrupt:
-                raise MergingInterrupted(self._hierarchy(merges[:done], scores[:done])) from interrupt
-
-    def _hierarchy(self, merges: NDArray[np.int64], scores: NDArray[np.float64]) -> Hierarchy:
-        return Hierarchy(self.n_words, merges, scores, self.criterion)
-
-
-def _start(
-    X: Any,
-    y: NDArray[Any] | None,
-    criterion: TraceRatio,
-    search: str,
-    n_threads: int,
-    memory_limit: int | float | str | None,
-) -> _Run:
-    """Form the statistics of the words that vary, and set up the search over them."""
-    if search == "polar" and criterion.may_be_indefinite:
-        raise BagwiseError("search='polar' needs a preferred graph without negative eigenvalues; use search='bound'.")
-    constant = _constant_words(X)
-    check_fits(X.shape[1] - len(constant[1:]), memory_limit)  # before neighbours are looked for
-    structures = criterion.structures(X, y, n_threads)
-    _check_structures(criterion, structures)
-    samples = [structure.samples for structure in structures]
-    if not any(some is None for some in samples):
-        constant = _constant_words(X[np.unique(np.concatenate(samples))])  # type: ignore[arg-type]
-    gone = constant[1:]
-    folded = np.stack([np.repeat(constant[:1], len(gone)), gone], axis=1)
-    words = np.setdiff1d(np.arange(X.shape[1]), gone).astype(np.int64)
-    if len(constant):
-        X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
-    store = DenseStore.from_structures(X, *structures, memory_limit=memory_limit, n_threads=n_threads)
-    n_words = len(words) + len(gone)
-    return _Run(n_words, criterion.name, folded, words, make_search(search, store, n_threads))
-
-
-def _check_structures(criterion: TraceRatio, structures: Any) -> None:
-    if (
-        isinstance(structures, tuple)
-        and len(structures) == 2
-        and all(isinstance(structure, Structure) for structure in structures)
-    ):
-        return
-    raise BagwiseError(
-        f"{type(criterion).__name__}.structures must return a pair (preferred, undesired) of structures from "
-        f"bagwise.merging.structures; got {structures!r}."
-    )
-
-
-def _constant_words(X: Any) -> NDArray[np.int64]:
-    """List the words that are the same in all samples: they change no distance."""
-    largest, smallest = X.max(axis=0), X.min(axis=0)
-    if sp.issparse(X):
-        largest, smallest = largest.toarray().ravel(), smallest.toarray().ravel()
-    return np.flatnonzero(largest == smallest).astype(np.int64)
-
-
-def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:
-    """Select words; the constant one, at place `zero`, becomes 0 so that its statistics are exactly zero."""
-    if sp.issparse(X):
-        keep = np.ones(len(words))
-        keep[zero] = 0.0
-        return sp.csr_array(X[:, words] @ sp.diags_array(keep))
-    X = np.ascontiguousarray(X[:, words])
-    X[:, zero] = 0.0
-    return X
+def _carry_out(
+    plan: Plan, name: str, n_words: int, target: int, callback: Callback | None, verbose: int
+) -> Hierarchy:
+    """Merge in chunks, between which progress is shown, callbacks are made and interrupts are heeded."""
+    n_merges = n_words - target
+    merges = np.empty((n_merges, 2), dtype=np.int64)
+    scores = np.empty(n_merges)
+    done = min(len(plan.folded), n_merges)
+    merges[:done] = plan.folded[:done]
+    scores[:done] = plan.search.start_score
+    told = 0
+    chunk = 16
+    with ProgressBar("merging words", n_merges, enabled=verbose > 0) as bar:
+        try:
+            while True:
+                while callback is not None and told < done:
+                    s, t = merges[told].tolist()
+                    told += 1
+                    if callback(n_words - told, (s, t), float(scores[told - 1])) is True:
+                        return Hierarchy(n_words, merges[:told], scores[:told], name)
+                bar.update(done)
+                if done == n_merges:
+                    return Hierarchy(n_words, merges, scores, name)
+                stop = min(done + chunk, n_merges)
+                started = time.perf_counter()
+                plan.search.advance(merges[done:stop], scores[done:stop])
+                merges[done:stop] = plan.words[merges[done:stop]]
+                done = stop
+                if time.perf_counter() - started < _CHUNK_SECONDS:
+                    chunk *= 2
+                else:
+                    chunk = max(chunk // 2, 1)
+        except KeyboardInterrupt as interrupt:
+            raise MergingInterrupted(Hierarchy(n_words, merges[:done], scores[:done], name)) from interrupt

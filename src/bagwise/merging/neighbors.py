@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
+from bagwise._kernel_loops import INTERSECTION, dense_kernel_rows, sparse_kernel_rows
 from bagwise._threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.merging._neighbor_kernels import intersect_dense, intersect_sparse
+from bagwise._data import check_non_negative
 
 __all__ = ["METRICS", "Nearness"]
 
@@ -46,24 +47,9 @@ class Nearness:
         self._metric = metric
         self._n_threads = n_threads
         if metric == "intersection":
-            self._check_non_negative()
+            check_non_negative(self._X, "Histogram intersection", "Use metric='euclidean', or shift the data.")
             if sp.issparse(X):
                 self._by_word = sp.csc_array(self._X)
-
-    def _check_non_negative(self) -> None:
-        values = self._X.data if sp.issparse(self._X) else self._X
-        if values.size == 0 or values.min() >= 0:
-            return
-        if sp.issparse(self._X):
-            entries = self._X.tocoo()
-            first = int(np.argmax(entries.data < 0))
-            sample, word = entries.row[first], entries.col[first]
-        else:
-            sample, word = np.unravel_index(int(np.argmax(self._X < 0)), self._X.shape)
-        raise BagwiseError(
-            f"Histogram intersection needs non-negative data, but sample {sample}, word {word} is "
-            f"{self._X[sample, word]:g}. Use metric='euclidean', or shift the data."
-        )
 
     def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
         """Give blocks of samples with their nearness to all samples: larger is nearer, -inf to themselves."""
@@ -85,11 +71,11 @@ class Nearness:
             lists = (X.indptr, X.indices, X.data, by_word.indptr, by_word.indices, by_word.data)
 
             def fill(start: int, stop: int) -> None:
-                intersect_sparse(*lists, first + start, first + stop, near[start:stop])
+                sparse_kernel_rows(INTERSECTION, *lists, first + start, first + stop, near[start:stop])
         else:
 
             def fill(start: int, stop: int) -> None:
-                intersect_dense(self._X, first + start, first + stop, near[start:stop])
+                dense_kernel_rows(INTERSECTION, self._X, self._X, first + start, first + stop, near[start:stop])
 
         run_over_ranges(fill, len(samples), self._n_threads, size=16)
         return near

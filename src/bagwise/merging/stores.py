@@ -53,14 +53,22 @@ def dense_bytes(n_words: int) -> int:
 
 def check_fits(n_words: int, memory_limit: int | float | str | None) -> None:
     """Raise before allocating, where two matrices of words by words would exceed the limit."""
-    need = dense_bytes(n_words)
+    limit = resolve_limit(memory_limit)
+    check_memory(
+        dense_bytes(n_words),
+        memory_limit,
+        f"Merging {n_words} words needs two matrices of {n_words} x {n_words}",
+        f"merge fewer words (up to {int(((limit or 0) / 16) ** 0.5)} fit), for example after dropping the rarest ones",
+    )
+
+
+def check_memory(need: int, memory_limit: int | float | str | None, what: str, advice: str) -> None:
+    """Raise where `need` bytes exceed the limit, saying what they are for and what else can be done."""
     limit = resolve_limit(memory_limit)
     if limit is None or need <= limit:
         return
-    fitting = int((limit / 16) ** 0.5)
     origin = "memory_limit" if memory_limit is not None else "80 % of the free memory"
     raise BagwiseError(
-        f"Merging {n_words} words needs two matrices of {n_words} x {n_words}, {readable_size(need)} together; "
-        f"the limit is {readable_size(limit)} ({origin}). Ways out: raise memory_limit, free memory, or merge "
-        f"fewer words (up to {fitting} fit), for example after dropping the rarest ones."
+        f"{what}, {readable_size(need)} together; the limit is {readable_size(limit)} ({origin}). "
+        f"Ways out: raise memory_limit, free memory, or {advice}."
     )

@@ -23,6 +23,7 @@ from bagwise.merging._scatter import (
     mirror,
     row_blocks,
 )
+from bagwise._data import class_sums
 
 __all__ = ["BetweenClasses", "Combination", "GraphLaplacian", "Residuals", "Structure", "TotalScatter"]
 
@@ -101,15 +102,9 @@ class BetweenClasses(Structure):
 
     codes: NDArray[np.intp]
 
-    def _indicator(self) -> sp.csr_array:
-        n = len(self.codes)
-        return sp.csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(int(self.codes.max()) + 1, n))
-
     def _factor(self, X: Matrix) -> NDArray[np.float64]:
         """Class means less the overall mean, times the root of the class size: classes x words."""
-        sums = self._indicator() @ X
-        if sp.issparse(sums):
-            sums = sums.toarray()
+        sums = class_sums(X, self.codes)
         sizes = np.bincount(self.codes).astype(np.float64)[:, np.newaxis]
         return np.sqrt(sizes) * (sums / sizes - sums.sum(axis=0) / len(self.codes))
 
@@ -121,7 +116,7 @@ class BetweenClasses(Structure):
         return float(np.vdot(factor, factor))
 
     def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        indicator = self._indicator().toarray()
+        indicator = class_sums(np.eye(len(self.codes)), self.codes)
         sizes = np.bincount(self.codes)[:, np.newaxis]
         return indicator.T @ (indicator / sizes) - 1.0 / len(self.codes)
 

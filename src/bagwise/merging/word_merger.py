@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_array, check
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
-from bagwise.merging.criteria.base import Criterion, TraceRatio
+from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import MergingInterrupted, merge_words
 from bagwise.merging.pooling import POOLINGS, pool, spread
@@ -119,7 +119,7 @@ class WordMerger(TransformerMixin, BaseEstimator):
         self,
         n_words: int = 50,
         *,
-        criterion: str | TraceRatio = "csm",
+        criterion: str | Criterion = "csm",
         kernel: str = "linear",
         search: str = "bound",
         pooling: str = "sum",

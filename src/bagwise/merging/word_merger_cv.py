@@ -21,7 +21,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.merging.criteria.base import Criterion, TraceRatio
+from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.word_merger import _FLOATS, WordMerger
 
 __all__ = ["WordMergerCV"]
@@ -114,7 +114,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         cv: Any = None,
         rule: str = "best",
         scoring: Any = None,
-        criterion: str | TraceRatio = "csm",
+        criterion: str | Criterion = "csm",
         kernel: str = "linear",
         search: str = "bound",
         pooling: str = "sum",

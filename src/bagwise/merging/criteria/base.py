@@ -1,4 +1,4 @@
-"""What a criterion is, and the checks that criteria share."""
+"""What a criterion is, the two families most criteria belong to, and the checks they share."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from bagwise.errors import BagwiseError
+from bagwise._data import check_non_negative, constant_words
+from bagwise.merging.kernel_traces import KernelTraces
+from bagwise.merging.plans import Options, Plan, fold
+from bagwise.merging.scoring import Scoring
+from bagwise.merging.searches import make_search
+from bagwise.merging.searches.kernel import KernelSearch
+from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.structures import Structure
 
-__all__ = ["Criterion", "TraceRatio", "class_codes"]
+__all__ = ["AdditiveScore", "Criterion", "TraceRatio", "class_codes"]
 
 
 class Criterion(BaseEstimator, ABC):
     """What makes one merge better than another.
 
     Criteria hold their parameters as scikit-learn estimators do, so that ``get_params``, ``clone`` and grid searches
-    over ``criterion__n_neighbors`` work.
+    over ``criterion__n_neighbors`` work. Most belong to one of two families, `TraceRatio` and `AdditiveScore`.
 
     Attributes
     ----------
@@ -33,6 +42,18 @@ class Criterion(BaseEstimator, ABC):
 
     name: ClassVar[str] = ""
     supervised: ClassVar[bool] = True
+
+    @abstractmethod
+    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
+        """Set up merging.
+
+        Parameters
+        ----------
+        X : dense float64 array or CSR array of shape (n_samples, n_words)
+        y : ndarray of shape (n_samples,) or None
+            Labels; never None where `supervised` is true.
+        options : Options
+        """
 
 
 class TraceRatio(Criterion):
@@ -63,6 +84,102 @@ class TraceRatio(Criterion):
         """Whether the preferred trace can become negative, which rules out the polar search."""
         return False
 
+    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
+        """Form the statistics of the words that vary, and set up the search over them."""
+        if options.search == "polar" and self.may_be_indefinite:
+            raise BagwiseError(
+                "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
+            )
+        if options.kernel != "linear":
+            return self._start_in_kernel_space(X, y, options)
+        constant = constant_words(X)
+        check_fits(X.shape[1] - len(constant[1:]), options.memory_limit)  # before neighbours are looked for
+        structures = self.structures(X, y, options.n_threads)
+        self._check(structures)
+        samples = [structure.samples for structure in structures]
+        if not any(some is None for some in samples):
+            constant = constant_words(X[np.unique(np.concatenate(samples))])  # type: ignore[arg-type]
+        numbers = np.arange(X.shape[1])
+        numbers[constant] = constant[:1]
+        folded, words = fold(numbers)
+        if len(constant):
+            X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
+        store = DenseStore.from_structures(
+            X, *structures, memory_limit=options.memory_limit, n_threads=options.n_threads
+        )
+        return Plan(folded, words, make_search(options.search, store, options.n_threads))
+
+    def _start_in_kernel_space(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
+        """Set up merging with distances in the feature space of an additive kernel."""
+        check_non_negative(X, f"kernel={options.kernel!r}", "Use kernel='linear', or counts.")
+        # A word that is the same everywhere changes distances once it is added to another, unless it is zero.
+        never = np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0)
+        numbers = np.arange(X.shape[1])
+        numbers[never] = never[:1]
+        folded, words = fold(numbers)
+        check_fits(len(words), options.memory_limit)
+        structures = self.structures(X, y, options.n_threads)
+        self._check(structures)
+        values = X.T[words].toarray() if sp.issparse(X) else X.T[words]  # words x samples: what is merged
+        positive = values[values > 0]
+        largest = float(np.asarray(X.sum(axis=1)).max())
+        traces = KernelTraces(options.kernel, float(positive.min(initial=np.inf)), largest)
+        search = KernelSearch(
+            values,
+            lambda rows: (traces.trace(structures[0], rows), traces.trace(structures[1], rows)),
+            lambda store: make_search(options.search, store, options.n_threads),
+        )
+        return Plan(folded, words, search)
+
+    def _check(self, structures: Any) -> None:
+        if (
+            isinstance(structures, tuple)
+            and len(structures) == 2
+            and all(isinstance(structure, Structure) for structure in structures)
+        ):
+            return
+        raise BagwiseError(
+            f"{type(self).__name__}.structures must return a pair (preferred, undesired) of structures from "
+            f"bagwise.merging.structures; got {structures!r}."
+        )
+
+
+class AdditiveScore(Criterion):
+    """A criterion that maximises a sum over words, ``Σ_w g(state of w)``; merging adds states.
+
+    A subclass says what the state of a word is and what it is worth, as a scoring; each word's best partner is
+    remembered while it is there.
+    """
+
+    @abstractmethod
+    def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:
+        """Build the scoring.
+
+        Parameters
+        ----------
+        X : dense float64 array or CSR array of shape (n_samples, n_words)
+        y : ndarray of shape (n_samples,) or None
+            Labels; never None where `supervised` is true.
+        """
+
+    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
+        """Fold the words that can be merged at no cost, and set up the search over the others."""
+        scoring = self.scoring(X, y)
+        if not isinstance(scoring, Scoring) or len(scoring.states) != X.shape[1]:
+            raise BagwiseError(
+                f"{type(self).__name__}.scoring must return a scoring from bagwise.merging.scoring with one state for "
+                f"each of the {X.shape[1]} words; got {scoring!r}."
+            )
+        numbers = scoring.ties()
+        folded, words = fold(numbers)
+        if len(folded):
+            place = np.searchsorted(words, np.arange(X.shape[1]))
+            place[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
+            joined = np.zeros((len(words), scoring.states.shape[1]))
+            np.add.at(joined, place, scoring.states)
+            scoring.states = joined
+        return Plan(folded, words, PartnerSearch(scoring))
+
 
 def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
     """Number the classes of y from 0; at least two are needed.
@@ -86,3 +203,14 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
             "Without classes to tell apart, use an unsupervised criterion such as 'lpp'."
         )
     return codes.astype(np.intp)
+
+
+def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:
+    """Select words; the constant one, at place `zero`, becomes 0 so that its statistics are exactly zero."""
+    if sp.issparse(X):
+        keep = np.ones(len(words))
+        keep[zero] = 0.0
+        return sp.csr_array(X[:, words] @ sp.diags_array(keep))
+    X = np.ascontiguousarray(X[:, words])
+    X[:, zero] = 0.0
+    return X

@@ -69,6 +69,11 @@ class SemiSupervised(TraceRatio):
         parts: list[tuple[float, tuple[Structure, Structure], NDArray[np.intp] | None]] = []
         if len(labelled):
             supervised = resolve_criterion(self.criterion)
+            if not isinstance(supervised, TraceRatio):
+                raise BagwiseError(
+                    f"The criterion 'semi_supervised' combines trace ratios, and {supervised.name!r} is none. "
+                    "Use 'csm', 'nda', 'mfa' or 'lde'."
+                )
             parts.append((1.0, supervised.structures(X[labelled], y[labelled], n_threads), labelled))  # type: ignore[index]
         if self.gamma > 0:
             unsupervised = LocalityPreserving() if self.unsupervised is None else self.unsupervised

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bagwise.errors import unknown_name
 
 if TYPE_CHECKING:
-    from bagwise.merging.searches.base import Search
+    from bagwise.merging.searches.base import RowSearch
     from bagwise.merging.stores import DenseStore
 
 SEARCHES = ("bound", "polar", "exhaustive")
@@ -22,7 +22,7 @@ def check_search(name: object) -> None:
         raise unknown_name("search", name, SEARCHES)
 
 
-def make_search(name: str, store: DenseStore, n_threads: int = 1) -> Search:
+def make_search(name: str, store: DenseStore, n_threads: int = 1) -> RowSearch:
     """Start the search `name` on a store, whose matrices it takes over."""
     check_search(name)
     if name == "bound":

@@ -380,10 +380,9 @@ def _bring_up_to_date(state, s, t):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _merge(state, s, t):
-    """Merge slot t into slot s: one row is written, and scanned on the way. Cost O(size)."""
+def _join(state, s, t):
+    """Account for merging slot t into slot s, all but the row of s; returns the new diagonal entries."""
     A, B, order, counts, traces = state.A, state.B, state.order, state.counts, state.traces
-    size = counts[SIZE]
     _bring_up_to_date(state, s, t)
     owner, other = (s, t) if order[t] < order[s] else (t, s)
     pair_a = A[owner, other]
@@ -396,11 +395,20 @@ def _merge(state, s, t):
     _forget(state, t)
     order[t] = DEAD
     order[s] = order.shape[0] + counts[LEVEL]
-    resum = counts[LEVEL] % RESUM_EVERY == 0
-    if resum:
+    counts[NEWEST] = s
+    if counts[LEVEL] % RESUM_EVERY == 0:
         A[s, s] = own_a
         B[s, s] = own_b
-        resum_traces(traces, A, B, order, size)
+        resum_traces(traces, A, B, order, counts[SIZE])
+    return own_a, own_b
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _merge(state, s, t):
+    """Merge slot t into slot s: one row is written, and scanned on the way. Cost O(size)."""
+    A, B, order, traces = state.A, state.B, state.order, state.traces
+    own_a, own_b = _join(state, s, t)
+    size = state.counts[SIZE]
     clear_lanes(state.lanes)
     for j in range(0, size, LANES):  # in blocks, so that what was added is scanned while it is in the cache
         end = min(j + LANES, size)
@@ -413,7 +421,19 @@ def _merge(state, s, t):
     B[s, s] = own_b
     best, low, high = join_lanes(state.lanes)
     _remember(state, s, 0, best, low, high)
-    counts[NEWEST] = s
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def merge_given(state, s, t, row_a, row_b):
+    """Merge slot t into slot s, whose new entries are given; returns the criterion after it."""
+    own_a, own_b = _join(state, s, t)
+    size = state.counts[SIZE]
+    state.A[s, :size] = row_a
+    state.B[s, :size] = row_b
+    state.A[s, s] = own_a
+    state.B[s, s] = own_b
+    _scan(state, s, 0)
+    return current_score(state.traces)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -451,14 +471,21 @@ def _pack(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def find(state):
+    """Slots (s, t), s < t, of the pair to merge next."""
+    if state.counts[LIVE] < SPARSE * state.counts[SIZE]:
+        _pack(state)
+    s, t = _search(state)
+    if s < 0:
+        return first_live_pair(state.order, state.counts[SIZE])
+    return s, t
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def advance(state, pairs, scores):
     """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
     for k in range(pairs.shape[0]):
-        if state.counts[LIVE] < SPARSE * state.counts[SIZE]:
-            _pack(state)
-        s, t = _search(state)
-        if s < 0:
-            s, t = first_live_pair(state.order, state.counts[SIZE])
+        s, t = find(state)
         pairs[k, 0] = state.word[s]
         pairs[k, 1] = state.word[t]
         _merge(state, s, t)

@@ -6,8 +6,8 @@ All searches add, divide and compare in the same order, so that they agree to th
 import numpy as np
 from numba import njit
 
-# Larger than any order of a live slot.
-DEAD = 2**62
+from bagwise.merging.searches.base import DEAD
+
 # A denominator below this share of the largest one seen counts as zero (and numerators likewise).
 TINY = 1e-12
 # Maxima over a row are kept in this many lanes and joined at the end: the compiler turns such loops into vector

@@ -43,19 +43,26 @@ class ExhaustiveState(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def merge_symmetric(A, B, order, traces, counts, s, t):
-    """Merge slot t into slot s in rows and columns. Cost O(size)."""
+def add_rows(A, B, size, s, t, row_a, row_b):
+    """Entries of the merged word s + t where merging adds rows."""
+    for j in range(size):
+        row_a[j] = A[s, j] + A[t, j]
+        row_b[j] = B[s, j] + B[t, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def merge_symmetric(A, B, order, traces, counts, s, t, row_a, row_b):
+    """Merge slot t into slot s, whose new entries are given, in rows and columns. Cost O(size)."""
     size = counts[SIZE]
     pair_a = A[s, t]
     pair_b = B[s, t]
     own_a = A[s, s] + A[t, t] + 2.0 * pair_a
     own_b = B[s, s] + B[t, t] + 2.0 * pair_b
     for j in range(size):
-        A[s, j] += A[t, j]
-        B[s, j] += B[t, j]
-    for j in range(size):
-        A[j, s] = A[s, j]
-        B[j, s] = B[s, j]
+        A[s, j] = row_a[j]
+        B[s, j] = row_b[j]
+        A[j, s] = row_a[j]
+        B[j, s] = row_b[j]
     A[s, s] = own_a
     B[s, s] = own_b
     order[t] = DEAD
@@ -111,15 +118,31 @@ def _pack(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def find(state):
+    """Slots (s, t), s < t, of the pair to merge next."""
+    if state.counts[LIVE] < SPARSE * state.counts[SIZE]:
+        _pack(state)
+    s, t = _search(state)
+    if s < 0:
+        return first_live_pair(state.order, state.counts[SIZE])
+    return s, t
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def merge_given(state, s, t, row_a, row_b):
+    """Merge slot t into slot s, whose new entries are given; returns the criterion after it."""
+    merge_symmetric(state.A, state.B, state.order, state.traces, state.counts, s, t, row_a, row_b)
+    return current_score(state.traces)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def advance(state, pairs, scores):
     """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
+    row_a = np.empty(state.A.shape[0])
+    row_b = np.empty(state.A.shape[0])
     for k in range(pairs.shape[0]):
-        if state.counts[LIVE] < SPARSE * state.counts[SIZE]:
-            _pack(state)
-        s, t = _search(state)
-        if s < 0:
-            s, t = first_live_pair(state.order, state.counts[SIZE])
+        s, t = find(state)
         pairs[k, 0] = state.word[s]
         pairs[k, 1] = state.word[t]
-        merge_symmetric(state.A, state.B, state.order, state.traces, state.counts, s, t)
-        scores[k] = current_score(state.traces)
+        add_rows(state.A, state.B, state.counts[SIZE], s, t, row_a, row_b)
+        scores[k] = merge_given(state, s, t, row_a, row_b)

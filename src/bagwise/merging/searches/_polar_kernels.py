@@ -22,7 +22,7 @@ from bagwise.merging.searches._common_kernels import (
     pair_ratio,
     precedes,
 )
-from bagwise.merging.searches._exhaustive_kernels import EVALUATED, LIVE, SIZE, merge_symmetric
+from bagwise.merging.searches._exhaustive_kernels import EVALUATED, LIVE, SIZE, add_rows, merge_symmetric
 
 N_RINGS = 40
 N_SECTORS = 36
@@ -44,6 +44,7 @@ class PolarState(NamedTuple):
 
     A: np.ndarray
     B: np.ndarray
+    word: np.ndarray
     order: np.ndarray
     radii: np.ndarray  # (N_RINGS + 2,)
     place: np.ndarray  # (pairs,), where in `pool` a pair is
@@ -249,23 +250,38 @@ def _search(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def find(state):
+    """Slots (s, t), s < t, of the pair to merge next."""
+    _search(state)
+    if state.winner[0] < 0:
+        return first_live_pair(state.order, state.counts[SIZE])
+    return state.winner[0], state.winner[1]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def merge_given(state, s, t, row_a, row_b):
+    """Merge slot t into slot s, whose new entries are given; returns the criterion after it."""
+    for j in range(state.counts[SIZE]):
+        if state.order[j] != DEAD:
+            if j != s:
+                _take(state, s, j)
+            if j != s and j != t:
+                _take(state, t, j)
+    merge_symmetric(state.A, state.B, state.order, state.traces, state.counts, s, t, row_a, row_b)
+    for j in range(state.counts[SIZE]):
+        if j != s and state.order[j] != DEAD:
+            _put(state, s, j)
+    return current_score(state.traces)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def advance(state, pairs, scores):
     """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
+    row_a = np.empty(state.A.shape[0])
+    row_b = np.empty(state.A.shape[0])
     for k in range(pairs.shape[0]):
-        _search(state)
-        s, t = state.winner[0], state.winner[1]
-        if s < 0:
-            s, t = first_live_pair(state.order, state.counts[SIZE])
+        s, t = find(state)
         pairs[k, 0] = s
         pairs[k, 1] = t
-        for j in range(state.counts[SIZE]):
-            if state.order[j] != DEAD:
-                if j != s:
-                    _take(state, s, j)
-                if j != s and j != t:
-                    _take(state, t, j)
-        merge_symmetric(state.A, state.B, state.order, state.traces, state.counts, s, t)
-        for j in range(state.counts[SIZE]):
-            if j != s and state.order[j] != DEAD:
-                _put(state, s, j)
-        scores[k] = current_score(state.traces)
+        add_rows(state.A, state.B, state.counts[SIZE], s, t, row_a, row_b)
+        scores[k] = merge_given(state, s, t, row_a, row_b)

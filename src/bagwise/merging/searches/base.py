@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.merging.stores import DenseStore
+# Order of a slot whose word was merged into another; above that of any live slot.
+DEAD = 2**62
 
 
 class Search(ABC):
@@ -19,8 +21,8 @@ class Search(ABC):
         The criterion before any merge.
     """
 
-    def __init__(self, store: DenseStore) -> None:
-        self.n_words = store.n_words
+    def __init__(self, n_words: int) -> None:
+        self.n_words = n_words
         self.start_score = float("nan")
 
     @abstractmethod
@@ -31,3 +33,26 @@ class Search(ABC):
     @abstractmethod
     def work(self) -> dict[str, int]:
         """What was looked at so far, for benchmarks and tests: row scans or pairs evaluated."""
+
+
+class RowSearch(Search):
+    """A search over statistics in a dense store, which can also be led merge by merge."""
+
+    _kernels: Any
+    _state: Any
+
+    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
+        self._kernels.advance(self._state, pairs, scores)
+
+    def find(self) -> tuple[int, int]:
+        """Slots of the pair to merge next."""
+        return self._kernels.find(self._state)
+
+    def merge_given(self, s: int, t: int, row_a: NDArray[np.float64], row_b: NDArray[np.float64]) -> float:
+        """Merge slot t into slot s, whose new entries with all slots are given; returns the criterion after it."""
+        return float(self._kernels.merge_given(self._state, s, t, row_a, row_b))
+
+    def words(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The words in all slots, and the slots that are live."""
+        size = self._state.counts[0]
+        return self._state.word[:size], np.flatnonzero(self._state.order[:size] != DEAD)

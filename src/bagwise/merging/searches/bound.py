@@ -8,19 +8,21 @@ from numpy.typing import NDArray
 from bagwise._threads import run_over_ranges
 from bagwise.merging.searches import _bound_kernels as kernels
 from bagwise.merging.searches._common_kernels import LANES, N_TRACES, SCALE, current_score, start_traces
-from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.base import RowSearch
 from bagwise.merging.stores import DenseStore
 
 
-class BoundSearch(Search):
+class BoundSearch(RowSearch):
     """Remember each row's best pair with a bound on what the row can offer later; rescan a row only if that wins.
 
     Every pair belongs to one row, that of the word changed last, so that rows only lose pairs and their bounds
     stay true. Time O(d²) on ordinary data, the order of forming A and B; memory O(d) beyond them.
     """
 
+    _kernels = kernels
+
     def __init__(self, store: DenseStore, n_threads: int = 1) -> None:
-        super().__init__(store)
+        super().__init__(store.n_words)
         d = store.n_words
 
         def per_slot(dtype: type = np.float64) -> NDArray:
@@ -58,9 +60,6 @@ class BoundSearch(Search):
         run_over_ranges(scan, d, n_threads)
         peaks = self._state.peak_a[np.isfinite(self._state.peak_a)]
         self._state.traces[SCALE] = np.abs(peaks).max(initial=0.0)
-
-    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
-        kernels.advance(self._state, pairs, scores)
 
     @property
     def work(self) -> dict[str, int]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise.merging.searches import _exhaustive_kernels as kernels
 from bagwise.merging.searches._common_kernels import LANES, N_TRACES, current_score, start_traces
-from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.base import RowSearch
 from bagwise.merging.stores import DenseStore
 
 
-class ExhaustiveSearch(Search):
+class ExhaustiveSearch(RowSearch):
     """Evaluate all pairs at each level: the yardstick for the other searches."""
 
+    _kernels = kernels
+
     def __init__(self, store: DenseStore) -> None:
-        super().__init__(store)
+        super().__init__(store.n_words)
         d = store.n_words
         self._state = kernels.ExhaustiveState(
             A=store.A,
@@ -29,9 +30,6 @@ class ExhaustiveSearch(Search):
         )
         start_traces(self._state.traces, store.A, store.B)
         self.start_score = float(current_score(self._state.traces))
-
-    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
-        kernels.advance(self._state, pairs, scores)
 
     @property
     def work(self) -> dict[str, int]:  # noqa: D102

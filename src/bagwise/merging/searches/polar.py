@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.merging.searches import _polar_kernels as kernels
 from bagwise.merging.searches._common_kernels import N_TRACES, current_score, start_traces
-from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.base import RowSearch
 from bagwise.merging.stores import DenseStore
 
 _MOST_WORDS = 46_340  # pairs are stored as 32-bit numbers
 
 
-class PolarSearch(Search):
+class PolarSearch(RowSearch):
     """Evaluate only the pairs in the parts of a polar index that can hold the best one.
 
     The index takes 8 bytes a pair on top of A and B. Both A and B must be positive semi-definite.
     """
 
+    _kernels = kernels
+
     def __init__(self, store: DenseStore) -> None:
-        super().__init__(store)
+        super().__init__(store.n_words)
         d = store.n_words
         if d > _MOST_WORDS:
             raise BagwiseError(f"search='polar' handles up to {_MOST_WORDS} words, got {d}. Use search='bound'.")
@@ -31,6 +32,7 @@ class PolarSearch(Search):
         self._state = kernels.PolarState(
             A=store.A,
             B=store.B,
+            word=np.arange(d, dtype=np.int64),
             order=np.zeros(d, dtype=np.int64),
             radii=np.zeros(kernels.N_RINGS + 2),
             place=np.empty(n_pairs, dtype=np.int32),
@@ -50,9 +52,6 @@ class PolarSearch(Search):
         halvings = np.arange(kernels.N_RINGS, -1, -1)
         self._state.radii[1:] = kernels.largest_radius(store.A, store.B) * 0.5**halvings
         kernels.build_index(self._state)
-
-    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
-        kernels.advance(self._state, pairs, scores)
 
     @property
     def work(self) -> dict[str, int]:  # noqa: D102

@@ -1,0 +1,50 @@
+"""Small things that are asked of data, dense or sparse, samples x words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+
+__all__ = ["check_non_negative", "class_sums", "constant_words", "is_whole"]
+
+
+def class_sums(X: Any, codes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Add up the samples of each class: classes x words, dense. `codes` numbers the classes from 0."""
+    n = len(codes)
+    indicator = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(int(codes.max()) + 1, n))
+    sums = indicator @ X
+    return sums.toarray() if sp.issparse(sums) else sums
+
+
+def constant_words(X: Any) -> NDArray[np.int64]:
+    """List the words that are the same in all samples."""
+    largest, smallest = X.max(axis=0), X.min(axis=0)
+    if sp.issparse(X):
+        largest, smallest = largest.toarray().ravel(), smallest.toarray().ravel()
+    return np.flatnonzero(largest == smallest).astype(np.int64)
+
+
+def is_whole(X: Any) -> bool:
+    """Whether all values are whole numbers."""
+    values = X.data if sp.issparse(X) else X
+    return bool(np.array_equal(values, np.rint(values)))
+
+
+def check_non_negative(X: Any, who: str, advice: str) -> None:
+    """Raise an error that names the first negative entry, if there is one."""
+    values = X.data if sp.issparse(X) else X
+    if values.size == 0 or values.min() >= 0:
+        return
+    if sp.issparse(X):
+        entries = sp.coo_array(X)
+        first = int(np.argmax(entries.data < 0))
+        sample, word, value = entries.row[first], entries.col[first], entries.data[first]
+    else:
+        sample, word = np.unravel_index(int(np.argmax(X < 0)), X.shape)
+        value = X[sample, word]
+    raise BagwiseError(f"{who} needs non-negative data, but sample {sample}, word {word} is {value:g}. {advice}")

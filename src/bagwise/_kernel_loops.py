@@ -1,0 +1,108 @@
+"""Compiled code of the additive kernels between samples."""
+
+import numpy as np
+from numba import njit
+
+_LANES = 32
+INTERSECTION, HELLINGER, CHI2, JENSEN_SHANNON, LINEAR = range(5)
+
+
+@njit(cache=True, nogil=True)
+def one_word(kind, x, z):
+    """Kernel of two non-negative numbers."""
+    if kind == INTERSECTION:
+        return x if x < z else z
+    if kind == HELLINGER:
+        return np.sqrt(x * z)
+    if kind == LINEAR:
+        return x * z
+    if x == 0.0 or z == 0.0:
+        return 0.0
+    if kind == CHI2:
+        return 2.0 * x * (z / (x + z))
+    total = x + z
+    return 0.5 * (x * np.log2(total / x) + z * np.log2(total / z))
+
+
+@njit(cache=True, nogil=True)
+def _add_minima(x, z, lanes):
+    """``lanes[: len(x)] += np.minimum(x, z)``, at most `_LANES` words."""
+    for k in range(x.shape[0]):
+        lanes[k] += x[k] if x[k] < z[k] else z[k]
+
+
+@njit(cache=True, nogil=True)
+def _add_chi2(x, z, lanes):
+    """``lanes[: len(x)] += 2 * x * z / (x + z)``, zero where both are."""
+    for k in range(x.shape[0]):
+        total = x[k] + z[k]
+        lanes[k] += 2.0 * x[k] * (z[k] / (total if total > 0.0 else 1.0))
+
+
+@njit(cache=True, nogil=True)
+def dense_kernel_rows(kind, X, Z, start, stop, out):
+    """``out[i - start, j] = Σ_w k(X[i, w], Z[j, w])`` for the rows i in ``start..stop`` and all j.
+
+    For the intersection and chi² kernels. Cost O(d) a pair. Sums are kept in lanes, so the order of additions is the
+    same for every pair.
+    """
+    n_words = X.shape[1]
+    lanes = np.empty(_LANES)
+    for i in range(start, stop):
+        for j in range(Z.shape[0]):
+            lanes[:] = 0.0
+            for w in range(0, n_words, _LANES):
+                end = min(w + _LANES, n_words)
+                if kind == INTERSECTION:
+                    _add_minima(X[i, w:end], Z[j, w:end], lanes)
+                else:
+                    _add_chi2(X[i, w:end], Z[j, w:end], lanes)
+            total = 0.0
+            for k in range(_LANES):
+                total += lanes[k]
+            out[i - start, j] = total
+
+
+@njit(cache=True, nogil=True)
+def sparse_kernel_rows(kind, starts, words, values, word_starts, samples, sample_values, start, stop, out):
+    """`dense_kernel_rows` for X given as CSR and Z as CSC, any kernel; `out` starts as zeros.
+
+    Goes through the samples that share a word: one evaluation for each pair of non-zeros of a word.
+    """
+    for i in range(start, stop):
+        row = out[i - start]
+        for p in range(starts[i], starts[i + 1]):
+            value = values[p]
+            word = words[p]
+            for q in range(word_starts[word], word_starts[word + 1]):
+                row[samples[q]] += one_word(kind, value, sample_values[q])
+
+
+@njit(cache=True, nogil=True)
+def _add_weighted_chi2(factor, x, values, weighted, lanes):
+    """``lanes[: len(values)] += factor * weighted / (x + values)`` for one positive x."""
+    for k in range(values.shape[0]):
+        lanes[k] += factor * (weighted[k] / (x + values[k]))
+
+
+@njit(cache=True, nogil=True)
+def chi2_pair_sums(values, weights, out):
+    """``out[r] = Σ_ij w_i w_j 2 v_i v_j / (v_i + v_j)`` with ``v = values[r]``. Cost O(n²) a row."""
+    n = values.shape[1]
+    lanes = np.empty(_LANES)
+    weighted = np.empty(n)
+    for r in range(values.shape[0]):
+        row = values[r]
+        lanes[:] = 0.0
+        own = 0.0
+        for i in range(n):
+            weighted[i] = weights[i] * row[i]
+            own += weights[i] * weighted[i]
+            if row[i] > 0.0:
+                for j in range(0, i, _LANES):
+                    end = min(j + _LANES, i)
+                    _add_weighted_chi2(weighted[i], row[i], row[j:end], weighted[j:end], lanes)
+        pairs = 0.0
+        for k in range(_LANES):
+            pairs += lanes[k]
+        out[r] = own + 4.0 * pairs

@@ -1,0 +1,204 @@
+"""Scores that are sums over words, from which additive criteria are made.
+
+A scoring holds a state for each word and says what a state is worth. Merging words adds their states, so what a merge
+gains does not change while its two words do not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring"]
+
+_SMALLEST = np.finfo(np.float64).tiny
+# Columns are taken together up to this many numbers, so that what is computed stays in the cache.
+_BLOCK = 2**15
+
+
+class Scoring(ABC):
+    """The score ``Σ_w g(state of w) + offset`` of a set of words.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_words, m)
+        State of each word before any merge.
+    offset : float
+        What merging does not change.
+    """
+
+    offset: float = 0.0
+
+    def __init__(self, states: NDArray[np.float64]) -> None:
+        self.states = states
+
+    @abstractmethod
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute g for each row of an array of states."""
+
+    def gains(
+        self,
+        state: NDArray[np.float64],
+        term: float,
+        others: NDArray[np.float64],
+        other_terms: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Compute ``g(state + other) - g(state) - g(other)`` for each of the others."""
+        return self.terms(others + state) - term - other_terms
+
+    def ties(self) -> NDArray[np.intp]:
+        """Number the words: those with equal numbers can be merged first, at no cost at all."""
+        return np.arange(len(self.states))
+
+
+def x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``x log x``, zero at zero."""
+    return x * np.log(np.maximum(x, _SMALLEST))
+
+
+def _column_blocks(states: NDArray[np.float64]) -> list[slice]:
+    width = max(_BLOCK // max(len(states), 1), 1)
+    return [slice(start, start + width) for start in range(0, states.shape[1], width)]
+
+
+class Information(Scoring):
+    """Mutual information, in nats, between words and classes with the joint probabilities `states`.
+
+    ``g(w) = Σ_c J_wc log(J_wc / p_w)`` with ``p_w = Σ_c J_wc``; the offset is the entropy of the classes.
+    """
+
+    def __init__(self, states: NDArray[np.float64]) -> None:
+        super().__init__(states)
+        self.offset = -float(x_log_x(states.sum(axis=0)).sum())
+
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        return self._sum_of_logs(states, 0.0) - x_log_x(states.sum(axis=1))
+
+    @staticmethod
+    def _sum_of_logs(states: NDArray[np.float64], added: NDArray[np.float64] | float) -> NDArray[np.float64]:
+        """``x_log_x(states + added).sum(axis=1)``, a few columns at a time."""
+        total = np.zeros(len(states))
+        for columns in _column_blocks(states):
+            part = states[:, columns] + (added[columns] if isinstance(added, np.ndarray) else added)
+            total += x_log_x(part).sum(axis=1)
+        return total
+
+    def gains(self, state, term, others, other_terms):  # type: ignore[no-untyped-def]  # noqa: D102
+        support = np.flatnonzero(state)
+        probability = state.sum()
+        other_probabilities = others.sum(axis=1)
+        rest = x_log_x(other_probabilities) + x_log_x(probability) - x_log_x(other_probabilities + probability)
+        if 2 * len(support) >= len(state):
+            joint = self._sum_of_logs(others, state)
+            alone = other_terms + x_log_x(other_probabilities) + (term + x_log_x(probability))
+            return joint - alone + rest
+        # Only classes that the word has change a term, so the others need not be looked at.
+        overlap = others[:, support]
+        joint = self._sum_of_logs(overlap, state[support])
+        return joint - self._sum_of_logs(overlap, 0.0) - x_log_x(state[support]).sum() + rest
+
+    def ties(self) -> NDArray[np.intp]:
+        """Words with the same distribution over classes; words of probability zero go with the first that has one."""
+        probability = self.states.sum(axis=1)
+        occurring = np.flatnonzero(probability)
+        numbers = np.zeros(len(self.states), dtype=np.intp)
+        if len(occurring) == 0:
+            return numbers
+        conditional = np.round(self.states[occurring] / probability[occurring, np.newaxis], 12) + 0.0
+        numbers[occurring] = np.unique(conditional, axis=0, return_inverse=True)[1].reshape(-1)
+        numbers[probability == 0] = numbers[occurring[0]]
+        return numbers
+
+
+class MultinomialEvidence(Scoring):
+    """Evidence of one multinomial per class over that of one for all, with Dirichlet priors.
+
+    A state is the counts of a word in each class, then its prior mass a:
+    ``g = Σ_c [lgamma(N_c + a) - lgamma(a)] - [lgamma(N + a) - lgamma(a)]``.
+    """
+
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        counts, mass = states[:, :-1], states[:, -1]
+        within = gammaln(counts + mass[:, np.newaxis]).sum(axis=1) - counts.shape[1] * gammaln(mass)
+        return within - (gammaln(counts.sum(axis=1) + mass) - gammaln(mass))
+
+
+class _PerClass(Scoring):
+    """Scores from the values of a word in all samples, summed by class; states are rows of values."""
+
+    def __init__(self, states: NDArray[np.float64], codes: NDArray[np.intp]) -> None:
+        # samples of a class stand together
+        order = np.argsort(codes, kind="stable")
+        super().__init__(np.asfortranarray(states[:, order]))
+        ends = np.cumsum(np.bincount(codes))
+        self._classes = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    @staticmethod
+    def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean, and sum of squares around it, of each row."""
+        mean = values.mean(axis=1)
+        return mean, ((values - mean[:, np.newaxis]) ** 2).sum(axis=1)
+
+
+class GaussianFit(_PerClass):
+    """Likelihood of one Gaussian per class over that of one for all, each at its best.
+
+    ``g = (n / 2) ln var - Σ_c (n_c / 2) ln var_c``, variances not below `floor`.
+    """
+
+    floor = 1e-6
+
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        total = self._log_variance(states)
+        for samples in self._classes:
+            total = total - self._log_variance(states[:, samples])
+        return total
+
+    def _log_variance(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        n = values.shape[1]
+        return n / 2 * np.log(np.maximum(self._moments(values)[1] / n, self.floor))
+
+
+class GaussianEvidence(_PerClass):
+    """Evidence of one Gaussian per class over that of one for all, with Normal-Gamma priors.
+
+    The prior of a word: mean ``mu0`` its pooled mean, ``kappa0 = 1``, ``a0 = 1``, ``b0`` its pooled variance (at
+    least `floor`).
+    """
+
+    floor = 1e-6
+
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        mean, squares = self._moments(states)
+        b0 = np.maximum(squares / states.shape[1], self.floor)
+        total = -log_evidence(states.shape[1], mean, squares, mean, b0)
+        for samples in self._classes:
+            values = states[:, samples]
+            total = total + log_evidence(values.shape[1], *self._moments(values), mean, b0)
+        return total
+
+
+def log_evidence(
+    n: int,
+    mean: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    mu0: NDArray[np.float64],
+    b0: NDArray[np.float64],
+    kappa0: float = 1.0,
+    a0: float = 1.0,
+) -> NDArray[np.float64]:
+    """Log evidence of n values with the given mean and sum of squares around it, under a Normal-Gamma prior."""
+    kappa = kappa0 + n
+    a = a0 + n / 2
+    b = b0 + squares / 2 + kappa0 * n * (mean - mu0) ** 2 / (2 * kappa)
+    return (
+        gammaln(a)
+        - gammaln(a0)
+        + a0 * np.log(b0)
+        - a * np.log(b)
+        + 0.5 * np.log(kappa0 / kappa)
+        - n / 2 * np.log(2 * np.pi)
+    )

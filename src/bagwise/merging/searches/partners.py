@@ -1,0 +1,106 @@
+"""The search for additive scores: every word remembers its best partner."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.merging.scoring import Scoring
+from bagwise.merging.searches.base import Search
+
+_DEAD = np.iinfo(np.int64).max
+# Repack once fewer than this share of the slots is live.
+_SPARSE = 0.7
+_RESUM_EVERY = 256
+
+
+class PartnerSearch(Search):
+    """Merge, at each level, the pair that gains most under an additive score.
+
+    As in the bound search, a pair belongs to the row of the word changed last, so a row only loses pairs. Gains of
+    words that were not merged do not change; so a row's best gain is exact while its partner is there, and an upper
+    bound afterwards. Only a row that leads with a partner that is gone is looked at again. Memory O(d) beyond the
+    states; time O(d²) gains on ordinary data.
+    """
+
+    def __init__(self, scoring: Scoring) -> None:
+        states = np.asfortranarray(scoring.states)
+        super().__init__(len(states))
+        d = self.n_words
+        self._scoring = scoring
+        self._states = states
+        self._terms = scoring.terms(states)
+        self._word = np.arange(d, dtype=np.int64)
+        self._order = np.arange(d, 0, -1, dtype=np.int64)
+        self._gain = np.full(d, -np.inf)
+        self._partner = np.full(d, -1, dtype=np.int64)
+        self._level = 0
+        self._scans = 0
+        self.start_score = self._score = float(scoring.offset + self._terms.sum())
+        self._scanned = 0  # rows looked at for the first time; see `advance`
+
+    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
+        for i in range(self._scanned, self.n_words - 1 if self._level == 0 else 0):
+            self._scan(i, first=i + 1)
+        self._scanned = self.n_words
+        for k in range(len(pairs)):
+            if len(self._word) > 64 and self.n_words - self._level < _SPARSE * len(self._word):
+                self._pack()
+            s, t = self._search()
+            pairs[k] = self._word[s], self._word[t]
+            self._merge(s, t)
+            scores[k] = self._score
+
+    def _search(self) -> tuple[int, int]:
+        """Find the pair that gains most; the lowest one of equals."""
+        while True:
+            leading = np.flatnonzero(self._gain == self._gain.max())
+            partners = self._partner[leading]
+            stale = leading[self._order[partners] >= self._order[leading]]
+            if len(stale) == 0:
+                s, t = np.minimum(leading, partners), np.maximum(leading, partners)
+                first = np.lexsort((t, s))[0]
+                return int(s[first]), int(t[first])
+            for i in stale:
+                self._scan(int(i))
+                self._scans += 1
+
+    def _scan(self, i: int, first: int = 0) -> None:
+        """Find the best partner of row i among the slots from `first` on that it owns."""
+        gains = self._scoring.gains(self._states[i], self._terms[i], self._states[first:], self._terms[first:])
+        gains[self._order[first:] >= self._order[i]] = -np.inf
+        best = int(np.argmax(gains))
+        self._gain[i] = gains[best]
+        self._partner[i] = first + best
+
+    def _merge(self, s: int, t: int) -> None:
+        self._level += 1
+        before = self._terms[s] + self._terms[t]
+        self._states[s] += self._states[t]
+        self._terms[s] = self._scoring.terms(self._states[s : s + 1])[0]
+        self._score += self._terms[s] - before
+        self._order[t] = _DEAD
+        self._order[s] = self.n_words + self._level
+        self._gain[t] = -np.inf
+        if self._level % _RESUM_EVERY == 0:
+            self._score = float(self._scoring.offset + self._terms[self._order != _DEAD].sum())
+        self._scan(s)
+
+    def _pack(self) -> None:
+        """Close the gaps that dead slots left, keeping the order."""
+        live = np.flatnonzero(self._order != _DEAD)
+        place = np.full(len(self._order), 0)
+        place[live] = np.arange(len(live))
+        # A partner that is gone stays gone: such a row points at itself, which it does not own.
+        gone = self._order[self._partner] == _DEAD
+        partner = np.where(gone, np.arange(len(place)), self._partner)
+        self._partner = place[partner[live]]
+        self._states = np.asfortranarray(self._states[live])
+        self._terms, self._word, self._order, self._gain = (
+            array[live] for array in (self._terms, self._word, self._order, self._gain)
+        )
+
+    @property
+    def work(self) -> dict[str, int]:
+        """Rows scanned again after the first look at each; the row of a merged word is scanned as it is formed."""
+        return {"row_scans": self._scans}

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.svm import SVC
+
+from bagwise import BagwiseError, kernels
+from bagwise.kernels import KERNELS, additive_kernel
+
+
+def one_word(kernel, x, z):
+    """The definitions, number by number."""
+    if kernel == "intersection":
+        return min(x, z)
+    if kernel == "hellinger":
+        return np.sqrt(x * z)
+    if kernel == "linear":
+        return x * z
+    if kernel == "chi2":
+        return 2 * x * z / (x + z) if x + z > 0 else 0.0
+    return sum(p / 2 * np.log2((x + z) / p) for p in (x, z) if p > 0) if x > 0 and z > 0 else 0.0
+
+
+def slow(kernel, X, Y):
+    return np.array([[sum(one_word(kernel, a, b) for a, b in zip(x, z, strict=True)) for z in Y] for x in X])
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 6), m=st.integers(1, 6), d=st.integers(1, 70))
+@settings(max_examples=20)
+def test_kernels_are_their_definitions(kernel, seed, n, m, d):
+    rng = np.random.default_rng(seed)
+    X, Y = (rng.random((rows, d)) * 10 * (rng.random((rows, d)) < 0.5) for rows in (n, m))
+    expected = slow(kernel, X, Y)
+    np.testing.assert_allclose(additive_kernel(X, Y, kernel), expected, rtol=1e-10, atol=1e-11)
+    sparse = additive_kernel(sp.csr_matrix(X), sp.csc_array(Y), kernel, n_jobs=2)
+    assert isinstance(sparse, np.ndarray)
+    np.testing.assert_allclose(sparse, expected, rtol=1e-10, atol=1e-11)
+    single = additive_kernel(X.astype(np.float32), Y.astype(np.float32), kernel)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_gram_matrices_are_symmetric_and_definite(kernel, form):
+    rng = np.random.default_rng(0)
+    X = form(rng.random((40, 30)) * (rng.random((40, 30)) < 0.6))
+    K = additive_kernel(X, kernel=kernel)
+    np.testing.assert_allclose(K, K.T, rtol=1e-12)
+    assert np.linalg.eigvalsh(K).min() > -1e-9 * np.trace(K)
+    np.testing.assert_allclose(K, additive_kernel(X, X, kernel, n_jobs=3))
+
+
+@pytest.mark.parametrize("kernel", [kernels.intersection, kernels.hellinger, kernels.chi2, kernels.jensen_shannon])
+def test_they_fit_into_support_vector_machines(kernel):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.poisson(np.where(y[:, None], [5, 1, 1], [1, 5, 1]), size=(60, 3)).astype(float)
+    assert SVC(kernel=kernel).fit(X, y).score(X, y) > 0.8
+
+
+def test_bad_input():
+    X = np.ones((3, 4))
+    with pytest.raises(BagwiseError, match="Did you mean 'chi2'"):
+        additive_kernel(X, kernel="chi")
+    with pytest.raises(BagwiseError, match="X has 4 words and Y 3"):
+        additive_kernel(X, X[:, :3])
+    with pytest.raises(BagwiseError, match="Only one of X and Y is sparse"):
+        additive_kernel(X, sp.csr_array(X))
+    X[1, 2] = -1
+    with pytest.raises(BagwiseError, match="chi2 kernel needs non-negative data, but sample 1, word 2 is -1"):
+        additive_kernel(X, kernel="chi2")
+    assert additive_kernel(X, kernel="linear").shape == (3, 3)
+    with pytest.raises(ValueError, match="NaN"):
+        additive_kernel([[np.nan]])
