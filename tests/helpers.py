@@ -96,5 +96,5 @@ def labelled_counts(draw, max_samples=10, max_words=9):
         "constant": lambda: np.where(rng.random(d) < 0.5, 0.1, rng.random((n, d))),
         "negative": lambda: rng.normal(size=(n, d)),
     }[kind]().astype(float)
-    y = np.concatenate([[0, 1], rng.integers(0, draw(st.integers(2, 3)), n - 2)])
+    y = np.concatenate([[0, 1, 0], rng.integers(0, draw(st.integers(2, 3)), n - 3)])
     return X, y

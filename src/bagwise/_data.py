@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 
-__all__ = ["check_non_negative", "class_sums", "constant_words", "is_whole"]
+__all__ = ["centre_full_words", "check_non_negative", "class_sums", "constant_words", "is_whole"]
 
 
 def class_sums(X: Any, codes: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -48,3 +48,19 @@ def check_non_negative(X: Any, who: str, advice: str) -> None:
         sample, word = np.unravel_index(int(np.argmax(X < 0)), X.shape)
         value = X[sample, word]
     raise BagwiseError(f"{who} needs non-negative data, but sample {sample}, word {word} is {value:g}. {advice}")
+
+
+def centre_full_words(X: sp.csr_array) -> sp.csr_array:
+    """Subtract their mean from the words that are stored in every sample, which keeps X as sparse as it is.
+
+    For what ignores the mean but suffers from rounding: a word that is zero somewhere varies about as much as its
+    size, only the others can be large and vary little. Whole numbers stay whole.
+    """
+    n_stored = np.bincount(X.indices, minlength=X.shape[1])
+    full = n_stored == X.shape[0]
+    if not full.any():
+        return X
+    shift = np.where(full, np.asarray(X.sum(axis=0)).ravel() / X.shape[0], 0.0)
+    if is_whole(X):
+        shift = np.rint(shift)
+    return sp.csr_array((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)

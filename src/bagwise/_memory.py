@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from numbers import Real
 from pathlib import Path
 
 from bagwise.errors import BagwiseError
@@ -39,8 +40,8 @@ def parse_size(size: int | float | str) -> int:
                 f"memory_limit={size!r} is not a size. Give bytes, or a string such as '2GB' or '512MiB'."
             )
         size = float(match[1]) * _UNITS[match[2] or ""]
-    if not size > 0:
-        raise BagwiseError(f"memory_limit must be positive, got {size!r}.")
+    if isinstance(size, bool) or not isinstance(size, Real) or not 0 < size < float("inf"):
+        raise BagwiseError(f"memory_limit must be a positive number of bytes or a string such as '2GB', got {size!r}.")
     return int(size)
 
 
@@ -68,8 +69,18 @@ def free_memory() -> int | None:
         except OSError:
             continue
         if limit.isdigit():
-            found.append(max(int(limit) - int(used), 0))
+            found.append(max(int(limit) - int(used) + _reclaimable(limit_file), 0))
     return min(found)
+
+
+def _reclaimable(limit_file: str) -> int:
+    """Memory of a container that only holds files it has read, and is given up when needed."""
+    try:
+        text = Path(limit_file).with_name("memory.stat").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^(?:total_)?inactive_file (\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def resolve_limit(memory_limit: int | float | str | None) -> int | None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import labelled_counts, topic_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
@@ -19,7 +20,6 @@ from bagwise.criteria import (
 from bagwise.merging import scoring
 from bagwise.merging.plans import Options
 from bagwise.merging.searches.partners import PartnerSearch
-from helpers import labelled_counts, topic_counts
 
 CRITERIA = [
     InformationLoss(0),
@@ -89,7 +89,7 @@ def test_every_merge_gains_most(criterion, case):
     assert isinstance(plan.search, PartnerSearch)
     score = plan.search._scoring
     hierarchy = merge_words(X, y, criterion=criterion)
-    states = {word: state for word, state in zip(plan.words.tolist(), np.array(score.states), strict=True)}
+    states = dict(zip(plan.words.tolist(), np.array(score.states), strict=True))
 
     def worth(state):
         return score.terms(state[np.newaxis])[0]

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import (
     ClassSeparability,
+    Criterion,
     GraphPair,
     LocalDiscriminant,
     LocalityPreserving,
@@ -331,20 +332,24 @@ class TestEveryNamedCriterion:
         X = np.round(X, 1) * (X > 0.4)
         dense, sparse = (merge_words(form(X), y, criterion=name) for form in (np.asarray, sp.csr_matrix))
         np.testing.assert_array_equal(dense.merges, sparse.merges)
-        np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-8)
+        np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-8, atol=1e-12)
 
     def test_the_order_of_samples_does_not_matter(self, name, data):
         X, y = data
         order = np.random.default_rng(0).permutation(len(y))
         one, other = merge_words(X, y, criterion=name), merge_words(X[order], y[order], criterion=name)
         np.testing.assert_array_equal(one.merges, other.merges)
-        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-8)
+        # the SVMs of MME are solved to a tolerance
+        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4 if name == "mme" else 1e-8, atol=1e-12)
 
     def test_the_scale_of_the_data_does_not_matter(self, name, data):
+        if not issubclass(NAMED_CRITERIA[name], TraceRatio):
+            pytest.skip("only ratios are free of scale")
         X, y = data
-        one, other = merge_words(X, y, criterion=name), merge_words(8 * X, y, criterion=name)
-        np.testing.assert_array_equal(one.merges, other.merges)
-        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-8)
+        for scale in (8.0, 1e-90, 1e90):
+            one, other = merge_words(X, y, criterion=name), merge_words(scale * X, y, criterion=name)
+            np.testing.assert_array_equal(one.merges, other.merges)
+            np.testing.assert_allclose(one.scores, other.scores, rtol=1e-8)
 
     def test_threads_do_not_matter(self, name, data):
         X, y = data
@@ -354,7 +359,7 @@ class TestEveryNamedCriterion:
         X, y = data
         criterion = NAMED_CRITERIA[name]()
         assert merge_words(X, y, criterion=name.upper()) == merge_words(X, y, criterion=clone(criterion))
-        assert isinstance(criterion, TraceRatio)
+        assert isinstance(criterion, Criterion)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 import json
+import pickle
 import struct
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -176,3 +178,24 @@ def test_damaged_files_are_refused(tmp_path):
             Hierarchy.load(path)
     with pytest.raises(FileNotFoundError):
         Hierarchy.load(tmp_path / "missing")
+
+
+def test_copies_are_frozen_as_well():
+    hierarchy = Hierarchy(3, [[0, 1]], [0.5], "csm")
+    for copy in (pickle.loads(pickle.dumps(hierarchy)), deepcopy(hierarchy)):
+        assert copy == hierarchy
+        assert not copy.merges.flags.writeable
+        assert not copy.scores.flags.writeable
+
+
+def test_a_file_that_claims_too_many_words_costs_nothing(tmp_path):
+    path = tmp_path / "h.safetensors"
+    Hierarchy(10**15, [[0, 1], [5, 10**14]], [0.5, 0.25]).save(path)
+    assert Hierarchy.load(path).min_words == 10**15 - 2
+
+
+def test_linkages_that_use_a_cluster_twice_are_refused():
+    with pytest.raises(BagwiseError, match=r"Row 1 of the linkage.*gone"):
+        Hierarchy.from_linkage([[0, 1, 1, 2], [0, 2, 2, 3.0]])
+    with pytest.raises(BagwiseError, match="Row 0 of the linkage"):
+        Hierarchy.from_linkage([[1, 1, 1, 2.0]])

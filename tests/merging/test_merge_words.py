@@ -144,11 +144,18 @@ class TestDegenerateData:
         assert len(merge_words(*data, n_words=12).merges) == 0
         assert len(merge_words(*data, n_words=99).merges) == 0
 
-    @pytest.mark.parametrize("criterion", ["csm", "nda", "mfa", "lde", "lpp"])
+    @pytest.mark.parametrize("criterion", ["csm", "nda", "lpp"])
     def test_two_samples(self, criterion):
-        X = [[3.0, 0, 1, 2], [0, 2, 1, 5]]
+        """All merges are equally good: words are merged in their order, after the constant ones."""
+        X = [[3.0, 0, 1, 2, 1], [0, 2, 1, 5, 1]]
         hierarchy = merge_words(X, ["a", "b"], criterion=criterion)
-        assert hierarchy.min_words == 1
+        assert hierarchy.merges.tolist() == [[2, 4], [0, 1], [0, 2], [0, 3]]
+        assert len(np.unique(np.round(hierarchy.scores, 12))) == 1
+
+    @pytest.mark.parametrize("criterion", ["mfa", "lde"])
+    def test_classes_of_one_sample_have_no_neighbors_within(self, criterion):
+        with pytest.raises(BagwiseError, match="no such pair"):
+            merge_words([[3.0, 0, 1, 2], [0, 2, 1, 5]], ["a", "b"], criterion=criterion)
 
     @pytest.mark.parametrize("criterion", ["nda", "mfa", "lde"])
     def test_a_class_of_one_sample(self, criterion):
@@ -182,7 +189,7 @@ class TestBadInput:
             ({"y": [0.5, 1.7]}, "continuous"),
             ({"y": None}, "requires y.*'lpp'"),
             ({"criterion": "cms"}, "Did you mean 'csm'"),
-            ({"criterion": 3}, "Accepted: 'csm'"),
+            ({"criterion": 3}, "Accepted: 'aib', 'csm'"),
             ({"kernel": "linera"}, "Did you mean 'linear'"),
             ({"search": "bond"}, "Did you mean 'bound'"),
             ({"n_words": 0}, "at least 1, got 0"),
@@ -295,3 +302,71 @@ def test_progress_is_shown_when_asked_for(data, capsys):
     merge_words(*data, verbose=1)
     assert "merging words" in (shown := capsys.readouterr().err)
     assert "100%" in shown
+
+
+class TestScaleAndRounding:
+    @pytest.mark.parametrize("size", [1e155, 1e-160])
+    @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+    def test_values_whose_products_cannot_be_represented(self, size, form):
+        X = np.random.default_rng(0).random((30, 70)) * size
+        with pytest.raises(BagwiseError, match="Scale X"):
+            merge_words(form(X), np.arange(30) % 2)
+
+    @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+    @pytest.mark.parametrize("kind", ["whole", "real"])
+    @pytest.mark.parametrize("criterion", ["csm", "mfa", "lpp"])
+    def test_a_large_mean_does_not_matter(self, form, kind, criterion):
+        rng = np.random.default_rng(0)
+        y = np.arange(40) % 2
+        X = rng.integers(0, 9, (40, 12)) + 2.0 * y[:, None] * (np.arange(12) < 4)
+        X = X if kind == "whole" else X + rng.random((40, 12))
+        plain, shifted = merge_words(X, y, criterion=criterion), merge_words(form(X + 2.0**23), y, criterion=criterion)
+        np.testing.assert_array_equal(plain.merges, shifted.merges)
+        np.testing.assert_allclose(plain.scores, shifted.scores, rtol=1e-6)
+
+    def test_ties_between_neighbors_do_not_depend_on_the_form(self):
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            X = rng.integers(0, 4, (40, 25)) + 0.0
+            X /= X.sum(axis=1, keepdims=True)
+            for criterion in ("lpp", "mfa"):
+                dense, sparse = (
+                    merge_words(form(X), np.arange(40) % 2, criterion=criterion) for form in (np.asarray, sp.csr_array)
+                )
+                np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-7, atol=1e-12)
+
+
+class TestEqualMerges:
+    """Where no merge is better than any other, words are merged in their order, and no search is needed."""
+
+    @pytest.mark.parametrize("search", SEARCHES)
+    @pytest.mark.parametrize("kind", ["two samples", "one sample per class", "equal means", "copies of one word"])
+    def test_the_order_of_the_words(self, kind, search):
+        rng = np.random.default_rng(0)
+        X, y = rng.random((6, 500)), np.arange(6)
+        if kind == "two samples":
+            X, y = X[:2], y[:2]
+        elif kind == "equal means":
+            X, y = np.vstack([X, X]), np.repeat([0, 1], 6)
+        elif kind == "copies of one word":
+            X, y = np.repeat(rng.random((6, 1)), 500, axis=1), np.arange(6) % 2
+        hierarchy = merge_words(X, y, search=search)
+        assert hierarchy.merges.tolist() == [[0, t] for t in range(1, 500)]
+        np.testing.assert_allclose(hierarchy.scores, hierarchy.scores[0], rtol=1e-9, atol=1e-12)
+
+    def test_scores_are_undefined_once_nothing_varies(self):
+        X = np.array([[1.0, 0, 3], [0, 1, 3], [0.5, 0.5, 3]])
+        hierarchy = merge_words(X, [0, 1, 2])
+        assert hierarchy.scores[0] == pytest.approx(1.0) or np.isnan(hierarchy.scores[0])
+        assert np.isnan(hierarchy.scores[-1])
+
+
+def test_a_callback_may_answer_with_a_numpy_bool(data):
+    stopped = merge_words(*data, callback=lambda level, pair, score: np.bool_(level == 6))
+    assert stopped.min_words == 6
+
+
+@pytest.mark.parametrize("y", [5, sp.csr_array(np.eye(30)), np.ones((30, 2))])
+def test_labels_of_a_wrong_shape(data, y):
+    with pytest.raises(BagwiseError, match=r"one label per sample|one per sample"):
+        merge_words(data[0], y)

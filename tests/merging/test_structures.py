@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise.merging import _scatter
+from bagwise.merging import structures as structures_module
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, TotalScatter
 
 
@@ -110,3 +111,17 @@ def test_a_large_mean_does_not_spoil_reals():
     np.testing.assert_allclose(TotalScatter(np.ones(40)).scatter(X + 1e6), exact.T @ exact, rtol=1e-8, atol=1e-8)
     W = random_graph(rng, 40)
     np.testing.assert_allclose(GraphLaplacian(W).scatter(X + 1e6), GraphLaplacian(W).scatter(X), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("crowded", [0.0, 2.0])
+def test_crowded_blocks_of_sparse_data_give_the_same(monkeypatch, crowded):
+    """Blocks of rows that fill up are made dense one at a time; here all of them, or none."""
+    rng = np.random.default_rng(0)
+    X = rng.random((50, 30)) * (rng.random((50, 30)) < 0.2)
+    X[:, 3] += 1e5  # stored in every sample
+    monkeypatch.setattr(structures_module, "_CROWDED", crowded)
+    monkeypatch.setattr(_scatter, "_BLOCK_BYTES", 8 * 30 * 9)
+    for kind in KINDS:
+        structure = make(kind, np.random.default_rng(1), 50)
+        np.testing.assert_allclose(structure.scatter(sp.csr_array(X)), structure.scatter(X), rtol=1e-7, atol=1e-7)
+        assert structure.trace(sp.csr_array(X)) == pytest.approx(structure.trace(X), rel=1e-7)

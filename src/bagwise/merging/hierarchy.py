@@ -73,6 +73,8 @@ class Hierarchy:
                 f"scores must have one value per merge, shape ({len(merges)},); got shape {scores.shape}."
             )
         _check_merges(n_words, merges)
+        if not isinstance(self.criterion, str):
+            raise BagwiseError(f"criterion is a label, a string; got {self.criterion!r}.")
         object.__setattr__(self, "n_words", n_words)
         object.__setattr__(self, "merges", merges)
         object.__setattr__(self, "scores", scores)
@@ -184,7 +186,10 @@ class Hierarchy:
                     f"at that point the clusters are numbered 0 to {len(name) - 1}."
                 )
             pair = sorted((name[int(left)], name[int(right)]))
+            if -1 in pair or left == right:
+                raise BagwiseError(f"Row {k} of the linkage joins {left:g} and {right:g}; one of them is gone.")
             merges[k] = pair
+            name[int(left)] = name[int(right)] = -1
             name.append(pair[0])
         return cls(n_words, merges, rows[:, 2], criterion)
 
@@ -229,6 +234,10 @@ class Hierarchy:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # copies, also those made in other processes, go through the constructor and are frozen as well
+        return Hierarchy, (self.n_words, np.array(self.merges), np.array(self.scores), self.criterion)
+
     def __repr__(self) -> str:
         by = f" by {self.criterion}" if self.criterion else ""
         return f"<Hierarchy: {self.n_words} words merged to {self.min_words}{by}>"
@@ -253,19 +262,23 @@ def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:
 def _check_merges(n_words: int, merges: NDArray[np.int64]) -> None:
     if len(merges) > max(n_words - 1, 0):
         raise BagwiseError(f"{n_words} words allow at most {max(n_words - 1, 0)} merges, got {len(merges)}.")
+    if len(merges) == 0:
+        return
     s, t = merges[:, 0], merges[:, 1]
     bad = (s < 0) | (s >= t) | (t >= n_words)
     if bad.any():
         k = int(np.argmax(bad))
         raise BagwiseError(f"Merge {k} is ({s[k]}, {t[k]}); it must be (s, t) with 0 <= s < t < {n_words}.")
-    absorbed_at = np.full(n_words, len(merges))
-    absorbed_at[t[::-1]] = np.arange(len(merges))[::-1]  # the first time counts
+    # No array of n_words here: a damaged file can claim any number of words.
+    order = np.argsort(t, kind="stable")
     level = np.arange(len(merges))
-    bad = (absorbed_at[t] < level) | (absorbed_at[s] <= level)
-    if bad.any():
-        k = int(np.argmax(bad))
-        gone = int(t[k] if absorbed_at[t[k]] < k else s[k])
-        raise BagwiseError(f"Merge {k} joins ({s[k]}, {t[k]}), but {gone} was already absorbed by another group.")
+    for words, first_level in ((t, level), (s, level + 1)):
+        place = np.searchsorted(t[order], words)
+        earlier = order[np.minimum(place, len(t) - 1)]
+        bad = (t[earlier] == words) & (earlier < first_level)
+        if bad.any():
+            k = int(np.argmax(bad))
+            raise BagwiseError(f"Merge {k} joins ({s[k]}, {t[k]}), but {words[k]} was already absorbed.")
 
 
 def _read_header(content: bytes) -> dict[str, Any]:

@@ -27,6 +27,8 @@ __all__ = ["MergingInterrupted", "merge_words"]
 Callback = Callable[[int, tuple[int, int], float], Any]
 # Compiled code runs for about this long before progress, callbacks and Ctrl-C are looked at.
 _CHUNK_SECONDS = 0.05
+# Squares of values up to this size, and of their inverses, are far from overflow.
+_LARGEST = 1e100
 
 
 class MergingInterrupted(KeyboardInterrupt):
@@ -117,7 +119,7 @@ def merge_words(
     """
     chosen = resolve_criterion(criterion)
     check_search(search)
-    if kernel not in KERNELS:
+    if not isinstance(kernel, str) or kernel not in KERNELS:
         raise unknown_name("kernel", kernel, KERNELS)
     if kernel != "linear" and not isinstance(chosen, TraceRatio):
         raise BagwiseError(
@@ -147,10 +149,19 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
+    values = X.data if sp.issparse(X) else X
+    largest = max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0))))
+    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
+        raise BagwiseError(
+            f"The largest value of X is {largest:g} in size; products of such values cannot be represented. Scale X, "
+            "for example by dividing it by its largest value: the result does not depend on the scale."
+        )
     if y is None:
         return X, None
+    if sp.issparse(y):
+        raise BagwiseError("y must be an array of labels, one per sample; got a sparse matrix.")
     labels = np.asarray(y)
-    if labels.ndim != 1:
+    if labels.ndim > 1:
         labels = labels.reshape(-1) if labels.size == len(labels) else labels
     if labels.ndim != 1:
         raise BagwiseError(f"y must have one label per sample, shape ({X.shape[0]},); got shape {labels.shape}.")
@@ -158,9 +169,7 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
     return X, labels
 
 
-def _carry_out(
-    plan: Plan, name: str, n_words: int, target: int, callback: Callback | None, verbose: int
-) -> Hierarchy:
+def _carry_out(plan: Plan, name: str, n_words: int, target: int, callback: Callback | None, verbose: int) -> Hierarchy:
     """Merge in chunks, between which progress is shown, callbacks are made and interrupts are heeded."""
     n_merges = n_words - target
     merges = np.empty((n_merges, 2), dtype=np.int64)
@@ -176,7 +185,8 @@ def _carry_out(
                 while callback is not None and told < done:
                     s, t = merges[told].tolist()
                     told += 1
-                    if callback(n_words - told, (s, t), float(scores[told - 1])) is True:
+                    answer = callback(n_words - told, (s, t), float(scores[told - 1]))
+                    if isinstance(answer, (bool, np.bool_)) and answer:
                         return Hierarchy(n_words, merges[:told], scores[:told], name)
                 bar.update(done)
                 if done == n_merges:

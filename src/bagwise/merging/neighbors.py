@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
+from bagwise._data import centre_full_words, check_non_negative
 from bagwise._kernel_loops import INTERSECTION, dense_kernel_rows, sparse_kernel_rows
 from bagwise._threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise._data import check_non_negative
 
 __all__ = ["METRICS", "Nearness"]
 
@@ -25,6 +25,10 @@ METRICS = ("intersection", "euclidean")
 # Similarities are computed for this many samples at a time, or fewer where there are very many samples.
 _BLOCK = 256
 _BLOCK_BYTES = 64 * 2**20
+# All of them are kept for a second use up to this size.
+_KEPT_BYTES = 128 * 2**20
+# Differences of nearness below this share of the largest are taken for rounding.
+_ROUNDING = 1e-12
 
 
 class Nearness:
@@ -45,20 +49,55 @@ class Nearness:
         self.n_samples = X.shape[0]
         self._X: Any = sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
         self._metric = metric
+        self._kept: list[tuple[NDArray[np.intp], NDArray[np.float64]]] = []
         self._n_threads = n_threads
         if metric == "intersection":
             check_non_negative(self._X, "Histogram intersection", "Use metric='euclidean', or shift the data.")
             if sp.issparse(X):
                 self._by_word = sp.csc_array(self._X)
+        else:
+            # distances ignore the mean, their rounding does not
+            self._X = centre_full_words(self._X) if sp.issparse(X) else self._X - self._X.mean(axis=0)
+        self._quantum = self._smallest_difference()
 
     def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-        """Give blocks of samples with their nearness to all samples: larger is nearer, -inf to themselves."""
+        """Give blocks of samples with their nearness to all samples: larger is nearer, -inf to themselves.
+
+        The blocks of few samples are kept for the next time.
+        """
+        if self._kept:
+            yield from self._kept
+            return
+        kept = []
+        for block in self._new_blocks():
+            if 8 * self.n_samples**2 <= _KEPT_BYTES:
+                kept.append(block)
+            yield block
+        self._kept = kept
+
+    def _new_blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
         step = min(_BLOCK, max(_BLOCK_BYTES // max(8 * self.n_samples, 1), 1))
         for start in range(0, self.n_samples, step):
             samples = np.arange(start, min(start + step, self.n_samples))
             near = self._intersections(samples) if self._metric == "intersection" else -self._distances(samples)
+            if self._quantum > 0:
+                near = np.rint(near / self._quantum) * self._quantum
             near[np.arange(len(samples)), samples] = -np.inf
             yield samples, near
+
+    def _smallest_difference(self) -> float:
+        """A power of two well above rounding: samples whose nearness differs by less are equally near.
+
+        So ties do not depend on the order of additions, nor on whether the data are sparse.
+        """
+        if self._metric == "intersection":
+            sizes = np.asarray(self._X.sum(axis=1)).ravel()
+        elif sp.issparse(self._X):
+            sizes = np.asarray(self._X.multiply(self._X).sum(axis=1)).ravel()
+        else:
+            sizes = np.einsum("ij,ij->i", self._X, self._X)
+        largest = float(sizes.max(initial=0.0))
+        return 2.0 ** np.floor(np.log2(largest * _ROUNDING)) if largest > 0 else 0.0
 
     def _distances(self, samples: NDArray[np.intp]) -> NDArray[np.float64]:
         return euclidean_distances(self._X[samples], self._X, squared=True)
@@ -139,10 +178,10 @@ def heat_weights(nearness: Nearness, graphs: list[sp.csr_array], width: float | 
     if width is None:
         width = float(everything.mean()) if len(everything) else 1.0
     heat = [np.exp(-distance / width) if width > 0 else np.ones(len(distance)) for distance in distances]
-    if len(everything) and not any(weights.any() for weights in heat):
+    if not all(weights.any() for weights in heat if len(weights)):
         raise BagwiseError(
-            f"All heat-kernel weights of the criterion {who!r} vanish at width={width:g}: squared distances between "
-            f"neighbours start at {everything.min():g}. Use a larger width, or None."
+            f"All heat-kernel weights of a graph of the criterion {who!r} vanish at width={width:g}, since squared "
+            f"distances between its neighbours reach {everything.max():g}. Use a larger width, or None."
         )
     return [
         sp.csr_array((weights, (edge.row, edge.col)), shape=edge.shape)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise.errors import unknown_name
+from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["POOLINGS", "pool", "spread"]
 
@@ -37,6 +37,8 @@ def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum")
     """
     from bagwise.merging._pooling_kernels import pool_dense, pool_sparse
 
+    if X.shape[1] != len(labels):
+        raise BagwiseError(f"X has {X.shape[1]} words, but there are groups for {len(labels)}.")
     factors = pool_factors(np.bincount(labels, minlength=n_groups), pooling)
     if not sp.issparse(X):
         out = np.empty((X.shape[0], n_groups), dtype=X.dtype)

@@ -86,7 +86,7 @@ class Information(Scoring):
             total += x_log_x(part).sum(axis=1)
         return total
 
-    def gains(self, state, term, others, other_terms):  # type: ignore[no-untyped-def]  # noqa: D102
+    def gains(self, state, term, others, other_terms):  # noqa: D102
         support = np.flatnonzero(state)
         probability = state.sum()
         other_probabilities = others.sum(axis=1)

@@ -31,13 +31,9 @@ class DenseStore:
         X: object,
         preferred: Structure,
         undesired: Structure,
-        *,
-        memory_limit: int | float | str | None = None,
         n_threads: int = 1,
     ) -> DenseStore:
-        """Form A and B from the data (samples x words), after making sure that they fit."""
-        n_words = X.shape[1]  # type: ignore[attr-defined]
-        check_fits(n_words, memory_limit)
+        """Form A and B from the data (samples x words)."""
         return cls(preferred.scatter(X, n_threads), undesired.scatter(X, n_threads))
 
     @property
@@ -46,19 +42,21 @@ class DenseStore:
         return len(self.A)
 
 
-def dense_bytes(n_words: int) -> int:
-    """Memory that a dense store needs."""
-    return 2 * 8 * n_words**2
+# Numbers of 8 bytes that merging holds for each pair of words: A, B, and the index of the polar search.
+_NUMBERS_A_PAIR = {"bound": 2.0, "exhaustive": 2.0, "polar": 2.55}
 
 
-def check_fits(n_words: int, memory_limit: int | float | str | None) -> None:
-    """Raise before allocating, where two matrices of words by words would exceed the limit."""
+def check_fits(n_words: int, memory_limit: int | float | str | None, search: str = "bound") -> None:
+    """Raise before allocating, where the matrices of words by words would exceed the limit."""
     limit = resolve_limit(memory_limit)
+    bytes_a_pair = 8 * _NUMBERS_A_PAIR[search]
+    fitting = int(((limit or 0) / bytes_a_pair) ** 0.5)
     check_memory(
-        dense_bytes(n_words),
+        int(bytes_a_pair * n_words**2),
         memory_limit,
-        f"Merging {n_words} words needs two matrices of {n_words} x {n_words}",
-        f"merge fewer words (up to {int(((limit or 0) / 16) ** 0.5)} fit), for example after dropping the rarest ones",
+        f"Merging {n_words} words needs two matrices of {n_words} x {n_words}"
+        + (" and an index of all pairs" if search == "polar" else ""),
+        f"merge fewer words (up to {fitting} fit), for example after dropping the rarest ones",
     )
 
 

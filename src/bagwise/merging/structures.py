@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._data import centre_full_words, class_sums
 from bagwise.merging._scatter import (
     add_gram,
     add_sparse_product,
@@ -23,10 +24,11 @@ from bagwise.merging._scatter import (
     mirror,
     row_blocks,
 )
-from bagwise._data import class_sums
 
 __all__ = ["BetweenClasses", "Combination", "GraphLaplacian", "Residuals", "Structure", "TotalScatter"]
 
+# Share of a block that must be filled for it to be made dense, block by block.
+_CROWDED = 0.1
 Matrix = Any  # a dense float64 array or a SciPy sparse matrix, samples x words
 
 
@@ -36,7 +38,7 @@ class Structure(ABC):
     def scatter(self, X: Matrix, n_threads: int = 1) -> NDArray[np.float64]:
         """Form ``Xᵀ L X``, words by words, symmetric to the last bit. A sparse X is not made dense."""
         out = np.zeros((X.shape[1], X.shape[1]))
-        self.add_scatter(X, out, 1.0, n_threads)
+        self.add_scatter(centre_full_words(X) if sp.issparse(X) else X, out, 1.0, n_threads)
         mirror(out, n_threads)
         return out
 
@@ -70,9 +72,12 @@ class TotalScatter(Structure):
             add_sparse_product(out, X, sp.diags_array(w) @ X, scale, n_threads)
             add_gram(out, (w @ X)[np.newaxis], -scale / w.sum(), n_threads)
         elif np.all(w == 1.0) and is_integer_valued(X):
-            # Counts: exact sums of products, then one rounding. Equal words keep exactly equal entries.
-            add_gram(out, X, scale)
-            add_gram(out, X.sum(axis=0)[np.newaxis], -scale / w.sum(), n_threads)
+            # Counts: exact sums of products around a whole number near the mean, then one rounding. Equal words keep
+            # exactly equal entries.
+            shift = np.rint(X.mean(axis=0))
+            for rows in row_blocks(*X.shape):
+                add_gram(out, X[rows] - shift, scale)
+            add_gram(out, (X.sum(axis=0) - len(X) * shift)[np.newaxis], -scale / w.sum(), n_threads)
         else:
             for _, deviations in self._deviations(X):
                 add_gram(out, deviations, scale)
@@ -85,6 +90,7 @@ class TotalScatter(Structure):
 
     def trace(self, X: Matrix) -> float:  # noqa: D102
         if sp.issparse(X):
+            X = centre_full_words(X)
             sums = self.weights @ X
             return float(self.weights @ X.power(2).sum(axis=1) - sums @ sums / self.weights.sum())
         return float(sum(np.vdot(deviations, deviations) for _, deviations in self._deviations(X)))
@@ -128,18 +134,20 @@ class Residuals(Structure):
     rows: sp.csr_array
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
-        if sp.issparse(X):
-            contrasts = self.rows @ X
-            add_sparse_product(out, contrasts, contrasts, scale, n_threads)
-        else:
-            for rows in row_blocks(self.rows.shape[0], X.shape[1]):
-                add_gram(out, self.rows[rows] @ X, scale)
+        for rows in row_blocks(self.rows.shape[0], X.shape[1]):
+            contrasts = self.rows[rows] @ X
+            if sp.issparse(contrasts) and not _is_crowded(contrasts):
+                add_sparse_product(out, contrasts, contrasts, scale, n_threads)
+            else:
+                add_gram(out, contrasts.toarray() if sp.issparse(contrasts) else contrasts, scale)
 
     def trace(self, X: Matrix) -> float:  # noqa: D102
-        if sp.issparse(X):
-            return float((self.rows @ X).power(2).sum())
-        blocks = (self.rows[rows] @ X for rows in row_blocks(self.rows.shape[0], X.shape[1]))
-        return float(sum(np.vdot(block, block) for block in blocks))
+        total = 0.0
+        for rows in row_blocks(self.rows.shape[0], X.shape[1]):
+            contrasts = self.rows[rows] @ X
+            values = contrasts.data if sp.issparse(contrasts) else contrasts
+            total += float(np.vdot(values, values))
+        return total
 
     def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
         return (self.rows.T @ self.rows).toarray()
@@ -160,24 +168,34 @@ class GraphLaplacian(Structure):
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         form = self.form()
-        if sp.issparse(X):
-            add_sparse_product(out, X, sp.csr_array(sp.csr_array(form) @ X), scale, n_threads)
-            return
-        if not is_integer_valued(X):
-            X = X - X.mean(axis=0)  # L ignores the mean, rounding does not
+        if not sp.issparse(X):
+            mean = X.mean(axis=0)  # L ignores the mean, rounding does not
+            X = X - (np.rint(mean) if is_integer_valued(X) else mean)
         for rows in row_blocks(*X.shape):
-            add_symmetric_product(out, X[rows], form[rows] @ X, scale)
+            left, right = X[rows], form[rows] @ X
+            if sp.issparse(left) and sp.issparse(right) and not _is_crowded(right):
+                add_sparse_product(out, left, right, scale, n_threads)
+            else:
+                left, right = (M.toarray() if sp.issparse(M) else M for M in (left, right))
+                add_symmetric_product(out, left, right, scale)
 
     def trace(self, X: Matrix) -> float:  # noqa: D102
         form = self.form()
-        if sp.issparse(X):
-            return float(X.multiply(sp.csr_array(form) @ X).sum())
-        X = X - X.mean(axis=0)
-        return float(np.vdot(X, form @ X))
+        X = centre_full_words(X) if sp.issparse(X) else X - X.mean(axis=0)
+        total = 0.0
+        for rows in row_blocks(*X.shape):
+            left, right = X[rows], form[rows] @ X
+            total += float(left.multiply(right).sum() if sp.issparse(left) else np.vdot(left, right))
+        return total
 
     def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
         form = self.form()
         return form.toarray() if sp.issparse(form) else form
+
+
+def _is_crowded(block: sp.csr_array) -> bool:
+    """Whether so much of a block of rows is filled that it is cheaper as a dense one."""
+    return block.nnz > _CROWDED * block.shape[0] * block.shape[1]
 
 
 @dataclass(frozen=True, eq=False)

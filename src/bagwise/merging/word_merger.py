@@ -29,7 +29,8 @@ def needs_labels(criterion: Any) -> bool:
     """Whether fitting with this criterion takes labels; unknown criteria are complained of when fitting."""
     if isinstance(criterion, Criterion):
         return criterion.supervised
-    return NAMED_CRITERIA[criterion].supervised if criterion in NAMED_CRITERIA else True
+    known = NAMED_CRITERIA.get(criterion.lower()) if isinstance(criterion, str) else None
+    return known is None or known.supervised
 
 
 class WordMerger(TransformerMixin, BaseEstimator):
@@ -151,15 +152,18 @@ class WordMerger(TransformerMixin, BaseEstimator):
         -------
         self : WordMerger
         """
+        for name in ("hierarchy_", "word_totals_"):  # should fitting fail, nothing of an earlier fit is left
+            if hasattr(self, name):
+                delattr(self, name)
         criterion = resolve_criterion(self.criterion)
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
         checks = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_min_samples": 2}
-        if criterion.supervised and y is not None:
+        if criterion.supervised and y is not None and not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
         else:
             X = validate_data(self, X, **checks)
-        self.word_totals_ = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
+        word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
         try:
             self.hierarchy_ = merge_words(
                 X,
@@ -174,6 +178,8 @@ class WordMerger(TransformerMixin, BaseEstimator):
         except MergingInterrupted as interrupt:
             self.hierarchy_ = interrupt.hierarchy
             raise
+        finally:
+            self.word_totals_ = word_totals
         return self
 
     @property
@@ -190,6 +196,8 @@ class WordMerger(TransformerMixin, BaseEstimator):
 
     def _n_groups(self) -> int:
         hierarchy: Hierarchy = self.hierarchy_
+        if isinstance(self.n_words, bool) or not isinstance(self.n_words, Integral) or self.n_words < 1:
+            raise BagwiseError(f"n_words must be an integer of at least 1, got {self.n_words!r}.")
         n_groups = min(self.n_words, hierarchy.n_words)
         if n_groups < hierarchy.min_words:
             raise BagwiseError(

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, _fit_context, clone, is_classifier
 from sklearn.metrics import check_scoring
@@ -15,13 +16,16 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from bagwise._memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
+from bagwise.merging.criteria.semi_supervised import is_labelled
 from bagwise.merging.word_merger import _FLOATS, WordMerger
 
 __all__ = ["WordMergerCV"]
@@ -151,13 +155,28 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         """
         if self.rule not in RULES:
             raise unknown_name("rule", self.rule, RULES)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, ensure_min_samples=2)
+        if hasattr(self, "merger_"):  # should fitting fail, nothing of an earlier fit is left
+            delattr(self, "merger_")
+        criterion = resolve_criterion(self.criterion)
+        if isinstance(criterion, GraphPair):
+            raise BagwiseError(
+                "WordMergerCV splits the samples into folds; the graphs of a GraphPair cannot follow. Use WordMerger."
+            )
+        checks = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_min_samples": 2}
+        if criterion.takes_missing_labels:
+            X, y = validate_data(self, X, **checks), np.asarray(y)
+            check_consistent_length(X, y)
+            labelled = is_labelled(y)
+        else:
+            X, y = validate_data(self, X, y, **checks)
+            labelled = np.ones(X.shape[0], dtype=np.bool_)
         sizes = self._sizes(X.shape[1])
         estimator = make_pipeline(MaxAbsScaler(), LinearSVC()) if self.estimator is None else self.estimator
         scorer = check_scoring(estimator, scoring=self.scoring)
         splitter = check_cv(self.cv, y, classifier=is_classifier(estimator))
+        merger = self._merger().set_params(memory_limit=self._limit_of_a_fold())
         folds = Parallel(n_jobs=self.n_jobs)(
-            delayed(_score_fold)(self._merger(), estimator, scorer, X, y, train, test, sizes)
+            delayed(_score_fold)(merger, estimator, scorer, X, y, labelled, train, test, sizes)
             for train, test in splitter.split(X, y)
         )
         self.cv_results_ = _results(sizes, folds)
@@ -166,6 +185,13 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         self.n_words_ = int(sizes[self.best_index_])
         self.merger_ = self._merger().set_params(n_words=self.n_words_, n_jobs=self.n_jobs).fit(X, y)
         return self
+
+    def _limit_of_a_fold(self) -> int | float | str | None:
+        """Folds that run at the same time share the memory that is free."""
+        if self.memory_limit is not None:
+            return self.memory_limit
+        limit = resolve_limit(None)
+        return None if limit is None else max(limit // effective_n_jobs(self.n_jobs), 1)
 
     def _sizes(self, n_words: int) -> NDArray[np.int64]:
         """Read `n_words`: the sizes to try, ascending."""
@@ -210,9 +236,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Name each group after its heaviest words; see `WordMerger.get_feature_names_out`."""
         check_is_fitted(self)
-        if input_features is None:
-            input_features = getattr(self, "feature_names_in_", None)
-        return self.merger_.get_feature_names_out(input_features)
+        return self.merger_.get_feature_names_out(_check_feature_names_in(self, input_features))
 
     @property
     def hierarchy_(self) -> Any:
@@ -249,15 +273,17 @@ def _score_fold(
     scorer: Any,
     X: Any,
     y: NDArray[Any],
+    labelled: NDArray[np.bool_],
     train: NDArray[np.intp],
     test: NDArray[np.intp],
     sizes: NDArray[np.int64],
 ) -> tuple[list[float], float]:
     """One hierarchy, all sizes: the score at each, and the time that merging took."""
     started = time.perf_counter()
-    merger.fit(X[train], y[train])
+    merger = clone(merger).fit(X[train], y[train])
     elapsed = time.perf_counter() - started
     scores = []
+    train, test = train[labelled[train]], test[labelled[test]]
     for size in sizes:
         merger.set_params(n_words=int(size))
         model = clone(estimator).fit(merger.transform(X[train]), y[train])

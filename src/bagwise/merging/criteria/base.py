@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from bagwise.errors import BagwiseError
 from bagwise._data import check_non_negative, constant_words
+from bagwise.errors import BagwiseError
 from bagwise.merging.kernel_traces import KernelTraces
 from bagwise.merging.plans import Options, Plan, fold
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.searches import make_search
+from bagwise.merging.searches.given import merges_of_equals
 from bagwise.merging.searches.kernel import KernelSearch
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.stores import DenseStore, check_fits
@@ -38,10 +39,13 @@ class Criterion(BaseEstimator, ABC):
         The short name users may write instead of the object.
     supervised : bool
         Whether labels are needed.
+    takes_missing_labels : bool
+        Whether some of them may be missing.
     """
 
     name: ClassVar[str] = ""
     supervised: ClassVar[bool] = True
+    takes_missing_labels: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
@@ -93,20 +97,24 @@ class TraceRatio(Criterion):
         if options.kernel != "linear":
             return self._start_in_kernel_space(X, y, options)
         constant = constant_words(X)
-        check_fits(X.shape[1] - len(constant[1:]), options.memory_limit)  # before neighbours are looked for
+        check_fits(
+            X.shape[1] - len(constant[1:]), options.memory_limit, options.search
+        )  # before neighbours are looked for
         structures = self.structures(X, y, options.n_threads)
         self._check(structures)
         samples = [structure.samples for structure in structures]
         if not any(some is None for some in samples):
-            constant = constant_words(X[np.unique(np.concatenate(samples))])  # type: ignore[arg-type]
+            chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
+            constant = constant_words(X[chosen]) if len(chosen) else np.arange(X.shape[1])
         numbers = np.arange(X.shape[1])
         numbers[constant] = constant[:1]
         folded, words = fold(numbers)
         if len(constant):
             X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
-        store = DenseStore.from_structures(
-            X, *structures, memory_limit=options.memory_limit, n_threads=options.n_threads
-        )
+        store = DenseStore.from_structures(X, *structures, options.n_threads)
+        merges = merges_of_equals(store.A, store.B)
+        if merges is not None:
+            return Plan(folded, words, merges)
         return Plan(folded, words, make_search(options.search, store, options.n_threads))
 
     def _start_in_kernel_space(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
@@ -117,7 +125,7 @@ class TraceRatio(Criterion):
         numbers = np.arange(X.shape[1])
         numbers[never] = never[:1]
         folded, words = fold(numbers)
-        check_fits(len(words), options.memory_limit)
+        check_fits(len(words), options.memory_limit, options.search)
         structures = self.structures(X, y, options.n_threads)
         self._check(structures)
         values = X.T[words].toarray() if sp.issparse(X) else X.T[words]  # words x samples: what is merged

@@ -17,7 +17,7 @@ __all__ = ["GraphPair"]
 
 _ASYMMETRY = 1e-8
 _INDEFINITE = 1e-8
-_DENSE_EIGENVALUES = 512  # samples up to which all eigenvalues are computed
+_DENSE_EIGENVALUES = 1000  # samples up to which all eigenvalues are computed
 
 
 class GraphPair(TraceRatio):
@@ -86,7 +86,10 @@ def _read_graph(weights: Any, which: str, n_samples: int, symmetrize: bool) -> G
         graph = sp.csr_array(weights, dtype=np.float64, copy=True)
         graph.sum_duplicates()
     else:
-        graph = np.array(weights, dtype=np.float64)
+        try:
+            graph = np.array(weights, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise BagwiseError(f"The {which} graph must be a matrix of numbers: {error}") from error
     if graph.shape != (n_samples, n_samples):
         raise BagwiseError(
             f"The {which} graph must have one row and column per sample, shape ({n_samples}, {n_samples}); "
@@ -106,6 +109,8 @@ def _read_graph(weights: Any, which: str, n_samples: int, symmetrize: bool) -> G
         graph = sp.csr_array(graph - sp.diags_array(graph.diagonal()))
     else:
         np.fill_diagonal(graph, 0.0)
+    if abs(graph).max() == 0:
+        raise BagwiseError(f"The {which} graph joins no two different samples; there is nothing to compare.")
     return GraphLaplacian(graph)
 
 

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._data import check_non_negative, class_sums
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
-from bagwise._data import check_non_negative, class_sums
 from bagwise.merging.scoring import Information, Scoring
 
 __all__ = ["InformationLoss", "SampleInformationLoss"]

@@ -31,8 +31,8 @@ class Linkage(Criterion):
 
     Notes
     -----
-    Calls `scipy.cluster.hierarchy.linkage` with Euclidean distances; scores are its heights (distances, which smaller is
-    better). O(n d²) time, d² numbers of memory.
+    Calls `scipy.cluster.hierarchy.linkage` with Euclidean distances; scores are its heights, distances. O(n d²) time,
+    d² numbers of memory.
 
     Examples
     --------

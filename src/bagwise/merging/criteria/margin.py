@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
-from bagwise.merging.criteria.base import Criterion, class_codes
 from bagwise._data import check_non_negative
+from bagwise.merging.criteria.base import Criterion, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.searches.margin import MarginSearch
 

@@ -72,6 +72,7 @@ class MarginalFisher(TraceRatio):
         codes = class_codes(y, self.name)
         nearness = Nearness(X, self.metric, n_threads)
         within = neighbor_graph(nearness, self.n_neighbors, codes, "same")
+        _check_not_empty(within, self.name)
         if self.margin == "per_sample":
             between = neighbor_graph(nearness, self.n_pairs or self.n_neighbors, codes, "other")
         else:
@@ -94,8 +95,8 @@ class LocalDiscriminant(TraceRatio):
         Width of the heat kernel. None: the mean squared distance over the edges of both graphs.
     neighbors : {"within", "global"}, default="within"
         "within": the nearest among the samples of the same class, and among those of other classes.
-        "global": the nearest among all samples, then split by class (up to `n_neighbors` + `n_other_neighbors` of
-        them are looked at). That can leave no pair of different classes, which is an error.
+        "global": the nearest among all samples, of which those of the same class, or of other classes, are kept. That
+        can leave no pair of different classes, which is an error.
     metric : {"euclidean", "intersection"}, default="euclidean"
         How neighbours are found; the weights use the Euclidean distance.
 
@@ -151,8 +152,17 @@ class LocalDiscriminant(TraceRatio):
                     f"{self.n_other_neighbors} nearest of any sample. Raise n_other_neighbors or use "
                     "neighbors='within'."
                 )
+        _check_not_empty(same, self.name)
         other, same = heat_weights(nearness, [other, same], self.width, self.name)
         return GraphLaplacian(other), GraphLaplacian(same)
+
+
+def _check_not_empty(within: sp.csr_array, who: str) -> None:
+    if within.nnz == 0:
+        raise BagwiseError(
+            f"The criterion {who!r} compares samples of the same class, but found no such pair: "
+            "every class has a single sample, or no neighbour of its own class. Use 'csm', or raise n_neighbors."
+        )
 
 
 def _union(graph: sp.csr_array) -> sp.csr_array:

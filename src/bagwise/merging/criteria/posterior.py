@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise.merging.criteria.base import AdditiveScore, Criterion, class_codes
 from bagwise._data import check_non_negative, class_sums, is_whole
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.partners import PartnerSearch
@@ -106,8 +106,8 @@ class ClassPosterior(Criterion):
     Notes
     -----
     Normal-Gamma priors with the word's pooled mean, ``kappa0 = 1``, ``a0 = 1`` and the pooled variance (at least 1e-6).
-    The posterior form scores all pairs at all levels, O(d³ n C) time and d² n C / 2 numbers of memory: for a few hundred
-    words. The evidence form takes O(n d²) time and d x n memory.
+    The posterior form scores all pairs at all levels, O(d³ n C) time and d² n C / 2 numbers of memory: for a few
+    hundred words. The evidence form takes O(n d²) time and d x n memory.
 
     References
     ----------

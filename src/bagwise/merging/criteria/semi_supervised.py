@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils._param_validation import Interval
 
 from bagwise.errors import BagwiseError
@@ -34,8 +35,8 @@ class SemiSupervised(TraceRatio):
 
     Notes
     -----
-    The label -1 (for labels that are not numbers: None, or "-1") marks a sample without a label. Without any label the
-    result is that of the unsupervised criterion.
+    The label -1, None or NaN marks a sample without a label. Without any label the result is that of the unsupervised
+    criterion.
 
     Examples
     --------
@@ -46,6 +47,7 @@ class SemiSupervised(TraceRatio):
     """
 
     name = "semi_supervised"
+    takes_missing_labels = True
     _parameter_constraints: ClassVar[dict] = {
         "criterion": [str, TraceRatio],
         "unsupervised": [TraceRatio, None],
@@ -58,6 +60,11 @@ class SemiSupervised(TraceRatio):
         self.criterion = criterion
         self.unsupervised = unsupervised
         self.gamma = gamma
+
+    @property
+    def may_be_indefinite(self) -> bool:  # noqa: D102
+        parts = (self.criterion, self.unsupervised)
+        return any(isinstance(part, TraceRatio) and part.may_be_indefinite for part in parts)
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         from bagwise.merging.criteria import resolve_criterion
@@ -74,7 +81,8 @@ class SemiSupervised(TraceRatio):
                     f"The criterion 'semi_supervised' combines trace ratios, and {supervised.name!r} is none. "
                     "Use 'csm', 'nda', 'mfa' or 'lde'."
                 )
-            parts.append((1.0, supervised.structures(X[labelled], y[labelled], n_threads), labelled))  # type: ignore[index]
+            labels = np.array(np.asarray(y)[labelled].tolist())  # of the type the known labels have
+            parts.append((1.0, supervised.structures(X[labelled], labels, n_threads), labelled))
         if self.gamma > 0:
             unsupervised = LocalityPreserving() if self.unsupervised is None else self.unsupervised
             parts.append((float(self.gamma), unsupervised.structures(X, None, n_threads), None))
@@ -91,10 +99,14 @@ class SemiSupervised(TraceRatio):
 
 
 def is_labelled(y: NDArray[Any] | None) -> NDArray[np.bool_]:
-    """Mark the samples whose label is known."""
+    """Mark the samples whose label is known: neither -1 nor missing."""
     if y is None:
         raise BagwiseError("The criterion 'semi_supervised' needs y, with -1 for the samples without a label.")
     labels = np.asarray(y)
     if labels.dtype.kind in "OUS":
-        return np.array([label is not None and label != -1 and str(label) != "-1" for label in labels.tolist()])
-    return labels != -1
+        return np.array([not _is_missing(label) for label in labels.tolist()], dtype=bool)
+    return (labels != -1) & ~np.isnan(labels)
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or is_pandas_na(label) or is_scalar_nan(label) or str(label) == "-1"

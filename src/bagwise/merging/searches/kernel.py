@@ -33,7 +33,7 @@ class KernelSearch(Search):
     ) -> None:
         super().__init__(len(values))
         self._values = np.array(values, dtype=np.float64, order="C")
-        self._empty = ~self._values.any(axis=1)
+        self._empty: NDArray[np.bool_] = np.logical_not(self._values.any(axis=1))
         self._traces = traces
         self._own = np.stack(traces(self._values))
         A, B = (np.zeros((self.n_words, self.n_words)) for _ in range(2))

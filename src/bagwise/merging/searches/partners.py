@@ -96,9 +96,8 @@ class PartnerSearch(Search):
         partner = np.where(gone, np.arange(len(place)), self._partner)
         self._partner = place[partner[live]]
         self._states = np.asfortranarray(self._states[live])
-        self._terms, self._word, self._order, self._gain = (
-            array[live] for array in (self._terms, self._word, self._order, self._gain)
-        )
+        self._terms, self._gain = self._terms[live], self._gain[live]
+        self._word, self._order = self._word[live], self._order[live]
 
     @property
     def work(self) -> dict[str, int]:
