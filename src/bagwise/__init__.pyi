@@ -1,4 +1,5 @@
 from . import criteria as criteria
+from . import kernels as kernels
 from .errors import BagwiseError as BagwiseError
 from .merging.hierarchy import Hierarchy as Hierarchy
 from .merging.merge import MergingInterrupted as MergingInterrupted

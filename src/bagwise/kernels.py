@@ -15,6 +15,7 @@ Each is a function of one or two matrices that can be given to ``SVC(kernel=...)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,16 @@ from bagwise._data import check_non_negative
 from bagwise._threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["KERNELS", "additive_kernel", "chi2", "hellinger", "intersection", "jensen_shannon", "linear"]
+__all__ = [
+    "KERNELS",
+    "AdditiveKernel",
+    "additive_kernel",
+    "chi2",
+    "hellinger",
+    "intersection",
+    "jensen_shannon",
+    "linear",
+]
 
 KERNELS = {
     "intersection": loops.INTERSECTION,
@@ -39,6 +49,36 @@ KERNELS = {
 }
 # Rows worked on at a time where whole blocks of pairs are held.
 _BLOCK_NUMBERS = 2**18
+
+
+@dataclass(frozen=True)
+class AdditiveKernel:
+    """An additive kernel for merging, with a say in how exactly it is computed.
+
+    Parameters
+    ----------
+    name : {"intersection", "hellinger", "chi2", "jensen_shannon", "linear"}
+    tolerance : float, default=1e-12
+        Relative error allowed where the chi² and Jensen-Shannon kernels of many samples are summed by
+        quadrature; the others are exact.
+
+    Examples
+    --------
+    >>> from bagwise import WordMerger
+    >>> from bagwise.kernels import AdditiveKernel
+    >>> X, y = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]], ["a", "a", "b", "b"]
+    >>> WordMerger(n_words=2, kernel=AdditiveKernel("chi2", tolerance=1e-9)).fit(X, y).labels_
+    array([0, 0, 1, 1])
+    """
+
+    name: str
+    tolerance: float = 1e-12
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.name not in KERNELS:
+            raise unknown_name("kernel", self.name, KERNELS)
+        if not 1e-14 <= self.tolerance < 0.1:
+            raise BagwiseError(f"tolerance must be from 1e-14 to 0.1, got {self.tolerance!r}.")
 
 
 def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jobs: int | None = None) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers import labelled_counts, topic_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
@@ -20,6 +19,7 @@ from bagwise.criteria import (
 from bagwise.merging import scoring
 from bagwise.merging.plans import Options
 from bagwise.merging.searches.partners import PartnerSearch
+from helpers import labelled_counts, topic_counts
 
 CRITERIA = [
     InformationLoss(0),

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers import labelled_counts
 from hypothesis import given, settings
 from sklearn.base import clone
 
@@ -21,6 +20,7 @@ from bagwise.criteria import (
 )
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.structures import GraphLaplacian
+from helpers import labelled_counts
 
 
 @pytest.fixture

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers import labelled_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError, WordMerger, merge_words
 from bagwise.criteria import LocalityPreserving, NonparametricDiscriminant
-from bagwise.kernels import KERNELS, additive_kernel
+from bagwise.kernels import KERNELS, AdditiveKernel, additive_kernel
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.kernel_traces import KernelTraces
 from bagwise.merging.searches import SEARCHES
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, TotalScatter
+from helpers import labelled_counts
 
 CURVED = sorted(set(KERNELS) - {"linear"})
 
@@ -166,3 +166,16 @@ def test_bad_input():
     X[3, 1] = -0.5
     with pytest.raises(BagwiseError, match=r"kernel='chi2' needs non-negative data, but sample 3, word 1 is -0\.5"):
         WordMerger(kernel="chi2").fit(X, y)
+
+
+def test_the_tolerance_is_the_users():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((900, 5)) + 0.01, np.arange(900) % 2
+    exact = merge_words(X, y, kernel=AdditiveKernel("chi2"))
+    rough = WordMerger(kernel=AdditiveKernel("chi2", tolerance=1e-6)).fit(X, y).hierarchy_
+    np.testing.assert_allclose(exact.scores, rough.scores, rtol=1e-3)
+    assert not np.array_equal(exact.scores, rough.scores)
+    with pytest.raises(BagwiseError, match="tolerance must be"):
+        AdditiveKernel("chi2", tolerance=0)
+    with pytest.raises(BagwiseError, match="Did you mean 'hellinger'"):
+        AdditiveKernel("helinger")

@@ -4,12 +4,12 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers import labelled_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError, Hierarchy, MergingInterrupted, merge_words
 from bagwise.merging.searches import SEARCHES
+from helpers import labelled_counts
 
 
 @pytest.fixture

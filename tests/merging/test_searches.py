@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from bagwise.criteria import GraphPair, NonparametricDiscriminant
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.searches import SEARCHES, _bound_kernels, make_search
 from bagwise.merging.stores import DenseStore
+from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 
 
 def store_of(X, y, criterion="csm"):

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
 from bagwise._progress import ProgressBar
-from bagwise.errors import BagwiseError, unknown_name
-from bagwise.kernels import KERNELS
+from bagwise.errors import BagwiseError
+from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import Criterion, TraceRatio
 from bagwise.merging.hierarchy import Hierarchy
@@ -50,7 +50,7 @@ def merge_words(
     y: ArrayLike | None = None,
     *,
     criterion: str | Criterion = "csm",
-    kernel: str = "linear",
+    kernel: str | AdditiveKernel = "linear",
     search: str = "bound",
     n_words: int = 1,
     callback: Callback | None = None,
@@ -71,11 +71,14 @@ def merge_words(
     y : array-like of shape (n_samples,), default=None
         Labels, for supervised criteria.
     criterion : str or object from `bagwise.criteria`, default="csm"
-        "csm", "nda", "mfa", "lde", "lpp" (no labels needed), "semi_supervised" (-1: no label), or an object.
-    kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"}, default="linear"
-        The space in which distances are taken: that of the data, or the feature space of an additive kernel.
+        Ratios of distances: "csm", "nda", "mfa", "lde", "lpp" (no labels needed), "semi_supervised" (-1: no label).
+        Others: "aib", "mlt", "gml", "uvd", "mme"; without labels "mmi", "linkage". Or an object.
+    kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
+        The space in which distances are taken: that of the data, or the feature space of an additive kernel. For
+        criteria that are ratios of distances.
     search : {"bound", "polar", "exhaustive"}, default="bound"
-        "bound" is fastest; "polar" is the papers' index; "exhaustive" evaluates all pairs. Same result.
+        For ratios of distances: "bound" is fastest; "polar" is the papers' index; "exhaustive" evaluates all pairs.
+        Same result. The other criteria have searches of their own.
     n_words : int, default=1
         Stop when this many words are left.
     callback : callable, default=None
@@ -119,11 +122,10 @@ def merge_words(
     """
     chosen = resolve_criterion(criterion)
     check_search(search)
-    if not isinstance(kernel, str) or kernel not in KERNELS:
-        raise unknown_name("kernel", kernel, KERNELS)
-    if kernel != "linear" and not isinstance(chosen, TraceRatio):
+    space = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
+    if space.name != "linear" and not isinstance(chosen, TraceRatio):
         raise BagwiseError(
-            f"kernel={kernel!r} is for criteria that are ratios of distances, and {chosen.name!r} is none. "
+            f"kernel={space.name!r} is for criteria that are ratios of distances, and {chosen.name!r} is none. "
             "Use kernel='linear'."
         )
     if isinstance(n_words, bool) or not isinstance(n_words, Integral) or n_words < 1:
@@ -138,7 +140,7 @@ def merge_words(
         )
     if n_words >= X.shape[1]:
         return Hierarchy(X.shape[1], np.empty((0, 2), dtype=np.int64), np.empty(0), chosen.name)
-    plan = chosen.start(X, labels, Options(kernel, search, effective_n_jobs(n_jobs), memory_limit))
+    plan = chosen.start(X, labels, Options(space, search, effective_n_jobs(n_jobs), memory_limit))
     return _carry_out(plan, chosen.name, X.shape[1], int(n_words), callback, verbose)
 
 

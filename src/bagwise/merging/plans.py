@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.kernels import AdditiveKernel
 from bagwise.merging.searches.base import Search
 
 __all__ = ["Options", "Plan", "fold"]
@@ -16,7 +17,7 @@ __all__ = ["Options", "Plan", "fold"]
 class Options(NamedTuple):
     """How merging is to be done."""
 
-    kernel: str = "linear"
+    kernel: AdditiveKernel = AdditiveKernel("linear")
     search: str = "bound"
     n_threads: int = 1
     memory_limit: int | float | str | None = None

@@ -28,3 +28,5 @@ def warmup() -> None:
     for data in (X, sp.csr_array(X)):
         merge_words(data, y, criterion="nda")
         WordMerger(n_words=3).fit(data, y).transform(data)
+    merge_words(X, y, criterion="mme")
+    merge_words(X, y, kernel="chi2")

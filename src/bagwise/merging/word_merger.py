@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
@@ -45,9 +46,10 @@ class WordMerger(TransformerMixin, BaseEstimator):
     n_words : int, default=50
         Number of groups to keep. If there are no more words than that, all are kept.
     criterion : str or object from `bagwise.criteria`, default="csm"
-        What makes a merge good: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised" or an object.
-    kernel : {"linear"}, default="linear"
-        The space in which distances are taken.
+        What makes a merge good: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "mmi", "mlt", "gml",
+        "uvd", "mme", "linkage" or an object.
+    kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
+        The space in which distances are taken, for criteria that are ratios of distances.
     search : {"bound", "polar", "exhaustive"}, default="bound"
         How the best pair is found. All are exact; "bound" is the fastest.
     pooling : {"sum", "mean", "sqrt"}, default="sum"
@@ -108,7 +110,7 @@ class WordMerger(TransformerMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "criterion": [str, Criterion],
-        "kernel": [str],
+        "kernel": [str, AdditiveKernel],
         "search": [str],
         "pooling": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
@@ -121,7 +123,7 @@ class WordMerger(TransformerMixin, BaseEstimator):
         n_words: int = 50,
         *,
         criterion: str | Criterion = "csm",
-        kernel: str = "linear",
+        kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         pooling: str = "sum",
         memory_limit: int | float | str | None = None,

@@ -23,6 +23,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from bagwise._memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.semi_supervised import is_labelled
@@ -102,7 +103,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         "rule": [str],
         "scoring": [str, callable, None],
         "criterion": [str, Criterion],
-        "kernel": [str],
+        "kernel": [str, AdditiveKernel],
         "search": [str],
         "pooling": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
@@ -119,7 +120,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         rule: str = "best",
         scoring: Any = None,
         criterion: str | Criterion = "csm",
-        kernel: str = "linear",
+        kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         pooling: str = "sum",
         memory_limit: int | float | str | None = None,

@@ -94,7 +94,7 @@ class TraceRatio(Criterion):
             raise BagwiseError(
                 "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
             )
-        if options.kernel != "linear":
+        if options.kernel.name != "linear":
             return self._start_in_kernel_space(X, y, options)
         constant = constant_words(X)
         check_fits(
@@ -119,7 +119,7 @@ class TraceRatio(Criterion):
 
     def _start_in_kernel_space(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
         """Set up merging with distances in the feature space of an additive kernel."""
-        check_non_negative(X, f"kernel={options.kernel!r}", "Use kernel='linear', or counts.")
+        check_non_negative(X, f"kernel={options.kernel.name!r}", "Use kernel='linear', or counts.")
         # A word that is the same everywhere changes distances once it is added to another, unless it is zero.
         never = np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0)
         numbers = np.arange(X.shape[1])
@@ -131,7 +131,8 @@ class TraceRatio(Criterion):
         values = X.T[words].toarray() if sp.issparse(X) else X.T[words]  # words x samples: what is merged
         positive = values[values > 0]
         largest = float(np.asarray(X.sum(axis=1)).max())
-        traces = KernelTraces(options.kernel, float(positive.min(initial=np.inf)), largest)
+        smallest = float(positive.min(initial=np.inf))
+        traces = KernelTraces(options.kernel.name, smallest, largest, options.kernel.tolerance)
         search = KernelSearch(
             values,
             lambda rows: (traces.trace(structures[0], rows), traces.trace(structures[1], rows)),

@@ -26,9 +26,9 @@ class InformationLoss(AdditiveScore):
 
     Parameters
     ----------
-    smoothing : float, default=1.0
-        Added to the count of each word in each class. 0 is the textbook method; rare words then look perfectly
-        informative. On texts a smoothing of about 1 gives clearly better groups (`benchmarks/smoothing.py`).
+    smoothing : float, default=0.5
+        Added to the count of each word in each class. 0 is the textbook method, to which rare words look perfectly
+        informative. On three pairs of newsgroups 0.5 gave the lowest error over all sizes (`benchmarks/smoothing.py`).
 
     Notes
     -----
@@ -52,7 +52,7 @@ class InformationLoss(AdditiveScore):
     name = "aib"
     _parameter_constraints: ClassVar[dict] = {"smoothing": [Interval(Real, 0, None, closed="left")]}
 
-    def __init__(self, smoothing: float = 1.0) -> None:
+    def __init__(self, smoothing: float = 0.5) -> None:
         self.smoothing = smoothing
 
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102

@@ -1,0 +1,189 @@
+"""Speed of the criteria beside class separability, of merging in kernel space, and of kernel matrices.
+
+    python benchmarks/criteria.py           # about 6 minutes on 2 cores
+    python benchmarks/criteria.py --quick   # small sizes, to see that it works
+
+Goals and published times are printed beside; the latter were measured on machines of their time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import bagwise
+from bagwise import merge_words
+from bagwise.criteria import ClassPosterior, InformationLoss
+from bagwise.kernels import additive_kernel
+from bagwise.merging.kernel_traces import KernelTraces
+from harness import PeakMemory, machine, print_table, print_targets, timed
+
+
+def class_data(n_words: int, n_classes: int, per_class: int = 10) -> tuple[Any, Any]:
+    """Counts whose means differ by class, all different: no ties."""
+    rng = np.random.default_rng(0)
+    means = rng.gamma(1.0, 3.0, (n_classes, n_words))
+    y = np.repeat(np.arange(n_classes), per_class)
+    return rng.poisson(means[y]).astype(np.float64), y
+
+
+def text_data(n_words: int, n_classes: int, n_samples: int = 10_000, length: int = 100) -> tuple[Any, Any]:
+    """Texts with words by Zipf's law and topics by class: most words are rare, so many have equal counts."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_classes, n_samples)
+    zipf = 1.0 / np.arange(1, n_words + 1)
+    tilt = rng.gamma(0.5, 2.0, (n_classes, n_words))
+    rows, columns = [], []
+    for c in range(n_classes):
+        own = np.flatnonzero(y == c)
+        p = zipf * tilt[c]
+        rows.append(np.repeat(own, length))
+        columns.append(rng.choice(n_words, size=len(own) * length, p=p / p.sum()))
+    entries = (np.ones(n_samples * length), (np.concatenate(rows), np.concatenate(columns)))
+    return sp.csr_array(sp.coo_array(entries, shape=(n_samples, n_words))), y
+
+
+def additive_rows(quick: bool) -> list[dict[str, Any]]:
+    scale = 10 if quick else 1
+    cases = [
+        ("AIB", 4000 // scale, "10 classes, dense", InformationLoss(0), class_data(4000 // scale, 10), 2.5,
+         "VLFeat's AIB: 23 s on this problem"),
+        ("AIB", 1000 // scale, "10 classes, dense", InformationLoss(0), class_data(1000 // scale, 10), None,
+         "VLFeat's AIB: 0.75-1.0 s"),
+        ("AIB", 20_000 // scale, "20 classes, text with ties", InformationLoss(), text_data(20_000 // scale, 20), 60.0, ""),
+        ("MMI", 2000 // scale, "1000 sparse samples", "mmi", text_data(2000 // scale, 2, 1000, 40), 30.0, ""),
+        ("MLT", 2000 // scale, "2 classes", "mlt", class_data(2000 // scale, 2, 50), None, ""),
+        ("UVD", 300 // scale, "posterior, 100 samples, 2 classes", "uvd", class_data(300 // scale, 2, 50), None,
+         "published: 1624 s for 1000 words"),
+        ("UVD", 1000 // scale, "evidence, 100 samples, 2 classes", ClassPosterior("evidence"),
+         class_data(1000 // scale, 2, 50), None, "published: 1624 s for 1000 words"),
+        ("MME", 500 // scale, "100 samples, 2 classes", "mme", class_data(500 // scale, 2, 50), None,
+         "published: 9891 s for 4000 words"),
+    ]  # fmt: skip
+    rows = []
+    for name, words, kind, criterion, (X, y), goal, note in cases:
+        seconds, _ = timed(lambda: merge_words(X, y, criterion=criterion))  # noqa: B023
+        rows.append({"criterion": name, "words": words, "data": kind, "seconds": seconds, "goal": goal, "note": note})
+    return rows
+
+
+def kernel_rows(n_words: int, kernels: tuple[str, ...]) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 100, (200, n_words)).astype(np.float64), np.arange(200) % 2
+    linear, _ = timed(lambda: merge_words(X, y))
+    rows = [{"kernel": "linear", "words": n_words, "seconds": linear}]
+    original = KernelTraces.trace
+    for kernel in kernels:
+        spent = 0.0
+        depth = 0
+
+        def counting(self, structure, values):
+            nonlocal spent, depth
+            depth += 1
+            seconds, result = timed(lambda: original(self, structure, values))
+            depth -= 1
+            spent += seconds if depth == 0 else 0.0
+            return result
+
+        KernelTraces.trace = counting  # type: ignore[method-assign]
+        try:
+            seconds, _ = timed(lambda: merge_words(X, y, kernel=kernel))  # noqa: B023
+        finally:
+            KernelTraces.trace = original  # type: ignore[method-assign]
+        rows.append({"kernel": kernel, "words": n_words, "seconds": seconds, "traces": f"{spent / seconds:.0%}"})
+    return rows
+
+
+def gram_row(n: int, d: int) -> dict[str, Any]:
+    X = sp.random_array((n, d), density=0.01, format="csr", rng=np.random.default_rng(0))
+    additive_kernel(X[:10])
+    with PeakMemory() as memory:
+        ours, K = timed(lambda: additive_kernel(X))
+    some = 20
+
+    def blocks_of_numpy() -> Any:
+        dense = X.toarray()
+        return np.array([np.minimum(dense[i], dense).sum(axis=1) for i in range(some)])
+
+    plain, part = timed(blocks_of_numpy)
+    np.testing.assert_allclose(K[:some], part, atol=1e-9)
+    return {
+        "samples": n, "words": d, "ours": ours, "numpy": plain / some * n, "ratio": plain / some * n / ours,
+        "memory": memory.growth / K.nbytes,
+    }  # fmt: skip
+
+
+def selection_row(d: int, n: int, k: int) -> dict[str, Any]:
+    """Measure mRMR beside the package mrmr-selection, where that is installed (pip install mrmr-selection)."""
+    from bagwise import MinRedundancyMaxRelevance
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    X = rng.normal(size=(n, d)) + (rng.random(d) < 0.05) * y[:, None]
+    MinRedundancyMaxRelevance(2).fit(X[:, :5], y)
+    ours, _ = timed(lambda: MinRedundancyMaxRelevance(k).fit(X, y))
+    row: dict[str, Any] = {"features": d, "samples": n, "chosen": k, "ours": ours, "peer": None}
+    try:
+        import pandas as pd
+        from mrmr import mrmr_classif
+    except ImportError:
+        return row | {"note": "mrmr-selection is not installed"}
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(d)])
+    row["peer"], _ = timed(lambda: mrmr_classif(X=frame, y=pd.Series(y), K=k, show_progress=False, n_jobs=1))
+    return row | {"ratio": row["peer"] / ours, "note": "the peer ranks by F and correlation, not mutual information"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes only")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    print(" · ".join(f"{key} {value}" for key, value in machine().items()), "\n")
+    bagwise.warmup()
+
+    rows = additive_rows(options.quick)
+    print_table(rows, {"criterion": "criterion", "words": "words", "data": "data", "seconds": "seconds",
+                       "goal": "goal", "note": "elsewhere"})  # fmt: skip
+    small, large = (60, 100) if options.quick else (300, 1000)
+    kernels = kernel_rows(large, ("intersection", "hellinger"))
+    print("Class separability in the space of a kernel, 200 samples of 2 classes\n")
+    everything = kernels + kernel_rows(small, ("intersection", "hellinger", "chi2", "jensen_shannon"))
+    print_table(everything, {"kernel": "kernel", "words": "words", "seconds": "seconds", "traces": "share in traces"})
+    gram = gram_row(*((200, 2000) if options.quick else (2000, 20_000)))
+    print("Intersection kernel matrix, CSR, 1 % filled (NumPy: made dense, row by row; extrapolated from 20 rows)\n")
+    print_table([gram], {"samples": "samples", "words": "words", "ours": "seconds", "numpy": "NumPy", "ratio": "ratio",
+                         "memory": "peak memory / result"})  # fmt: skip
+    selection = selection_row(*((300, 200, 20) if options.quick else (5000, 1000, 200)))
+    print("mRMR\n")
+    print_table([selection], {"features": "features", "samples": "samples", "chosen": "chosen", "ours": "seconds",
+                              "peer": "mrmr-selection", "ratio": "ratio", "note": "note"})  # fmt: skip
+
+    if not options.quick:
+        print("Goals")
+        targets = [
+            (f"{r['criterion']} {r['words']} words, {r['data']}", r["seconds"], "<=", r["goal"])
+            for r in rows
+            if r["goal"]
+        ]
+        targets += [
+            (
+                "intersection, 1000 words: seconds - 15 x linear",
+                kernels[1]["seconds"] - 15 * kernels[0]["seconds"],
+                "<=",
+                5.0,
+            ),
+            ("intersection Gram: NumPy / ours", gram["ratio"], ">=", 10.0),
+            ("intersection Gram: memory / result", gram["memory"], "<=", 4.0),
+        ]
+        if "ratio" in selection:
+            targets.append(("mRMR: mrmr-selection / ours", selection["ratio"], ">=", 5.0))
+        print_targets(targets)
+    print(f"({time.perf_counter() - started:.0f} s in all)")
+
+
+if __name__ == "__main__":
+    main()
