@@ -3,7 +3,7 @@
     python benchmarks/smoothing.py --data DIR     # or BAGWISE_DATA=DIR
 
 Reads the three pairs of 20 Newsgroups from DIR/newsgroups_3pairs/newsgroups_3pairs.zip (date split), merges the words
-of the training posts, and prints the error of a linear SVM on the test posts for several sizes and amounts of smoothing.
+of the training posts, and prints the error of a linear SVM on the test posts for several sizes and smoothings.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers import topic_counts
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from bagwise import BagwiseError, WordMerger, WordMergerCV
+from helpers import topic_counts
 
 
 @pytest.fixture(scope="module")

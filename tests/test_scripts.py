@@ -1,0 +1,35 @@
+"""The scripts people run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={key: value for key, value in os.environ.items() if key != "BAGWISE_DATA"},
+    )
+
+
+def test_the_demo_prints_its_table():
+    result = run("examples/digits.py")
+    assert result.returncode == 0, result.stderr
+    rows = [line.split() for line in result.stdout.splitlines() if line[:10].strip().isdigit()]
+    assert [int(row[0]) for row in rows][:2] == [64, 50]
+    assert all(0 < float(row[1]) < 1 for row in rows)
+    assert all(row[2].endswith("%") and row[3].endswith("%") for row in rows)
+
+
+def test_a_benchmark_without_its_data_says_what_it_needs():
+    result = run("benchmarks/smoothing.py")
+    assert result.returncode == 1
+    assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
+    result = run("benchmarks/smoothing.py", "--data", "nowhere")
+    assert "newsgroups_3pairs.zip does not exist" in result.stderr
