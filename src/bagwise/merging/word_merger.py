@@ -7,23 +7,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
+from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import MergingInterrupted, merge_words
-from bagwise.merging.pooling import POOLINGS, pool, spread
+from bagwise.merging.pooling import POOLINGS
 
 __all__ = ["WordMerger"]
-
-_FLOATS = [np.float64, np.float32]
-_WORDS_IN_NAME = 3
 
 
 def needs_labels(criterion: Any) -> bool:
@@ -34,7 +32,7 @@ def needs_labels(criterion: Any) -> bool:
     return known is None or known.supervised
 
 
-class WordMerger(TransformerMixin, BaseEstimator):
+class WordMerger(GroupTransformer, BaseEstimator):
     """Merge many words into a few groups that keep what the criterion asks for.
 
     1. `fit` finds the hierarchy of all merges, from the words as they are down to one, exactly.
@@ -160,7 +158,7 @@ class WordMerger(TransformerMixin, BaseEstimator):
         criterion = resolve_criterion(self.criterion)
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
-        checks = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_min_samples": 2}
+        checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
         if criterion.supervised and y is not None and not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
         else:
@@ -207,64 +205,6 @@ class WordMerger(TransformerMixin, BaseEstimator):
                 f"Use set_params(n_words={hierarchy.min_words}) or more, or fit again."
             )
         return n_groups
-
-    def transform(self, X: Any) -> Any:
-        """Add up the words of each group.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Z : ndarray or CSR matrix of shape (n_samples, n_words)
-            Sparse if X is.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
-        return pool(X, self.labels_, self._n_groups(), self.pooling)
-
-    def inverse_transform(self, Z: Any) -> Any:
-        """Spread the values of groups evenly over their words.
-
-        Transforming the result gives Z again.
-
-        Parameters
-        ----------
-        Z : array-like or sparse matrix of shape (n_samples, n_words)
-
-        Returns
-        -------
-        X : ndarray or CSR matrix of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        Z = check_array(Z, accept_sparse="csr", dtype=_FLOATS, input_name="Z")
-        if Z.shape[1] != self._n_groups():
-            raise BagwiseError(f"Z has {Z.shape[1]} columns, expected one per group: {self._n_groups()}.")
-        return spread(Z, self.labels_, self.pooling)
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Name each group after its heaviest words, such as ``car+auto+truck…(17)``.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            The words. None: the column names seen in `fit`, or x0, x1, …
-
-        Returns
-        -------
-        names : ndarray of str objects, shape (n_words,)
-            Words in the order of their totals in the training data; beyond three, the number of words follows.
-        """
-        check_is_fitted(self)
-        words = _check_feature_names_in(self, input_features)
-        groups = self.hierarchy_.groups(self._n_groups())
-        return np.array([self._name(words, group) for group in groups], dtype=object)
-
-    def _name(self, words: NDArray[Any], group: NDArray[np.int64]) -> str:
-        heaviest = group[np.argsort(-self.word_totals_[group], kind="stable")][:_WORDS_IN_NAME]
-        name = "+".join(str(words[word]) for word in heaviest)
-        return name if len(group) <= _WORDS_IN_NAME else f"{name}…({len(group)})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "hierarchy_")

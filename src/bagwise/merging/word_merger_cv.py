@@ -27,7 +27,8 @@ from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.semi_supervised import is_labelled
-from bagwise.merging.word_merger import _FLOATS, WordMerger
+from bagwise.merging.grouping import FLOATS
+from bagwise.merging.word_merger import WordMerger
 
 __all__ = ["WordMergerCV"]
 
@@ -163,7 +164,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             raise BagwiseError(
                 "WordMergerCV splits the samples into folds; the graphs of a GraphPair cannot follow. Use WordMerger."
             )
-        checks = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_min_samples": 2}
+        checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
         if criterion.takes_missing_labels:
             X, y = validate_data(self, X, **checks), np.asarray(y)
             check_consistent_length(X, y)
@@ -226,7 +227,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Add up the words of each group; see `WordMerger.transform`."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
         return self.merger_.transform(X)
 
     def inverse_transform(self, Z: Any) -> Any:

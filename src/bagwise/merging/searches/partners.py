@@ -12,6 +12,8 @@ _DEAD = np.iinfo(np.int64).max
 # Repack once fewer than this share of the slots is live.
 _SPARSE = 0.7
 _RESUM_EVERY = 256
+# Partners that a row remembers beside the best one.
+_REMEMBERED = 5
 
 
 class PartnerSearch(Search):
@@ -19,8 +21,8 @@ class PartnerSearch(Search):
 
     As in the bound search, a pair belongs to the row of the word changed last, so a row only loses pairs. Gains of
     words that were not merged do not change; so a row's best gain is exact while its partner is there, and an upper
-    bound afterwards. Only a row that leads with a partner that is gone is looked at again. Memory O(d) beyond the
-    states; time O(d²) gains on ordinary data.
+    bound afterwards. A row remembers its few best partners; only when it leads and all of them are gone is it looked at
+    again. Memory O(d) beyond the states; time O(d²) gains on ordinary data.
     """
 
     def __init__(self, scoring: Scoring) -> None:
@@ -32,8 +34,10 @@ class PartnerSearch(Search):
         self._terms = scoring.terms(states)
         self._word = np.arange(d, dtype=np.int64)
         self._order = np.arange(d, 0, -1, dtype=np.int64)
-        self._gain = np.full(d, -np.inf)
+        self._gain = np.full(d, -np.inf)  # of the best partner that is known or was
         self._partner = np.full(d, -1, dtype=np.int64)
+        self._next_gains = np.full((d, _REMEMBERED), -np.inf)  # best first, the best itself left out
+        self._next_partners = np.zeros((d, _REMEMBERED), dtype=np.int64)
         self._level = 0
         self._scans = 0
         self.start_score = self._score = float(scoring.offset + self._terms.sum())
@@ -61,17 +65,32 @@ class PartnerSearch(Search):
                 s, t = np.minimum(leading, partners), np.maximum(leading, partners)
                 first = np.lexsort((t, s))[0]
                 return int(s[first]), int(t[first])
-            for i in stale:
-                self._scan(int(i))
-                self._scans += 1
+            for i in stale.tolist():
+                if not self._take_next(i):
+                    self._scan(i)
+                    self._scans += 1
+
+    def _take_next(self, i: int) -> bool:
+        """Let the best remembered partner that is still there take the place of one that is gone, if there is one."""
+        there = self._order[self._next_partners[i]] < self._order[i]
+        there &= self._next_gains[i] > -np.inf
+        if not there.any():
+            return False
+        k = int(np.argmax(there))
+        self._gain[i], self._partner[i] = self._next_gains[i, k], self._next_partners[i, k]
+        self._next_gains[i, : k + 1] = -np.inf
+        return True
 
     def _scan(self, i: int, first: int = 0) -> None:
-        """Find the best partner of row i among the slots from `first` on that it owns."""
+        """Find the best partners of row i among the slots from `first` on that it owns."""
         gains = self._scoring.gains(self._states[i], self._terms[i], self._states[first:], self._terms[first:])
         gains[self._order[first:] >= self._order[i]] = -np.inf
         best = int(np.argmax(gains))
-        self._gain[i] = gains[best]
-        self._partner[i] = first + best
+        self._gain[i], self._partner[i] = gains[best], first + best
+        for k in range(_REMEMBERED):  # a few maxima are much cheaper than sorting
+            gains[best] = -np.inf
+            best = int(np.argmax(gains))
+            self._next_gains[i, k], self._next_partners[i, k] = gains[best], first + best
 
     def _merge(self, s: int, t: int) -> None:
         self._level += 1
@@ -95,6 +114,10 @@ class PartnerSearch(Search):
         gone = self._order[self._partner] == _DEAD
         partner = np.where(gone, np.arange(len(place)), self._partner)
         self._partner = place[partner[live]]
+        # the same for the others that are remembered
+        self._next_gains[self._order[self._next_partners] == _DEAD] = -np.inf
+        self._next_gains = self._next_gains[live]
+        self._next_partners = place[self._next_partners[live]]
         self._states = np.asfortranarray(self._states[live])
         self._terms, self._gain = self._terms[live], self._gain[live]
         self._word, self._order = self._word[live], self._order[live]

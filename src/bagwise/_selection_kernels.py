@@ -1,0 +1,144 @@
+"""Compiled loops of feature selection: features as partitions of the samples, and what two of them share."""
+
+from math import floor, log, sqrt
+
+import numpy as np
+from numba import njit
+
+# Values this near a border, relative to it, lie on it: rounding of mean and deviation decides no state, so that
+# a constant feature stays constant and balanced 0/1 features, which lie exactly on both borders, are all alike.
+_BORDER = 1e-13
+
+
+@njit(cache=True, nogil=True)
+def three_states(values, n_samples, width):
+    """State 0, 1 or 2 of each value by mean -+ width * deviation; the last entry is the state of zero.
+
+    `values` are the entries of a feature that are not zero, so that sparse and dense data give the same bits.
+    """
+    n_zeros = n_samples - len(values)
+    total = 0.0
+    for value in values:
+        total += value
+    mean = total / n_samples
+    squares = n_zeros * mean * mean
+    for value in values:
+        squares += (value - mean) ** 2
+    reach = width * sqrt(squares / n_samples)
+    slack = _BORDER * (abs(mean) + reach)
+    lower = mean - reach - slack
+    upper = mean + reach + slack
+    states = np.ones(len(values) + 1, np.int32)
+    for i in range(len(states)):
+        value = values[i] if i < len(values) else 0.0
+        if value < lower:
+            states[i] = 0
+        elif value > upper:
+            states[i] = 2
+    return states
+
+
+@njit(cache=True, nogil=True)
+def distinct_states(values):
+    """Number each distinct value by its rank; the last entry is zero's state. Empty if a value is not whole."""
+    for value in values:
+        if value != floor(value):
+            return np.empty(0, np.int32)
+    with_zero = np.append(values, 0.0)
+    order = np.argsort(with_zero)
+    states = np.empty(len(with_zero), np.int32)
+    state = 0
+    for i in range(len(order)):
+        if i > 0 and with_zero[order[i]] != with_zero[order[i - 1]]:
+            state += 1
+        states[order[i]] = state
+    return states
+
+
+@njit(cache=True, nogil=True)
+def partition(states, rows, n_samples):
+    """List the samples of every state but the commonest, state after state, and the number in each.
+
+    `rows` are the samples of the entries that are not zero, ascending; ``states[-1]`` is the state of the others.
+    """
+    n_states = states.max() + 1
+    sizes = np.zeros(n_states, np.int64)
+    for i in range(len(rows)):
+        sizes[states[i]] += 1
+    zero_state = states[len(rows)]
+    sizes[zero_state] += n_samples - len(rows)
+    commonest = np.argmax(sizes)
+    ends = np.zeros(n_states, np.int64)  # where the next sample of each state goes
+    n_listed = 0
+    for state in range(n_states):
+        ends[state] = n_listed
+        if state != commonest:
+            n_listed += sizes[state]
+    samples = np.empty(n_listed, np.int32)
+    for i in range(len(rows)):
+        state = states[i]
+        if state != commonest:
+            samples[ends[state]] = rows[i]
+            ends[state] += 1
+    if zero_state != commonest:
+        i = 0
+        for row in range(n_samples):
+            if i < len(rows) and rows[i] == row:
+                i += 1
+            else:
+                samples[ends[zero_state]] = row
+                ends[zero_state] += 1
+    sizes[commonest] = 0
+    return samples, sizes[sizes > 0]
+
+
+@njit(cache=True, nogil=True)
+def expand(feature, samples, group_starts, feature_starts, n_samples):
+    """State of every sample under one feature, 0 for the commonest."""
+    states = np.zeros(n_samples, np.int32)
+    first = feature_starts[feature]
+    for group in range(first, feature_starts[feature + 1]):
+        for i in range(group_starts[group], group_starts[group + 1]):
+            states[samples[i]] = group - first + 1
+    return states
+
+
+@njit(cache=True, nogil=True)
+def information(states, samples, group_starts, feature_starts):
+    """Mutual information, in nats, of one variable given as states with every feature.
+
+    The terms are logarithms of n * n_ab / (n_a * n_b), not differences of entropies: independent variables get
+    zero to the last bit. Only listed samples are visited; the commonest state's counts are what they leave.
+    """
+    n = len(states)
+    n_features = len(feature_starts) - 1
+    sizes = np.bincount(states)
+    n_states = len(sizes)
+    counts = np.zeros(n_states, np.int64)
+    rest = np.empty(n_states, np.int64)
+    result = np.empty(n_features)
+    for feature in range(n_features):
+        rest[:] = sizes
+        n_rest = n
+        total = 0.0
+        for group in range(feature_starts[feature], feature_starts[feature + 1]):
+            start, stop = group_starts[group], group_starts[group + 1]
+            size = stop - start
+            n_rest -= size
+            for i in range(start, stop):
+                counts[states[samples[i]]] += 1
+            # with many states a group meets few of them; following its samples keeps the cost at O(n) a feature
+            follow = n_states > size
+            for i in range(size if follow else n_states):
+                state = states[samples[start + i]] if follow else i
+                count = counts[state]
+                if count > 0:
+                    total += count * log(float(n) * count / (float(size) * sizes[state]))
+                    rest[state] -= count
+                    counts[state] = 0
+        for state in range(n_states):
+            count = rest[state]
+            if count > 0:
+                total += count * log(float(n) * count / (float(n_rest) * sizes[state]))
+        result[feature] = max(total / n, 0.0)
+    return result
