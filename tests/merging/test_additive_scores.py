@@ -11,6 +11,7 @@ from bagwise import BagwiseError, merge_words
 from bagwise.criteria import (
     AdditiveScore,
     ClassPosterior,
+    Criterion,
     GaussianLikelihood,
     InformationLoss,
     MultinomialPosterior,
@@ -277,6 +278,44 @@ class TestBadInput:
 
         with pytest.raises(BagwiseError, match=r"Broken\.scoring must return a scoring.*each of the 3 words"):
             merge_words(np.eye(3), criterion=Broken())
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (lambda self, states: states, r"Odd\.terms must give one finite number.*shape \(3, 3\)"),
+        (lambda self, states: np.full(len(states), np.nan), "NaN or infinity among them"),
+    ],
+)
+def test_scores_that_are_no_numbers(terms, message):
+    Odd = type("Odd", (scoring.Scoring,), {"terms": terms})
+
+    class Own(AdditiveScore):
+        supervised = False
+
+        def scoring(self, X, y):
+            return Odd(np.array(X.T))
+
+    with pytest.raises(BagwiseError, match=message):
+        merge_words(np.eye(3), criterion=Own())
+
+
+def test_a_criterion_without_a_plan():
+    class Own(Criterion):
+        supervised = False
+
+        def start(self, X, y, options):
+            return "merge everything"
+
+    with pytest.raises(BagwiseError, match=r"Own\.start must return a Plan for all 3 words; got 'merge everything'"):
+        merge_words(np.eye(3), criterion=Own())
+
+
+@pytest.mark.parametrize("criterion", ["mmi", "gml", ClassPosterior("evidence"), "mme"])
+def test_dense_states_are_held_against_the_limit(criterion):
+    X, y = sp.csr_array(np.eye(40)), np.arange(40) % 2
+    with pytest.raises(BagwiseError, match=r"25\.60 kB.*limit is 10\.00 kB.*'aib'"):
+        merge_words(X, y, criterion=criterion, memory_limit="10kB")
 
 
 def test_a_score_of_ones_own():

@@ -141,6 +141,10 @@ def merge_words(
     if n_words >= X.shape[1]:
         return Hierarchy(X.shape[1], np.empty((0, 2), dtype=np.int64), np.empty(0), chosen.name)
     plan = chosen.start(X, labels, Options(space, search, effective_n_jobs(n_jobs), memory_limit))
+    if not isinstance(plan, Plan) or len(plan.folded) + len(plan.words) != X.shape[1]:
+        raise BagwiseError(
+            f"{type(chosen).__name__}.start must return a Plan for all {X.shape[1]} words; got {plan!r}."
+        )
     return _carry_out(plan, chosen.name, X.shape[1], int(n_words), callback, verbose)
 
 

@@ -21,7 +21,7 @@ from bagwise.merging.searches import make_search
 from bagwise.merging.searches.given import merges_of_equals
 from bagwise.merging.searches.kernel import KernelSearch
 from bagwise.merging.searches.partners import PartnerSearch
-from bagwise.merging.stores import DenseStore, check_fits
+from bagwise.merging.stores import DenseStore, check_fits, check_memory
 from bagwise.merging.structures import Structure
 
 __all__ = ["AdditiveScore", "Criterion", "TraceRatio", "class_codes"]
@@ -69,6 +69,27 @@ class TraceRatio(Criterion):
     See Also
     --------
     bagwise.criteria.GraphPair : the same without a class, from two weight matrices.
+
+    Examples
+    --------
+    Samples that follow each other should stay close, all others apart:
+
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from bagwise import merge_words
+    >>> from bagwise.criteria import TraceRatio
+    >>> from bagwise.merging.structures import GraphLaplacian, TotalScatter
+    >>> class Smoothness(TraceRatio):
+    ...     name = "smoothness"
+    ...     supervised = False
+    ...
+    ...     def structures(self, X, y, n_threads=1):
+    ...         n = X.shape[0]
+    ...         next_one = sp.eye_array(n, k=1) + sp.eye_array(n, k=-1)
+    ...         return TotalScatter(np.ones(n)), GraphLaplacian(sp.csr_array(next_one))
+    >>> X = [[0, 9, 1, 1], [1, 2, 2, 8], [2, 8, 3, 1], [3, 1, 4, 9]]
+    >>> merge_words(X, criterion=Smoothness()).groups(2)
+    [array([0, 2]), array([1, 3])]
     """
 
     @abstractmethod
@@ -158,6 +179,26 @@ class AdditiveScore(Criterion):
 
     A subclass says what the state of a word is and what it is worth, as a scoring; each word's best partner is
     remembered while it is there.
+
+    Examples
+    --------
+    A group is worth more the more its counts lean to one class:
+
+    >>> import numpy as np
+    >>> from bagwise import merge_words
+    >>> from bagwise.criteria import AdditiveScore
+    >>> from bagwise.merging.scoring import Scoring
+    >>> class Lean(Scoring):
+    ...     def terms(self, states):
+    ...         return states.max(axis=1) - states.sum(axis=1) / 2
+    >>> class ClassLean(AdditiveScore):
+    ...     name = "lean"
+    ...
+    ...     def scoring(self, X, y):
+    ...         return Lean(np.array([X[y == c].sum(axis=0) for c in np.unique(y)]).T)
+    >>> X = np.array([[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]])
+    >>> merge_words(X, ["a", "a", "b", "b"], criterion=ClassLean()).groups(2)
+    [array([0, 1]), array([2, 3])]
     """
 
     @abstractmethod
@@ -171,8 +212,18 @@ class AdditiveScore(Criterion):
             Labels; never None where `supervised` is true.
         """
 
+    def n_state_values(self, X: Any) -> int:
+        """Numbers that the states take, where they grow with the samples; 0 where that is nothing to speak of."""
+        return 0
+
     def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
         """Fold the words that can be merged at no cost, and set up the search over the others."""
+        check_memory(
+            8 * self.n_state_values(X),
+            options.memory_limit,
+            f"The criterion {self.name!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
+            "use a criterion that needs only sums over classes, such as 'aib'",
+        )
         scoring = self.scoring(X, y)
         if not isinstance(scoring, Scoring) or len(scoring.states) != X.shape[1]:
             raise BagwiseError(

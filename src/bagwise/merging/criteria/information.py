@@ -98,6 +98,9 @@ class SampleInformationLoss(AdditiveScore):
     def __init__(self, weights: str = "uniform") -> None:
         self.weights = weights
 
+    def n_state_values(self, X: Any) -> int:  # noqa: D102
+        return 2 * X.shape[0] * X.shape[1]
+
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
         self._validate_params()
         check_non_negative(X, f"The criterion {self.name!r}", "Use counts or histograms.")

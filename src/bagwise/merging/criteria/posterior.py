@@ -90,6 +90,9 @@ class GaussianLikelihood(AdditiveScore):
 
     name = "gml"
 
+    def n_state_values(self, X: Any) -> int:  # noqa: D102
+        return 2 * X.shape[0] * X.shape[1]
+
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
         return GaussianFit(_word_values(X), class_codes(y, self.name))
 
@@ -131,6 +134,12 @@ class ClassPosterior(Criterion):
         self._validate_params()
         codes = class_codes(y, self.name)
         if self.form == "evidence":
+            check_memory(
+                16 * X.shape[0] * X.shape[1],
+                options.memory_limit,
+                f"The criterion 'uvd' keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
+                "use a criterion that needs only sums over classes, such as 'aib'",
+            )
             return Plan.without_folding(PartnerSearch(GaussianEvidence(_word_values(X), codes)))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
         check_memory(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.errors import BagwiseError
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.searches.base import Search
 
@@ -31,7 +32,12 @@ class PartnerSearch(Search):
         d = self.n_words
         self._scoring = scoring
         self._states = states
-        self._terms = scoring.terms(states)
+        self._terms = np.asarray(scoring.terms(states), dtype=np.float64)
+        if self._terms.shape != (d,) or not np.isfinite(self._terms).all():
+            raise BagwiseError(
+                f"{type(scoring).__name__}.terms must give one finite number for each of {d} states; got "
+                + (f"shape {self._terms.shape}." if self._terms.shape != (d,) else "NaN or infinity among them.")
+            )
         self._word = np.arange(d, dtype=np.int64)
         self._order = np.arange(d, 0, -1, dtype=np.int64)
         self._gain = np.full(d, -np.inf)  # of the best partner that is known or was
