@@ -20,7 +20,7 @@ from bagwise import merge_words
 from bagwise.criteria import ClassPosterior, InformationLoss
 from bagwise.kernels import additive_kernel
 from bagwise.merging.kernel_traces import KernelTraces
-from harness import PeakMemory, machine, print_table, print_targets, timed
+from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
 
 def class_data(n_words: int, n_classes: int, per_class: int = 10) -> tuple[Any, Any]:
@@ -153,7 +153,8 @@ def main() -> None:
     print("Class separability in the space of a kernel, 200 samples of 2 classes\n")
     everything = kernels + kernel_rows(small, ("intersection", "hellinger", "chi2", "jensen_shannon"))
     print_table(everything, {"kernel": "kernel", "words": "words", "seconds": "seconds", "traces": "share in traces"})
-    gram = gram_row(*((200, 2000) if options.quick else (2000, 20_000)))
+    n, d = (200, 2000) if options.quick else (2000, 20_000)
+    gram = in_fresh_process(__file__, "gram_row", n=n, d=d)
     print("Intersection kernel matrix, CSR, 1 % filled (NumPy: made dense, row by row; extrapolated from 20 rows)\n")
     print_table([gram], {"samples": "samples", "words": "words", "ours": "seconds", "numpy": "NumPy", "ratio": "ratio",
                          "memory": "peak memory / result"})  # fmt: skip

@@ -60,9 +60,10 @@ def merge_words(
 ) -> Hierarchy:
     """Merge words level by level, at each level the pair that keeps the criterion highest.
 
-    Merging two words adds their columns. With statistics ``A = Xᵀ L_P X`` and ``B = Xᵀ L_U X`` of the
-    criterion's two structures, merging s and t gives ``(tr A + 2 A_st) / (tr B + 2 B_st)``; the best pair is found
-    exactly, by any of the searches.
+    Merging two words adds their columns. For a criterion that is a ratio of distances, with statistics
+    ``A = Xᵀ L_P X`` and ``B = Xᵀ L_U X`` of its two structures, merging s and t gives
+    ``(tr A + 2 A_st) / (tr B + 2 B_st)``; the best pair is found exactly, by any of the searches. Other criteria
+    say in their own documentation what they maximise and what it costs.
 
     Parameters
     ----------
@@ -85,7 +86,8 @@ def merge_words(
         Called as ``callback(level, (s, t), score)`` for every merge in order, `level` being the number of words left
         after it. Merging stops there if it returns True.
     memory_limit : int or str, default=None
-        Most memory the two d x d matrices may take, in bytes or as "2GB". None: 80 % of the free memory.
+        Most memory that what is kept for merging (the two d x d matrices) may take, in bytes or as "2GB". None: 80 %
+        of the free memory.
     n_jobs : int, default=None
         Threads for finding neighbours, forming the statistics and the first look at all pairs. The
         result does not depend on it.
@@ -103,9 +105,10 @@ def merge_words(
 
     Notes
     -----
-    Words that are the same in all samples change no distance. They are merged into one first, so that they do not
-    take up groups of a small cut; the criterion stays what it is. Equally good pairs are merged in the order of their
-    indices. Where merging has made all words constant (at one word, for histograms that sum to 1) the score is NaN.
+    Words that are the same in all samples change no distance. Where distances are what counts, they are merged into
+    one first, so that they do not take up groups of a small cut; the criterion stays what it is. Equally good pairs are
+    merged in the order of their indices. Where merging has made all words constant (at one word, for histograms that
+    sum to 1) the score is NaN.
 
     Time is O(d²) after A and B are formed, memory two d x d matrices. The first call in a process loads or compiles
     machine code; `bagwise.warmup` does that ahead of time.
