@@ -4,9 +4,10 @@
     python benchmarks/merging.py --quick    # small sizes, to see that it works
 
 Two kinds of data: counts uniform in 0..99 for 100 samples of 2 classes (the setting of the 2008 paper, dense), and
-counts drawn from topics (sparse, 2000 samples). Each size runs in a process of its own, after compiling; times are the
-best of five in that process, since memory that the system hands out for the first time can cost seconds (shown apart). The exhaustive search is measured whole up to 2000 words, extrapolated from its
-first levels at 4000 (marked ~) and left out beyond.
+counts drawn from topics (sparse, 2000 samples). Each size runs in a process of its own, after compiling. Times are the
+best of five in that process: memory that the system hands out for the first time can cost seconds, which would flatter
+the search beside the forming of A and B; the first time is shown apart. The exhaustive search is measured whole up to
+2000 words, extrapolated from its first levels at 4000 (marked ~) and left out beyond.
 """
 
 from __future__ import annotations
