@@ -19,7 +19,7 @@ def one_word(kernel, x, z):
         return x * z
     if kernel == "chi2":
         return 2 * x * z / (x + z) if x + z > 0 else 0.0
-    return sum(p / 2 * np.log2((x + z) / p) for p in (x, z) if p > 0) if x > 0 and z > 0 else 0.0
+    return sum(p / 2 * np.log1p(q / p) for p, q in ((x, z), (z, x))) / np.log(2) if x > 0 and z > 0 else 0.0
 
 
 def slow(kernel, X, Y):
@@ -75,3 +75,20 @@ def test_bad_input():
     assert additive_kernel(X, kernel="linear").shape == (3, 3)
     with pytest.raises(ValueError, match="NaN"):
         additive_kernel([[np.nan]])
+
+
+def test_jensen_shannon_of_very_different_numbers():
+    for x, z in ((1e6, 1e-6), (1e307, 1e300), (3.0, 3.0), (1e-300, 1.0)):
+        expected = one_word("jensen_shannon", x / max(x, z), z / max(x, z)) * max(x, z)
+        for form in (np.asarray, sp.csr_array):
+            value = additive_kernel(form([[x]]), form([[z]]), "jensen_shannon")[0, 0]
+            assert value == pytest.approx(expected, rel=1e-9)
+
+
+def test_messy_sparse_input_is_not_touched():
+    messy = sp.csr_array((np.array([1.0, 2, 3, 4]), np.array([1, 0, 0, 1]), np.array([0, 3, 4])), shape=(2, 2))
+    before = (messy.data.copy(), messy.indices.copy())
+    K = additive_kernel(messy)
+    np.testing.assert_array_equal(K, additive_kernel(messy.toarray()))
+    np.testing.assert_array_equal(messy.data, before[0])
+    np.testing.assert_array_equal(messy.indices, before[1])

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 _LANES = 32
+_HALF_PER_LOG2 = 0.5 / np.log(2.0)
 INTERSECTION, HELLINGER, CHI2, JENSEN_SHANNON, LINEAR = range(5)
 
 
@@ -20,8 +21,12 @@ def one_word(kind, x, z):
         return 0.0
     if kind == CHI2:
         return 2.0 * x * (z / (x + z))
-    total = x + z
-    return 0.5 * (x * np.log2(total / x) + z * np.log2(total / z))
+    # Jensen-Shannon, as in bagwise.kernels.jensen_shannon_words
+    low, high = (x, z) if x < z else (z, x)
+    ratio = low / high
+    if ratio == 0.0:
+        return 0.0
+    return ((low + high) * np.log1p(ratio) - low * np.log(ratio)) * _HALF_PER_LOG2
 
 
 @njit(cache=True, nogil=True)

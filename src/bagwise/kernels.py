@@ -101,8 +101,8 @@ def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jo
 
     Notes
     -----
-    Dense: O(n m d). Sparse: one evaluation for each pair of entries that share a word. Memory beyond the result does
-    not grow with n m.
+    Dense: O(n m d). Sparse: one evaluation for each pair of entries that share a word. Beyond the result, memory of
+    up to about twice its size is used for sparse products and for float32 (sums are taken in float64).
 
     Examples
     --------
@@ -144,7 +144,9 @@ def _check(X: Any, name: str, kernel: str) -> Any:
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
     if sp.issparse(X):
         X = sp.csr_array(X)
-        X.sum_duplicates()
+        if not X.has_canonical_format:
+            X = X.copy()  # the caller's stays as it came
+            X.sum_duplicates()
     if kernel != "linear":
         check_non_negative(X, f"The {kernel} kernel", "Use kernel='linear', or counts.")
     return X
@@ -166,25 +168,29 @@ def _sparse_kernel(X: sp.csr_array, Y: sp.csr_array, kind: int, n_threads: int) 
     return K
 
 
+def jensen_shannon_words(x: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Jensen-Shannon kernel of two arrays, number by number, without cancellation.
+
+    With ``r = min / max``, it is ``((min + max) log2(1 + r) - min log2 r) / 2``.
+    """
+    low, high = np.minimum(x, z), np.maximum(x, z)
+    ratio = low / np.where(high > 0, high, 1.0)
+    logs = np.log(np.where(ratio > 0, ratio, 1.0))
+    return ((low + high) * np.log1p(ratio) - low * logs) / (2 * np.log(2))
+
+
 def _dense_jensen_shannon(X: NDArray[Any], Y: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
-    """``(h(x + z) - h(x) - h(z)) / 2`` summed over words, with ``h(x) = x log2 x``: one logarithm a word and pair."""
-    smallest = np.finfo(np.float64).tiny
-
-    def h(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return x * np.log2(np.maximum(x, smallest))
-
     X, Y = X.astype(np.float64), Y.astype(np.float64)
-    alone_x, alone_y = h(X).sum(axis=1), h(Y).sum(axis=1)
     K = np.empty((len(X), len(Y)))
     width = max(_BLOCK_NUMBERS // max(X.shape[1], 1), 1)
 
     def fill(start: int, stop: int) -> None:
         for i in range(start, stop):
             for j in range(0, len(Y), width):
-                K[i, j : j + width] = h(X[i] + Y[j : j + width]).sum(axis=1)
+                K[i, j : j + width] = jensen_shannon_words(X[i], Y[j : j + width]).sum(axis=1)
 
     run_over_ranges(fill, len(K), n_threads, size=16)
-    return np.maximum((K - alone_x[:, np.newaxis] - alone_y) / 2, 0.0)
+    return K
 
 
 def intersection(X: Any, Y: Any = None) -> NDArray[Any]:

@@ -334,3 +334,44 @@ def test_a_score_of_ones_own():
     x = rng.random(20)
     X = np.stack([x, rng.random(20), 1 - x], axis=1)
     assert merge_words(X, criterion=Flat()).merges[0].tolist() == [0, 2]
+
+
+def test_the_data_are_not_written_to():
+    class Squares(scoring.Scoring):
+        def terms(self, states):
+            return -(states**2).sum(axis=1)
+
+    class Own(AdditiveScore):
+        supervised = False
+
+        def scoring(self, X, y):
+            return Squares(X.T)  # a view
+
+    X = np.random.default_rng(0).random((6, 5))
+    before = X.copy()
+    merge_words(X, criterion=Own())
+    np.testing.assert_array_equal(X, before)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"states": np.ones(3)}, "finite numbers, one row for each word"),
+        ({"states": np.full((3, 2), np.nan)}, "with NaN or infinity"),
+        ({"ties": lambda self: np.zeros(2)}, r"ties must give one number.*shape \(2,\)"),
+        ({"gains": lambda self, *_: np.zeros(7)}, r"one gain.*shape \(7,\)"),
+        ({"gains": lambda self, s, t, others, o: np.full(len(others), np.nan)}, "NaN among them"),
+    ],
+)
+def test_scorings_that_break_the_protocol(methods, message):
+    plain = {"terms": lambda self, states: -(states**2).sum(axis=1)}
+    Odd = type("Odd", (scoring.Scoring,), plain | {key: value for key, value in methods.items() if key != "states"})
+
+    class Own(AdditiveScore):
+        supervised = False
+
+        def scoring(self, X, y):
+            return Odd(methods.get("states", np.array(X.T)))
+
+    with pytest.raises(BagwiseError, match=message):
+        merge_words(np.eye(3), criterion=Own())

@@ -19,7 +19,7 @@ from bagwise.criteria import (
     TraceRatio,
 )
 from bagwise.merging.criteria import NAMED_CRITERIA
-from bagwise.merging.structures import GraphLaplacian
+from bagwise.merging.structures import GraphLaplacian, TotalScatter
 from helpers import labelled_counts
 
 
@@ -397,3 +397,11 @@ def test_a_criterion_of_ones_own(data):
 
     with pytest.raises(BagwiseError, match=r"Broken\.structures must return a pair"):
         merge_words(data[0], criterion=Broken())
+
+    class WrongSize(Spread):
+        def structures(self, X, y, n_threads=1):
+            return TotalScatter(np.ones(3)), TotalScatter(np.ones(3))
+
+    for kernel in ("linear", "chi2"):
+        with pytest.raises(BagwiseError, match="over the 18 samples of X; got a TotalScatter over 3"):
+            merge_words(data[0], criterion=WrongSize(), kernel=kernel)

@@ -179,3 +179,19 @@ def test_the_tolerance_is_the_users():
         AdditiveKernel("chi2", tolerance=0)
     with pytest.raises(BagwiseError, match="Did you mean 'hellinger'"):
         AdditiveKernel("helinger")
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "jensen_shannon"])
+@pytest.mark.parametrize("n", [6, 900])
+def test_tiny_values(kernel, n):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((n, 4)), np.arange(n) % 2
+    plain = merge_words(np.where(np.arange(n)[:, None] == 0, 0.0, X), y, kernel=kernel)
+    X[0] = [1e-300, 5e-324, 0, 1e-200]
+    assert np.allclose(merge_words(X, y, kernel=kernel).scores, plain.scores)
+
+
+def test_values_in_kernel_space_are_held_against_the_limit():
+    X = sp.random_array((2000, 50), density=0.01, format="csr", rng=np.random.default_rng(0))
+    with pytest.raises(BagwiseError, match=r"keeps the values of.*limit is 100\.00 kB"):
+        merge_words(X, np.arange(2000) % 2, kernel="hellinger", memory_limit="100kB")

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.cluster.hierarchy import linkage
 from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, merge_words
@@ -126,3 +127,30 @@ def test_they_start_without_folding(criterion):
     assert len(plan.folded) == 0
     assert plan.search.n_words == 5
     assert isinstance(plan.search.work, dict)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_mme_merges_the_pair_whose_weights_agree_most(n_classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 9, (30, 9)).astype(float), np.arange(30) % n_classes
+    search = Margin().start(X, y, Options()).search
+    for _ in range(8):
+        words = search._weights[:, :-1].copy()
+        s, t = search._search()
+        agreement = words.T @ words
+        assert agreement[s, t] == pytest.approx(agreement[np.triu_indices(len(agreement), 1)].max())
+        assert s < t
+        search.advance(np.empty((1, 2), dtype=np.int64), np.empty(1))
+
+
+def test_mme_tells_when_its_svm_does_not_converge():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 9, (40, 6)).astype(float), np.arange(40) % 2
+    with pytest.warns(ConvergenceWarning, match="Use a smaller C"):
+        merge_words(X, y, criterion=Margin(C=1e6))
+
+
+def test_linkage_of_sparse_data_with_a_large_mean():
+    X = 1e6 + np.random.default_rng(0).random((8, 12))
+    dense, sparse = (merge_words(form(X), criterion="linkage") for form in (np.asarray, sp.csr_array))
+    np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-8)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bagwise import _kernel_loops as loops
 from bagwise.errors import BagwiseError
+from bagwise.kernels import jensen_shannon_words
 from bagwise.merging.structures import (
     BetweenClasses,
     Combination,
@@ -49,6 +50,7 @@ class KernelTraces:
     def __init__(self, kernel: str, smallest: float, largest: float, tolerance: float = 1e-12) -> None:
         self.kernel = kernel
         self._nodes, self._factors = _quadrature(kernel, smallest, largest, tolerance)
+        self._edges: dict[int, Any] = {}
 
     def trace(self, structure: Structure, values: Values) -> NDArray[np.float64]:
         """Compute the trace for each row of values."""
@@ -97,15 +99,13 @@ class KernelTraces:
         if self.kernel == "chi2":
             loops.chi2_pair_sums(np.ascontiguousarray(values), weights, sums)
             return sums
-        # Jensen-Shannon is h(x + z) - h(x) - h(z), halved, with h(x) = x log2 x; h(x + x) is 2 x + 2 h(x)
-        alone = _x_log2_x(values)
-        sums[:] = values @ weights**2 + alone @ weights**2 - weights.sum() * (alone @ weights)
+        sums[:] = values @ weights**2  # k(v, v) is v
         step = max(_BLOCK_NUMBERS // max(values.shape[1], 1), 1)
         for start in range(0, len(values), step):
             rows = values[start : start + step]
             for i in range(1, values.shape[1]):
-                pairs = _x_log2_x(rows[:, :i] + rows[:, i : i + 1]) @ weights[:i]
-                sums[start : start + step] += weights[i] * pairs
+                pairs = jensen_shannon_words(rows[:, :i], rows[:, i : i + 1]) @ weights[:i]
+                sums[start : start + step] += 2 * weights[i] * pairs
         return sums
 
     def _quadrature_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,7 +126,9 @@ class KernelTraces:
             if isinstance(structure, Residuals):
                 return np.asarray(((structure.rows @ mapped.T) ** 2).sum(axis=0)).ravel()
             return np.einsum("ij,ji->i", mapped, structure.form() @ mapped.T)
-        rows, columns, weights = _edges(structure)
+        if id(structure) not in self._edges:
+            self._edges[id(structure)] = structure, _edges(structure)  # the structure, so that its id stays its own
+        rows, columns, weights = self._edges[id(structure)][1]
         total = np.zeros(len(values))
         width = max(_BLOCK_NUMBERS // max(len(values), 1), 1)
         for start in range(0, len(weights), width):
@@ -141,11 +143,7 @@ class KernelTraces:
         total = x + z
         if self.kernel == "chi2":
             return difference * (difference / np.where(total > 0, total, 1.0))
-        return total - (_x_log2_x(total) - _x_log2_x(x) - _x_log2_x(z))
-
-
-def _x_log2_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    return x * np.log2(np.maximum(x, np.finfo(np.float64).tiny))
+        return total - 2 * jensen_shannon_words(x, z)
 
 
 def _intersection_sums(values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -173,11 +171,12 @@ def _quadrature(
     if kernel not in ("chi2", "jensen_shannon") or not largest > 0:
         return np.empty(0), np.empty(0)
     cut = tolerance / 100
+    smallest = max(smallest, 1e-4 * cut * largest)  # below that, values are nothing beside the others
     # The rule's error falls as a power of exp(-1 / step): 0.45 gives about 1e-8, 0.3 about 1e-12.
     step = min(4.3 / (1.5 - np.log10(tolerance)), 0.5)
     if kernel == "chi2":
-        first, last = np.log(cut / (2 * largest)), np.log(-np.log(cut) / (2 * smallest)) + 1
+        first, last = np.log(cut / 2) - np.log(largest), np.log(-np.log(cut) / 2) - np.log(smallest) + 1
     else:
-        step, first, last = 0.9 * step, np.log(cut / largest), np.log(1 / (cut * smallest))
+        step, first, last = 0.9 * step, np.log(cut) - np.log(largest), -np.log(cut) - np.log(smallest)
     nodes = np.exp(np.arange(first, last + step, step))
     return nodes, (2 * step * nodes if kernel == "chi2" else step / (2 * np.log(2) * nodes))

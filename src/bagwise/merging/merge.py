@@ -163,7 +163,7 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
     if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
         raise BagwiseError(
             f"The largest value of X is {largest:g} in size; products of such values cannot be represented. Scale X, "
-            "for example by dividing it by its largest value: the result does not depend on the scale."
+            "for example by dividing it by its largest value; ratios of distances do not depend on the scale."
         )
     if y is None:
         return X, None

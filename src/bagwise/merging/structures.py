@@ -50,6 +50,8 @@ class Structure(ABC):
     def trace(self, X: Matrix) -> float:
         """Compute the trace of ``Xᵀ L X`` in O(n d)."""
 
+    n_samples: int
+
     @property
     def samples(self) -> NDArray[np.intp] | None:
         """The samples that matter to L, None for all: a word that is constant on them adds nothing."""
@@ -65,6 +67,10 @@ class TotalScatter(Structure):
     """Scatter around the weighted mean: ``L = diag(w) - w wᵀ / (1ᵀ w)``, with positive weights w."""
 
     weights: NDArray[np.float64]
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # noqa: D102
+        return len(self.weights)
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         w = self.weights
@@ -108,6 +114,10 @@ class BetweenClasses(Structure):
 
     codes: NDArray[np.intp]
 
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # noqa: D102
+        return len(self.codes)
+
     def _factor(self, X: Matrix) -> NDArray[np.float64]:
         """Class means less the overall mean, times the root of the class size: classes x words."""
         sums = class_sums(X, self.codes)
@@ -132,6 +142,10 @@ class Residuals(Structure):
     """Squares of contrasts between samples: ``L = Rᵀ R`` with R sparse, one contrast a row, each summing to zero."""
 
     rows: sp.csr_array
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # noqa: D102
+        return self.rows.shape[1]
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         for rows in row_blocks(self.rows.shape[0], X.shape[1]):
@@ -158,6 +172,10 @@ class GraphLaplacian(Structure):
     """The Laplacian of a weighted graph over samples, ``L = diag(W 1) - W``; W symmetric, dense or sparse."""
 
     weights: Any
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # noqa: D102
+        return self.weights.shape[0]
 
     def form(self) -> Any:
         """L in the form W has."""

@@ -45,7 +45,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Number of groups to keep. If there are no more words than that, all are kept.
     criterion : str or object from `bagwise.criteria`, default="csm"
         What makes a merge good: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "mmi", "mlt", "gml",
-        "uvd", "mme", "linkage" or an object.
+        "uvd", "mme", "linkage" or an object. Grid searches over its parameters, such as ``criterion__n_neighbors``,
+        need the object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         The space in which distances are taken, for criteria that are ratios of distances.
     search : {"bound", "polar", "exhaustive"}, default="bound"

@@ -122,7 +122,7 @@ class TraceRatio(Criterion):
             X.shape[1] - len(constant[1:]), options.memory_limit, options.search
         )  # before neighbours are looked for
         structures = self.structures(X, y, options.n_threads)
-        self._check(structures)
+        self._check(structures, X.shape[0])
         samples = [structure.samples for structure in structures]
         if not any(some is None for some in samples):
             chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
@@ -147,8 +147,14 @@ class TraceRatio(Criterion):
         numbers[never] = never[:1]
         folded, words = fold(numbers)
         check_fits(len(words), options.memory_limit, options.search)
+        check_memory(
+            4 * 8 * X.shape[0] * len(words),
+            options.memory_limit,
+            f"kernel={options.kernel.name!r} keeps the values of {len(words)} words in {X.shape[0]} samples",
+            "use kernel='linear', or fewer samples",
+        )
         structures = self.structures(X, y, options.n_threads)
-        self._check(structures)
+        self._check(structures, X.shape[0])
         values = X.T[words].toarray() if sp.issparse(X) else X.T[words]  # words x samples: what is merged
         positive = values[values > 0]
         largest = float(np.asarray(X.sum(axis=1)).max())
@@ -161,12 +167,18 @@ class TraceRatio(Criterion):
         )
         return Plan(folded, words, search)
 
-    def _check(self, structures: Any) -> None:
+    def _check(self, structures: Any, n_samples: int) -> None:
         if (
             isinstance(structures, tuple)
             and len(structures) == 2
             and all(isinstance(structure, Structure) for structure in structures)
         ):
+            for structure in structures:
+                if structure.n_samples != n_samples:
+                    raise BagwiseError(
+                        f"{type(self).__name__}.structures must be over the {n_samples} samples of X; got a "
+                        f"{type(structure).__name__} over {structure.n_samples}."
+                    )
             return
         raise BagwiseError(
             f"{type(self).__name__}.structures must return a pair (preferred, undesired) of structures from "
@@ -230,7 +242,18 @@ class AdditiveScore(Criterion):
                 f"{type(self).__name__}.scoring must return a scoring from bagwise.merging.scoring with one state for "
                 f"each of the {X.shape[1]} words; got {scoring!r}."
             )
-        numbers = scoring.ties()
+        if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
+            found = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
+            raise BagwiseError(
+                f"The states of {type(scoring).__name__} must be finite numbers, one row for each word; got an array "
+                f"of shape {np.shape(scoring.states)}{found}."
+            )
+        numbers = np.asarray(scoring.ties())
+        if numbers.shape != (X.shape[1],):
+            raise BagwiseError(
+                f"{type(scoring).__name__}.ties must give one number for each of the {X.shape[1]} words; got shape "
+                f"{numbers.shape}."
+            )
         folded, words = fold(numbers)
         if len(folded):
             place = np.searchsorted(words, np.arange(X.shape[1]))

@@ -11,6 +11,7 @@ from scipy.cluster.hierarchy import linkage
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils._param_validation import StrOptions
 
+from bagwise._data import centre_full_words
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.plans import Options, Plan
@@ -54,7 +55,7 @@ class Linkage(Criterion):
         self._validate_params()
         check_fits(X.shape[1], options.memory_limit)
         if sp.issparse(X):
-            distances = euclidean_distances(sp.csr_array(X.T))
+            distances = euclidean_distances(centre_full_words(sp.csr_array(X.T)))  # samples that all words have
             heights = linkage(distances[np.triu_indices(len(distances), k=1)], self.method)
         else:
             heights = linkage(np.ascontiguousarray(X.T), self.method)

@@ -34,8 +34,9 @@ class Margin(Criterion):
 
     Notes
     -----
-    Samples are scaled to a sum of 1 first. One SVM a level, each started from the solution before: O(n d) a pass,
-    and O(d²) to compare pairs.
+    Samples are scaled to a sum of 1 first. One SVM a level, each started from the solution before: O(n d) a pass. Pairs
+    are compared in O(d) for two classes, in O(d²) for more. A large C can keep the solver from converging, of which
+    a ``ConvergenceWarning`` tells.
 
     References
     ----------

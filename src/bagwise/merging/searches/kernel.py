@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from bagwise.merging.searches.base import RowSearch, Search
 from bagwise.merging.stores import DenseStore
 
+# Values of merged words that are held at a time.
+_BLOCK_NUMBERS = 2**21
 Traces = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
@@ -48,7 +50,9 @@ class KernelSearch(Search):
 
     def _entries(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
         """Half of what merging s with each of the others changes in both traces."""
-        merged = np.stack(self._traces(self._values[others] + self._values[s]))
+        step = max(_BLOCK_NUMBERS // max(self._values.shape[1], 1), 1)
+        blocks = [others[start : start + step] for start in range(0, len(others), step)]
+        merged = np.hstack([np.stack(self._traces(self._values[block] + self._values[s])) for block in blocks])
         changes = 0.5 * (merged - self._own[:, others] - self._own[:, s, np.newaxis])
         # A word that never occurs changes nothing at all; rounding must not say otherwise.
         changes[:, self._empty[others] | self._empty[s]] = 0.0
@@ -65,7 +69,8 @@ class KernelSearch(Search):
             self._own[:, s] = np.stack(self._traces(self._values[s : s + 1]))[:, 0]
             live = live[(live != slot) & (live != other)]
             rows = np.zeros((2, len(words)))
-            rows[:, live] = self._entries(s, words[live])
+            if len(live):
+                rows[:, live] = self._entries(s, words[live])
             scores[k] = self._search.merge_given(slot, other, rows[0], rows[1])
 
     @property

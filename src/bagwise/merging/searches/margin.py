@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from bagwise.merging.searches._margin_kernels import solve_svm
 from bagwise.merging.searches.base import Search
 
 _TOLERANCE = 1e-4
 _MAX_PASSES = 1000
+# Violations of the optimality conditions that are worth a warning.
+_FAR = 0.1
 
 
 class MarginSearch(Search):
@@ -38,6 +43,7 @@ class MarginSearch(Search):
         self._n_exact = n_exact
         self._word = np.arange(self.n_words, dtype=np.int64)
         self._passes = 0
+        self._warned = False
         self._alpha = np.zeros((len(self._y), len(X)))
         self._weights = np.zeros((len(self._y), self._X.shape[1]))
         self.start_score = self._solve(self._X, self._alpha, self._weights)
@@ -47,7 +53,16 @@ class MarginSearch(Search):
         value = 0.0
         for y, a, w in zip(self._y, alpha, weights, strict=True):
             w[:] = X.T @ (a * y)
-            self._passes += solve_svm(X, y, self._C, a, w, _TOLERANCE, _MAX_PASSES, 1)
+            passes, violation = solve_svm(X, y, self._C, a, w, _TOLERANCE, _MAX_PASSES, 1)
+            self._passes += passes
+            if violation > _FAR and not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"An SVM of the criterion 'mme' did not converge in {_MAX_PASSES} passes, so its score is too low. "
+                    f"Use a smaller C than {self._C:g}.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
             value += float(a.sum() - w @ w / 2)
         return value
 
@@ -66,19 +81,32 @@ class MarginSearch(Search):
         return X
 
     def _search(self) -> tuple[int, int]:
+        candidates = self._candidates(max(self._n_exact, 1))
+        if self._n_exact == 0 or len(candidates) == 1:
+            return candidates[0]
+        best = (-np.inf, 0, 0)
+        for s, t in sorted(candidates, reverse=True):  # of equals, the first pair stays
+            weights = np.ascontiguousarray(np.delete(self._weights, t, axis=1))
+            value = self._solve(self._merged(s, t), self._alpha.copy(), weights)
+            best = max(best, (value, -s, -t))
+        return -best[1], -best[2]
+
+    def _candidates(self, n: int) -> list[tuple[int, int]]:
+        """The n pairs whose weights agree most, best first; a row of products at a time."""
         words = self._weights[:, :-1]
-        agreement = words.T @ words
-        s, t = np.triu_indices(len(agreement), k=1)
-        value = agreement[s, t]
-        if self._n_exact == 0 or len(value) <= 1:
-            first = int(np.argmax(value))
-            return int(s[first]), int(t[first])
-        best = (-np.inf, 0)
-        for pair in np.sort(np.argsort(-value, kind="stable")[: self._n_exact]):
-            X = self._merged(int(s[pair]), int(t[pair]))
-            weights = np.ascontiguousarray(np.delete(self._weights, t[pair], axis=1))
-            best = max(best, (self._solve(X, self._alpha.copy(), weights), -int(pair)))
-        return int(s[-best[1]]), int(t[-best[1]])
+        if n == 1 and len(words) == 1:
+            # One machine: the largest product is that of the two largest or of the two smallest weights.
+            w = words[0]
+            pairs = [np.sort(np.argsort(signed, kind="stable")[:2]) for signed in (-w, w)]
+            s, t = max(pairs, key=lambda pair: (w[pair[0]] * w[pair[1]], -pair[0], -pair[1]))
+            return [(int(s), int(t))]
+        found: list[tuple[float, int, int]] = []
+        for s in range(words.shape[1] - 1):
+            agreement = words[:, s] @ words[:, s + 1 :]
+            first = np.argsort(-agreement, kind="stable")[:n]
+            found += [(-float(agreement[k]), s, s + 1 + int(k)) for k in first]
+            found = sorted(found)[:n]
+        return [(s, t) for _, s, t in found]
 
     @property
     def work(self) -> dict[str, int]:  # noqa: D102

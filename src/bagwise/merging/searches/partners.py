@@ -27,7 +27,7 @@ class PartnerSearch(Search):
     """
 
     def __init__(self, scoring: Scoring) -> None:
-        states = np.asfortranarray(scoring.states)
+        states = np.array(scoring.states, dtype=np.float64, order="F")  # a copy: merging writes to it
         super().__init__(len(states))
         d = self.n_words
         self._scoring = scoring
@@ -89,7 +89,15 @@ class PartnerSearch(Search):
 
     def _scan(self, i: int, first: int = 0) -> None:
         """Find the best partners of row i among the slots from `first` on that it owns."""
-        gains = self._scoring.gains(self._states[i], self._terms[i], self._states[first:], self._terms[first:])
+        others = self._states[first:]
+        gains = np.array(
+            self._scoring.gains(self._states[i], self._terms[i], others, self._terms[first:]), dtype=np.float64
+        )
+        if gains.shape != (len(others),) or np.isnan(gains).any():
+            found = f"shape {gains.shape}" if gains.shape != (len(others),) else "NaN among them"
+            raise BagwiseError(
+                f"{type(self._scoring).__name__} must give one gain for each of {len(others)} other words; got {found}."
+            )
         gains[self._order[first:] >= self._order[i]] = -np.inf
         best = int(np.argmax(gains))
         self._gain[i], self._partner[i] = gains[best], first + best
