@@ -99,8 +99,8 @@ class KernelTraces:
         if self.kernel == "chi2":
             loops.chi2_pair_sums(np.ascontiguousarray(values), weights, sums)
             return sums
-        # Jensen-Shannon is h(x + z) - h(x) - h(z), halved, with h(x) = x log2 x and h(x + x) = 2 x + 2 h(x): one logarithm
-        # a pair, and as exact as the whole sum needs, if not each of its terms.
+        # Jensen-Shannon is h(x + z) - h(x) - h(z), halved, with h(x) = x log2 x and h(x + x) = 2 x + 2 h(x): one
+        # logarithm a pair, and as exact as the whole sum needs, if not each of its terms.
         alone = _x_log2_x(values)
         sums[:] = values @ weights**2 + alone @ weights**2 - weights.sum() * (alone @ weights)
         step = max(_BLOCK_NUMBERS // max(values.shape[1], 1), 1)
