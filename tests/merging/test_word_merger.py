@@ -227,8 +227,13 @@ def test_cross_validation_leaves_unlabelled_samples_out(data):
             return super().fit(X, y)
 
     partly = np.where(np.arange(40) % 3, y, -1)
-    WordMergerCV([5], criterion="semi_supervised", estimator=Recorder(), cv=2).fit(X / 9, partly)
-    assert seen == [{0, 1}, {0, 1}]
+    as_objects = np.array([None if label < 0 else label for label in partly.tolist()], dtype=object)
+    chosen = []
+    for labels in (partly, np.where(partly < 0, np.nan, partly), as_objects):
+        search = WordMergerCV([2, 5], criterion="semi_supervised", estimator=Recorder(), cv=2).fit(X / 9, labels)
+        chosen.append(search.cv_results_["mean_test_score"].tolist())
+    assert seen == [{0, 1}] * 12
+    assert chosen[0] == chosen[1] == chosen[2]
 
 
 def test_cross_validation_cannot_split_graphs(data):

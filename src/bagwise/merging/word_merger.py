@@ -177,10 +177,9 @@ class WordMerger(GroupTransformer, BaseEstimator):
                 verbose=self.verbose,
             )
         except MergingInterrupted as interrupt:
-            self.hierarchy_ = interrupt.hierarchy
+            self.hierarchy_, self.word_totals_ = interrupt.hierarchy, word_totals
             raise
-        finally:
-            self.word_totals_ = word_totals
+        self.word_totals_ = word_totals
         return self
 
     @property

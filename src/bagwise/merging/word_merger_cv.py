@@ -169,17 +169,20 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             X, y = validate_data(self, X, **checks), np.asarray(y)
             check_consistent_length(X, y)
             labelled = is_labelled(y)
+            # what the folds are balanced by: the classes, and having none
+            classes: NDArray[Any] = np.full(len(y), -1)
+            classes[labelled] = np.unique(y[labelled].tolist(), return_inverse=True)[1]
         else:
             X, y = validate_data(self, X, y, **checks)
-            labelled = np.ones(X.shape[0], dtype=np.bool_)
+            labelled, classes = np.ones(X.shape[0], dtype=np.bool_), np.asarray(y)
         sizes = self._sizes(X.shape[1])
         estimator = make_pipeline(MaxAbsScaler(), LinearSVC()) if self.estimator is None else self.estimator
         scorer = check_scoring(estimator, scoring=self.scoring)
-        splitter = check_cv(self.cv, y, classifier=is_classifier(estimator))
+        splitter = check_cv(self.cv, classes, classifier=is_classifier(estimator))
         merger = self._merger().set_params(memory_limit=self._limit_of_a_fold())
         folds = Parallel(n_jobs=self.n_jobs)(
             delayed(_score_fold)(merger, estimator, scorer, X, y, labelled, train, test, sizes)
-            for train, test in splitter.split(X, y)
+            for train, test in splitter.split(X, classes)
         )
         self.cv_results_ = _results(sizes, folds)
         self.best_index_ = self._choose(self.cv_results_, len(folds))
@@ -286,10 +289,12 @@ def _score_fold(
     elapsed = time.perf_counter() - started
     scores = []
     train, test = train[labelled[train]], test[labelled[test]]
+    # known labels among missing ones come as objects
+    y_train, y_test = (y[part] if y.dtype.kind != "O" else np.array(y[part].tolist()) for part in (train, test))
     for size in sizes:
         merger.set_params(n_words=int(size))
-        model = clone(estimator).fit(merger.transform(X[train]), y[train])
-        scores.append(float(scorer(model, merger.transform(X[test]), y[test])))
+        model = clone(estimator).fit(merger.transform(X[train]), y_train)
+        scores.append(float(scorer(model, merger.transform(X[test]), y_test)))
     return scores, elapsed
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio
+from bagwise.merging.criteria.class_neighbors import LocalDiscriminant, MarginalFisher
 from bagwise.merging.criteria.class_separability import ClassSeparability
 from bagwise.merging.criteria.graph_pair import GraphPair
 from bagwise.merging.criteria.information import InformationLoss, SampleInformationLoss
 from bagwise.merging.criteria.linkage import Linkage
 from bagwise.merging.criteria.locality import LocalityPreserving
 from bagwise.merging.criteria.margin import Margin
-from bagwise.merging.criteria.margins import LocalDiscriminant, MarginalFisher
 from bagwise.merging.criteria.nonparametric import NonparametricDiscriminant
 from bagwise.merging.criteria.posterior import ClassPosterior, GaussianLikelihood, MultinomialPosterior
 from bagwise.merging.criteria.semi_supervised import SemiSupervised

@@ -24,7 +24,7 @@ from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.stores import DenseStore, check_fits, check_memory
 from bagwise.merging.structures import Structure
 
-__all__ = ["AdditiveScore", "Criterion", "TraceRatio", "class_codes"]
+__all__ = ["AdditiveScore", "Criterion", "TraceRatio", "check_values_fit", "class_codes"]
 
 
 class Criterion(BaseEstimator, ABC):
@@ -118,9 +118,8 @@ class TraceRatio(Criterion):
         if options.kernel.name != "linear":
             return self._start_in_kernel_space(X, y, options)
         constant = constant_words(X)
-        check_fits(
-            X.shape[1] - len(constant[1:]), options.memory_limit, options.search
-        )  # before neighbours are looked for
+        # before neighbours are looked for, which can take long
+        check_fits(X.shape[1] - len(constant[1:]), options.memory_limit, options.search)
         structures = self.structures(X, y, options.n_threads)
         self._check(structures, X.shape[0])
         samples = [structure.samples for structure in structures]
@@ -192,6 +191,11 @@ class AdditiveScore(Criterion):
     A subclass says what the state of a word is and what it is worth, as a scoring; each word's best partner is
     remembered while it is there.
 
+    Attributes
+    ----------
+    keeps_values : bool
+        Whether states grow with the samples, so that their size is held against the memory limit.
+
     Examples
     --------
     A group is worth more the more its counts lean to one class:
@@ -213,6 +217,8 @@ class AdditiveScore(Criterion):
     [array([0, 1]), array([2, 3])]
     """
 
+    keeps_values: ClassVar[bool] = False
+
     @abstractmethod
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:
         """Build the scoring.
@@ -224,18 +230,10 @@ class AdditiveScore(Criterion):
             Labels; never None where `supervised` is true.
         """
 
-    def n_state_values(self, X: Any) -> int:
-        """Numbers that the states take, where they grow with the samples; 0 where that is nothing to speak of."""
-        return 0
-
     def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
         """Fold the words that can be merged at no cost, and set up the search over the others."""
-        check_memory(
-            8 * self.n_state_values(X),
-            options.memory_limit,
-            f"The criterion {self.name!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
-            "use a criterion that needs only sums over classes, such as 'aib'",
-        )
+        if self.keeps_values:
+            check_values_fit(X, options.memory_limit, self.name)
         scoring = self.scoring(X, y)
         if not isinstance(scoring, Scoring) or len(scoring.states) != X.shape[1]:
             raise BagwiseError(
@@ -286,6 +284,16 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
             "Without classes to tell apart, use an unsupervised criterion such as 'lpp'."
         )
     return codes.astype(np.intp)
+
+
+def check_values_fit(X: Any, memory_limit: int | float | str | None, who: str) -> None:
+    """Raise where the values of all words in all samples, dense and copied once, would exceed the limit."""
+    check_memory(
+        2 * 8 * X.shape[0] * X.shape[1],
+        memory_limit,
+        f"The criterion {who!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
+        "use a criterion that needs only sums over classes, such as 'aib'",
+    )
 
 
 def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:

@@ -93,13 +93,11 @@ class SampleInformationLoss(AdditiveScore):
 
     name = "mmi"
     supervised = False
+    keeps_values = True
     _parameter_constraints: ClassVar[dict] = {"weights": [StrOptions({"uniform", "counts"})]}
 
     def __init__(self, weights: str = "uniform") -> None:
         self.weights = weights
-
-    def n_state_values(self, X: Any) -> int:  # noqa: D102
-        return 2 * X.shape[0] * X.shape[1]
 
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
         self._validate_params()

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
 from bagwise._data import check_non_negative
-from bagwise.merging.criteria.base import Criterion, class_codes
+from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.searches.margin import MarginSearch
-from bagwise.merging.stores import check_memory
 
 __all__ = ["Margin"]
 
@@ -64,12 +63,7 @@ class Margin(Criterion):
         self._validate_params()
         check_non_negative(X, "The criterion 'mme'", "Use counts or histograms.")
         codes = class_codes(y, self.name)
-        check_memory(
-            16 * X.shape[0] * X.shape[1],
-            options.memory_limit,
-            f"The criterion 'mme' solves SVMs on {X.shape[0]} x {X.shape[1]} dense values",
-            "use a criterion that needs only sums over classes, such as 'aib'",
-        )
+        check_values_fit(X, options.memory_limit, self.name)
         dense = X.toarray() if sp.issparse(X) else X  # samples x words: what the SVM goes through again and again
         totals = dense.sum(axis=1, keepdims=True)
         dense = dense / np.where(totals > 0, totals, 1.0)

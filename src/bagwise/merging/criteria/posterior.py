@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._data import check_non_negative, class_sums, is_whole
-from bagwise.merging.criteria.base import AdditiveScore, Criterion, class_codes
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.partners import PartnerSearch
@@ -89,9 +89,7 @@ class GaussianLikelihood(AdditiveScore):
     """
 
     name = "gml"
-
-    def n_state_values(self, X: Any) -> int:  # noqa: D102
-        return 2 * X.shape[0] * X.shape[1]
+    keeps_values = True
 
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
         return GaussianFit(_word_values(X), class_codes(y, self.name))
@@ -134,12 +132,7 @@ class ClassPosterior(Criterion):
         self._validate_params()
         codes = class_codes(y, self.name)
         if self.form == "evidence":
-            check_memory(
-                16 * X.shape[0] * X.shape[1],
-                options.memory_limit,
-                f"The criterion 'uvd' keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
-                "use a criterion that needs only sums over classes, such as 'aib'",
-            )
+            check_values_fit(X, options.memory_limit, self.name)
             return Plan.without_folding(PartnerSearch(GaussianEvidence(_word_values(X), codes)))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
         check_memory(

@@ -16,7 +16,7 @@ _VANISHED = 1e-12
 
 
 class GivenMerges(Search):
-    """Play back a hierarchy that another library has found."""
+    """Play back a hierarchy that needs no search: found by another library, or the same whatever is merged."""
 
     def __init__(self, hierarchy: Hierarchy, start_score: float) -> None:
         super().__init__(hierarchy.n_words)
