@@ -12,6 +12,6 @@ from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
-from .sources.open import open_collection as open_collection
+from .sources.opening import open_collection as open_collection
 
 __version__: str

@@ -155,7 +155,8 @@ def _check_entry(key: str, entry: Any, n_bytes: int, name: str) -> tuple[np.dtyp
         raise BagwiseError(f"{name} is damaged: {key} are {dtype}, expected {wanted}.")
     if last > n_bytes or last - first != math.prod(shape) * dtype.itemsize:
         raise BagwiseError(
-            f"{name} is damaged or was cut short: {key} of shape {shape} should be bytes {first} to {last} of {n_bytes}."
+            f"{name} is damaged or was cut short: {key} of shape {shape} should be bytes {first} to {last}, "
+            f"of {n_bytes} that are there."
         )
     return dtype, shape, first, last
 

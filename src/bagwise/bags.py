@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -298,7 +299,7 @@ class Bags:
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         ends = self.offsets.tolist()
-        return (self.values[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True))
+        return (self.values[start:end] for start, end in itertools.pairwise(ends))
 
     @overload
     def __getitem__(self, key: int | np.integer[Any]) -> NDArray[Any]: ...

@@ -5,7 +5,7 @@ from .collection import SkippedItemsWarning as SkippedItemsWarning
 from .images import open_images as open_images
 from .items import Item as Item
 from .items import ItemError as ItemError
-from .open import open_collection as open_collection
+from .opening import open_collection as open_collection
 from .records import open_records as open_records
 from .tables import TableCollection as TableCollection
 from .tables import open_table as open_table

@@ -34,7 +34,9 @@ class ItemError(BagwiseError):
 
 
 class Content(Protocol):
-    """Where the bytes of an item are. Can be pickled, and used by several threads at once."""
+    """Where the bytes of an item are. Can be hashed and pickled, and used by several threads at once."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def source(self) -> str:
