@@ -191,6 +191,12 @@ def test_written_bag_by_bag_is_the_same_file(tmp_path_factory, arrays, places):
     assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
 
 
+def write_one_and(path, *further):
+    with BagsWriter(path, 2, positions=True) as writer:
+        writer.append(np.ones((2, 2)), np.zeros((2, 2)))
+        writer.append(*further)
+
+
 def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
     small().save(tmp_path / "a")
     for wrong, message in [
@@ -198,9 +204,8 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
         ((np.zeros((1, 2)),), "needs positions"),
         ((np.full((1, 2), np.nan), [[0, 0]]), "finite"),
     ]:
-        with pytest.raises(BagwiseError, match=message), BagsWriter(tmp_path / "a", 2, positions=True) as writer:
-            writer.append(np.ones((2, 2)), np.zeros((2, 2)))
-            writer.append(*wrong)
+        with pytest.raises(BagwiseError, match=message):
+            write_one_and(tmp_path / "a", *wrong)
     with pytest.raises(BagwiseError, match="opened without positions"), BagsWriter(tmp_path / "a", 2) as writer:
         writer.extend(small())
     assert Bags.load(tmp_path / "a") == small()

@@ -27,24 +27,29 @@ def read_annotations(given: Any, column: str) -> dict[str, tuple[str, ...]]:
     path = Path(given)
     if not path.is_file():
         raise BagwiseError(
-            f"{path} is not a file. {column}s are read from a CSV or TSV file with columns id and {column}."
+            f"There is no file {path}. {column}s come from a CSV or TSV file with columns id and {column}."
         )
+    try:
+        return _read_rows(path, column)
+    except (BagwiseError, csv.Error) as error:
+        raise BagwiseError(f"{path} cannot be used for {column}s: {error}.") from error
+
+
+def _read_rows(path: Path, column: str) -> dict[str, tuple[str, ...]]:
     text = decode_text(path.read_bytes(), None)
     delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header = next(rows, [])
     if "id" not in header or column not in header:
-        raise BagwiseError(f"{path} needs the columns 'id' and {column!r} in its first line; it has {header}.")
+        raise BagwiseError(f"it needs the columns 'id' and {column!r} in its first line, which is {header}")
     id_at, value_at = header.index("id"), header.index(column)
     found: dict[str, tuple[str, ...]] = {}
     for row in rows:
         if not row:
             continue
         if len(row) != len(header):
-            raise BagwiseError(
-                f"{path}, line {rows.line_num}: {len(row)} fields, but the first line has {len(header)}."
-            )
-        found[row[id_at]] = (*found.get(row[id_at], ()), row[value_at])
+            raise BagwiseError(f"line {rows.line_num} has {len(row)} fields, the first line has {len(header)}")
+        found[row[id_at]] = (*found.get(row[id_at], ()), *filter(None, [row[value_at]]))
     return found
 
 

@@ -182,10 +182,8 @@ def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]
 
 def nothing_found(path: str, kind: str, names: Mapping[str, Any], endings: frozenset[str] | None) -> BagwiseError:
     """Build the error for a place without a single item."""
-    there = Counter(ending(name) or "no ending" for name in names)
-    listed = ", ".join(
-        f"{n} with {end}" if end != "no ending" else f"{n} without ending" for end, n in there.most_common(5)
-    )
+    there = Counter(ending(name) for name in names)
+    listed = ", ".join(f"{n} {end or 'without an ending'}" for end, n in there.most_common(5))
     holds = f"its {len(names)} files are: {listed}" if names else "it is empty"
     accepted = f" Accepted: {', '.join(sorted(endings))}; others by extensions=." if endings is not None else ""
     return BagwiseError(f"{path} holds no {kind}; {holds}.{accepted}")
