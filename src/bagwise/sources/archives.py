@@ -18,6 +18,7 @@ import struct
 import tarfile
 import tempfile
 import threading
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -127,6 +128,11 @@ def _stamp(path: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+def _check_stamp(path: str, stamp: tuple[int, int]) -> None:
+    if _stamp(path) != stamp:
+        raise BagwiseError(f"{path} was changed after it was opened. Open the collection again.")
+
+
 @dataclass(frozen=True, slots=True)
 class ZipMember:
     """A file in a zip archive, stored or deflated."""
@@ -148,8 +154,7 @@ class ZipMember:
     def open(self) -> BinaryIO:
         """Decompress the file into memory. Size and checksum are those the list of members gave, or it is an error."""
         with open(self.archive, "rb") as file:
-            if _stamp(self.archive) != self.stamp:
-                raise BagwiseError(f"{self.archive} was changed after it was opened. Open the collection again.")
+            _check_stamp(self.archive, self.stamp)
             file.seek(self.header_offset)
             header = file.read(30)
             if header[:4] != b"PK\x03\x04" or len(header) < 30:
@@ -202,37 +207,31 @@ def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
         )
 
 
-class PlainBytes:
-    """The bytes of a tar archive without its compression, which are kept in a nameless temporary file.
+class Unpacked:
+    """The bytes of a tar archive without its compression, in a nameless temporary file.
 
-    A compressed tar archive can only be read from its beginning, so this is done once in each process. An archive that
-    is not compressed is read where it is.
+    A compressed tar archive can only be read from its beginning, so it is unpacked once in each process.
     """
 
-    def __init__(self, path: str, limits: ArchiveLimits) -> None:
+    def __init__(self, path: str, limits: ArchiveLimits, opener: Any) -> None:
         self.path = path
-        self.limits = limits
+        self._limits = limits
         self._lock = threading.Lock()
-        with open(path, "rb") as raw:
-            magic = raw.read(6)
-        opener: Any = next((opener for start, opener in _DECOMPRESSORS if magic.startswith(start)), None)
-        self.compressed = opener is not None
-        # open as long as anyone may read from it
-        self._file: BinaryIO = tempfile.TemporaryFile() if self.compressed else open(path, "rb")  # noqa: SIM115
-        if self.compressed:
-            with opener(path, "rb") as stream:
-                self._copy(stream)
+        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as anyone may read from it
+        weakref.finalize(self, self._file.close)
+        with opener(path, "rb") as stream:
+            self._copy(stream)
 
     def _copy(self, stream: BinaryIO) -> None:
         compressed = os.path.getsize(self.path)
         n_bytes = 0
         while piece := stream.read(_COPIED_BYTES):
             n_bytes += len(piece)
-            if n_bytes > max(_RATIO_MATTERS_FROM, self.limits.max_ratio * compressed):
+            if n_bytes > max(_RATIO_MATTERS_FROM, self._limits.max_ratio * compressed):
                 what = f"it was compressed more than {n_bytes / max(1, compressed):.0f}-fold"
-                raise _too_much(self.path, what, "max_ratio", self.limits)
-            if n_bytes > self.limits.max_total_bytes:
-                raise _too_much(self.path, f"it holds {readable_size(n_bytes)}", "max_total_bytes", self.limits)
+                raise _too_much(self.path, what, "max_ratio", self._limits)
+            if n_bytes > self._limits.max_total_bytes:
+                raise _too_much(self.path, f"it holds {readable_size(n_bytes)}", "max_total_bytes", self._limits)
             self._file.write(piece)
         self._file.flush()
 
@@ -248,21 +247,25 @@ class PlainBytes:
             self._file.seek(offset)
             return self._file.read(size)
 
-    def list(self) -> Iterator[tarfile.TarInfo]:
-        """Give the members one by one."""
+    def members(self) -> list[tarfile.TarInfo]:
+        """List what is in it."""
         with self._lock:
             self._file.seek(0)
             with tarfile.open(fileobj=self._file, mode="r:") as archive:
-                yield from archive
+                return _tar_members(archive, self.path, self._limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _plain_bytes, (self.path, self.limits, _stamp(self.path))
+        return _unpacked, (self.path, self._limits, _stamp(self.path))
 
 
 # Items sent to another process one by one find the archive here; two, because each may take its size on disk.
 @functools.lru_cache(maxsize=2)
-def _plain_bytes(path: str, limits: ArchiveLimits, stamp: tuple[int, int]) -> PlainBytes:
-    return PlainBytes(path, limits)
+def _unpacked(path: str, limits: ArchiveLimits, stamp: tuple[int, int]) -> Unpacked | None:
+    """Unpack a compressed tar archive; None if it is not compressed."""
+    with open(path, "rb") as file:
+        magic = file.read(6)
+    opener = next((opener for start, opener in _DECOMPRESSORS if magic.startswith(start)), None)
+    return None if opener is None else Unpacked(path, limits, opener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +277,7 @@ class TarMember:
     offset: int
     size: int
     stamp: tuple[int, int]
-    plain: PlainBytes = field(compare=False, repr=False)
+    unpacked: Unpacked | None = field(compare=False, repr=False)
 
     @property
     def source(self) -> str:
@@ -283,9 +286,13 @@ class TarMember:
 
     def open(self) -> BinaryIO:
         """Read the file into memory."""
-        if not self.plain.compressed and _stamp(self.archive) != self.stamp:
-            raise BagwiseError(f"{self.archive} was changed after it was opened. Open the collection again.")
-        content = self.plain.read(self.offset, self.size)
+        if self.unpacked is not None:
+            content = self.unpacked.read(self.offset, self.size)
+        else:
+            with open(self.archive, "rb") as file:
+                _check_stamp(self.archive, self.stamp)
+                file.seek(self.offset)
+                content = file.read(self.size)
         if len(content) != self.size:
             raise BagwiseError("the archive is damaged: it ends before this file does")
         return io.BytesIO(content)
@@ -293,10 +300,23 @@ class TarMember:
 
 def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
     stamp = _stamp(path)
-    plain = _plain_bytes(path, limits, stamp)
-    for number, info in enumerate(plain.list()):
-        if number >= limits.max_members:
-            raise _too_much(path, f"it holds more than {number} files", "max_members", limits)
+    unpacked = _unpacked(path, limits, stamp)
+    if unpacked is not None:
+        members = unpacked.members()
+    else:
+        with tarfile.open(path, "r:") as archive:
+            members = _tar_members(archive, path, limits)
+    for info in members:
+        # "./a/b" is how `tar -c .` writes a/b
+        yield TarMember(path, info.name.removeprefix("./"), info.offset_data, info.size, stamp, unpacked)
+
+
+def _tar_members(archive: tarfile.TarFile, path: str, limits: ArchiveLimits) -> list[tarfile.TarInfo]:
+    """List the files of a tar archive; stops at the first thing that is to be refused."""
+    members: list[tarfile.TarInfo] = []
+    for info in archive:
+        if len(members) == limits.max_members:
+            raise _too_much(path, f"it holds more than {len(members)} files", "max_members", limits)
         _check_name(info.name, path)
         if info.isdir():
             continue
@@ -304,8 +324,14 @@ def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
             raise BagwiseError(f"{path} is refused: {info.name!r} is a link. Pack the file itself.")
         if not info.isreg() or info.issparse():
             raise BagwiseError(f"{path} is refused: {info.name!r} is not an ordinary file.")
-        # "./a/b" is how `tar -c .` writes a/b
-        yield TarMember(path, info.name.removeprefix("./"), info.offset_data, info.size, stamp, plain)
+        members.append(info)
+    # tarfile ends quietly at a header that is cut; whole archives end in blocks of zeros
+    archive.fileobj.seek(archive.offset)  # type: ignore[union-attr]
+    if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # type: ignore[union-attr]
+        raise BagwiseError(
+            f"{path} is damaged: it was cut short after {len(members)} files, or what follows is no tar."
+        )
+    return members
 
 
 def archive_name(path: str | os.PathLike[str]) -> str:
