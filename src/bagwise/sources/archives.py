@@ -326,8 +326,8 @@ def _tar_members(archive: tarfile.TarFile, path: str, limits: ArchiveLimits) -> 
             raise BagwiseError(f"{path} is refused: {info.name!r} is not an ordinary file.")
         members.append(info)
     # tarfile ends quietly at a header that is cut; whole archives end in blocks of zeros
-    archive.fileobj.seek(archive.offset)  # type: ignore[union-attr]
-    if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # type: ignore[union-attr]
+    archive.fileobj.seek(archive.offset)
+    if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise BagwiseError(
             f"{path} is damaged: it was cut short after {len(members)} files, or what follows is no tar."
         )

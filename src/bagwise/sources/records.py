@@ -174,7 +174,7 @@ class _File:
             try:
                 format, start = self.format.with_header(file)
                 if format.names is not None:
-                    columns = self.wanted.found_in(format.names)
+                    columns = self._columns_in(format.names)
             except BagwiseError as error:
                 raise BagwiseError(f"{self.content.source} cannot be used: {error}.") from error
             for number, (first, last, fields) in enumerate(format.scan(file, start), start=1):
@@ -182,7 +182,7 @@ class _File:
                     if isinstance(fields, BagwiseError):
                         raise fields
                     if columns is None:
-                        columns = self.wanted.found_in(fields)
+                        columns = self._columns_in(fields)
                     if decoder is None:
                         decoder = RecordDecoder(format, columns.text)
                     decoder.text_of(fields)
@@ -194,12 +194,14 @@ class _File:
                 id = f"{self.name}:{number if inner is None else inner}" if self.prefix or inner is None else inner
                 yield Item(id, RecordContent(self.content, first, last, number, stamp), decoder, labels, split)
 
+    def _columns_in(self, names: Iterable[str]) -> Columns:
+        columns = self.wanted.found_in(names)
+        if self.label_from == "column" and columns.label is None:
+            raise BagwiseError(f"no column is the label; there are {shortened(list(names))}. Choose one by label=")
+        return columns
+
     def _labels_of(self, fields: dict[str, Any], columns: Columns) -> tuple[str, ...]:
         value: Any = self.label
-        if self.label_from == "column" and columns.label is None:
-            raise BagwiseError(
-                f"there is no column for the label; there are {shortened(list(fields))}. Choose it by label="
-            )
         if columns.label is not None and self.label_from in ("auto", "column"):
             value = fields.get(columns.label)
         if value is None or value == "":

@@ -86,6 +86,8 @@ def _join(tables: list[tuple[Any, list[str]]], parts: list[tuple[str, str, str]]
 
 
 def _matrix(array: Any, name: str) -> Any:
+    if not isinstance(array, np.ndarray):
+        raise BagwiseError(f"it is damaged: {name!r} is not an array.")
     if array.ndim < 2:
         raise BagwiseError(f"array {name!r} has shape {array.shape}; a table has a row per item.")
     return array.reshape(len(array), math.prod(array.shape[1:]))
