@@ -370,6 +370,15 @@ def test_bags_cannot_be_changed():
         hash(bags)
 
 
+def test_types_are_kept_when_asked():
+    for dtype in ("uint8", "float64", ">f4", ">i2"):
+        bags = Bags(np.ones((2, 3), dtype), [0, 2], dtype=None)
+        assert bags.values.dtype == np.dtype(dtype).newbyteorder("=")
+        assert (bags.values == 1).all()
+    values = np.ones((2, 3), np.float32)
+    assert np.shares_memory(Bags(values, [0, 2]).values, values)
+
+
 def test_equal_bags():
     bags = small()
     assert bags != Bags(bags.values, bags.offsets)
@@ -412,6 +421,8 @@ def test_equal_bags():
         (lambda: Bags.from_csr(np.eye(2)), "takes a sparse matrix, got ndarray"),
         (lambda: Bags.from_csr(sp.csr_array([[0.5]])), "whole numbers"),
         (lambda: Bags.from_csr(sp.csr_array([[-1]])), "whole numbers"),
+        (lambda: Bags.from_csr(sp.csr_array([[np.nan]])), "whole numbers"),
+        (lambda: BagsWriter("a", 2).append([[1, 2]]), "in a with block"),
         (lambda: Bags.from_csr(sp.csr_array([[1, 1]]), [[1.0]]), "one row per word, 2; got 1"),
         (lambda: Bags.from_padded(np.zeros((2, 3)), [1, 1]), r"got \(2, 3\)"),
         (lambda: Bags.from_padded(np.zeros((2, 3, 1)), [1]), "lengths must be 2 integers"),
@@ -434,3 +445,15 @@ def test_what_is_refused(make, message):
 def test_bags_that_are_not_there(key):
     with pytest.raises(IndexError, match="There is no bag"):
         small()[key]
+
+
+def test_a_writer_whose_disk_is_full_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("bagwise._bags_files.BagsFile.finish", full)
+    with pytest.raises(OSError, match="No space left"), BagsWriter(tmp_path / "a", 2) as writer:
+        writer.append([[1, 2]])
+    with pytest.raises(OSError, match="No space left"):
+        small().save(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ def as_numpy(values: Any) -> NDArray[Any]:
 def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
     """Resolve the `dtype` parameter; None keeps what was given."""
     try:
-        wanted = given.dtype if dtype is None else np.dtype(dtype)
+        wanted = (given.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
     except TypeError as error:
         raise BagwiseError(f"dtype={dtype!r} is not a type of numbers: {error}.") from error
     if wanted not in TYPE_NAMES:

@@ -228,7 +228,8 @@ class Bags:
                 f"from_csr takes a sparse matrix, got {type(X).__name__}. Use scipy.sparse.csr_array(X)."
             )
         rows = sp.csr_array(X).sorted_indices()
-        counts = rows.data.astype(np.int64) if rows.data.dtype.kind in "fiub" else rows.data
+        with np.errstate(invalid="ignore"):  # NaN is reported below
+            counts = rows.data.astype(np.int64) if rows.data.dtype.kind in "fiub" else rows.data
         if not np.array_equal(counts, rows.data) or (counts < 0).any():
             raise BagwiseError("from_csr takes counts, whole numbers of at least 0; the matrix holds others.")
         words = np.repeat(rows.indices.astype(np.int64), counts)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bagwise._bags_checks import as_count, as_dtype, as_values
-from bagwise._bags_files import create_bags_file, file_of
+from bagwise._bags_files import BagsFile, create_bags_file, file_of
 from bagwise.bags import Bags, offsets_of
 from bagwise.errors import BagwiseError
 
@@ -61,6 +61,7 @@ class BagsWriter:
         self._dtype = as_dtype(np.float32 if dtype is None else dtype, np.empty(0))
         self._positions: list[NDArray[np.float32]] | None = [] if positions else None
         self._lengths: list[NDArray[np.int64]] = []
+        self._file: BagsFile | None = None
 
     def __enter__(self) -> BagsWriter:
         self._opened = create_bags_file(self.path, self.n_features, self._dtype)
@@ -73,12 +74,15 @@ class BagsWriter:
 
     def extend(self, bags: Bags) -> None:
         """Write several bags."""
+        if self._file is None:
+            raise BagwiseError("Bags are written in a with block: with BagsWriter(path, n_features) as writer: ...")
         if bags.n_rows and bags.n_features != self.n_features:
             raise BagwiseError(f"{self.path} takes {self.n_features} features, got bags with {bags.n_features}.")
         if bags.n_rows and (bags.positions is None) != (self._positions is None):
             needs = "needs positions" if bags.positions is None else "was opened without positions (positions=True)"
             raise BagwiseError(f"{self.path} {needs}.")
-        self._file.write_rows(as_values(bags.values, self._dtype))
+        same = bags.values.dtype == self._dtype
+        self._file.write_rows(bags.values if same else as_values(bags.values, self._dtype))
         self._lengths.append(bags.lengths)
         if self._positions is not None and bags.positions is not None:
             self._positions.append(bags.positions)
@@ -86,12 +90,12 @@ class BagsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        file, self._file = self._file, None
+        if kind is None and file is not None:
             try:
                 places = None if self._positions is None else np.concatenate([np.empty((0, 2), "f4"), *self._positions])
-                lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
-                self._file.finish(offsets_of(lengths), places)
-            except BaseException as failure:
+                file.finish(offsets_of(np.concatenate([np.empty(0, np.int64), *self._lengths])), places)
+            except BaseException as failure:  # a full disk, for instance: nothing half-written is left
                 self._opened.__exit__(type(failure), failure, failure.__traceback__)
                 raise
         self._opened.__exit__(kind, error, trace)

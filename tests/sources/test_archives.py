@@ -195,6 +195,34 @@ def test_other_refusals(tmp_path):
         open_collection(tmp_path / "not.zip")
 
 
+def with_field(path, start, content):
+    """Change a field of the first header of a tar archive, and its checksum."""
+    block = bytearray(path.read_bytes())
+    block[start : start + len(content)] = content
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block[:512])
+    path.write_bytes(bytes(block))
+    return path
+
+
+@pytest.mark.parametrize("kind", [b"0", b"5", b"x", b"L"])
+def test_negative_sizes_do_not_go_in_circles(tmp_path, kind):
+    path = make_tar(tmp_path / "a.tar", {"a.txt": "a", "b.txt": "b"})
+    with_field(path, 124, (-512).to_bytes(12, "big", signed=True))
+    with pytest.raises(BagwiseError, match="damaged"):
+        open_collection(with_field(path, 156, kind))
+
+
+def test_sizes_beyond_the_end_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"a.txt": "abc"}, zipfile.ZIP_STORED)
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    content[directory + 20 : directory + 28] = (0x7FFFFFFF).to_bytes(4, "little") * 2
+    path.write_bytes(bytes(content))
+    with pytest.raises(BagwiseError, match=r"'a.txt' should lie beyond its end"):
+        open_collection(path, limits=ArchiveLimits(max_member_bytes=1 << 40))
+
+
 def test_what_macos_adds_is_ignored(tmp_path):
     path = make_zip(tmp_path / "a.zip", {"cat/a.txt": "", "__MACOSX/cat/._a.txt": "", "cat/.DS_Store": "", "dog/": ""})
     assert open_collection(path).ids == ["cat/a.txt"]

@@ -181,6 +181,11 @@ def test_a_file_that_changed_is_noticed(tmp_path):
         collection[0].load()
 
 
+def test_a_mark_is_one_only_at_the_beginning(tmp_path):
+    path = write(tmp_path / "a.tsv", "\ufeffone\n\ufefftwo\n")
+    assert texts_of(open_collection(path, columns=["text"])) == ["one", "\ufefftwo"]
+
+
 def test_older_encodings(tmp_path):
     path = write(tmp_path / "a.csv", "text\ncafé\n".encode("latin-1"))
     assert texts_of(open_collection(path, encoding="latin-1")) == ["café"]

@@ -174,7 +174,7 @@ class ZipMember:
 
 
 def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
-    stamp = _stamp(path)
+    stamp = n_bytes, _ = _stamp(path)
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
     if len(members) > limits.max_members:
@@ -192,6 +192,8 @@ def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
                 f"{path} is refused: {info.filename!r} is compressed by method {info.compress_type}. "
                 "Only stored and deflated files are read; pack it again."
             )
+        if not 0 <= info.header_offset <= n_bytes - info.compress_size:
+            raise BagwiseError(f"{path} is damaged: {info.filename!r} should lie beyond its end.")
         if info.file_size > _RATIO_MATTERS_FROM and info.file_size > limits.max_ratio * info.compress_size:
             ratio = info.file_size / max(1, info.compress_size)
             raise _too_much(path, f"{info.filename!r} was compressed {ratio:.0f}-fold", "max_ratio", limits)
@@ -251,7 +253,7 @@ class Unpacked:
         """List what is in it."""
         with self._lock:
             self._file.seek(0)
-            with tarfile.open(fileobj=self._file, mode="r:") as archive:
+            with tarfile.open(fileobj=self._file, mode="r:", tarinfo=_TarHeader) as archive:
                 return _tar_members(archive, self.path, self._limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -298,13 +300,22 @@ class TarMember:
         return io.BytesIO(content)
 
 
+class _TarHeader(tarfile.TarInfo):
+    """The header of a member. Refuses negative sizes, which send older versions of tarfile in circles."""
+
+    def _block(self, count: int) -> int:
+        if count < 0:
+            raise tarfile.ReadError("a header declares a negative size")
+        return super()._block(count)  # type: ignore[misc]
+
+
 def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
     stamp = _stamp(path)
     unpacked = _unpacked(path, limits, stamp)
     if unpacked is not None:
         members = unpacked.members()
     else:
-        with tarfile.open(path, "r:") as archive:
+        with tarfile.open(path, "r:", tarinfo=_TarHeader) as archive:
             members = _tar_members(archive, path, limits)
     for info in members:
         # "./a/b" is how `tar -c .` writes a/b
@@ -314,9 +325,9 @@ def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
 def _tar_members(archive: tarfile.TarFile, path: str, limits: ArchiveLimits) -> list[tarfile.TarInfo]:
     """List the files of a tar archive; stops at the first thing that is to be refused."""
     members: list[tarfile.TarInfo] = []
-    for info in archive:
-        if len(members) == limits.max_members:
-            raise _too_much(path, f"it holds more than {len(members)} files", "max_members", limits)
+    for number, info in enumerate(archive):
+        if number == limits.max_members:
+            raise _too_much(path, f"it holds more than {number} files", "max_members", limits)
         _check_name(info.name, path)
         if info.isdir():
             continue

@@ -27,13 +27,13 @@ def check_encoding(encoding: str | None) -> None:
 def decode_text(content: bytes, encoding: str | None, start: int = 0) -> str:
     """Decode text: UTF-8, with or without a byte-order mark, unless another encoding is named. Never guesses.
 
-    `start` is where the bytes begin in their file, for the message of the error.
+    `start` is where the bytes begin in their file: the mark is one only at its beginning, and errors name the byte.
     """
     likely = next((name for mark, name in _OTHER_MARKS if content.startswith(mark)), None)
-    if encoding is None and likely:
+    if encoding is None and start == 0 and likely:
         raise BagwiseError(f"it begins with the mark of {likely}. Pass encoding={likely!r}.")
     try:
-        return content.decode(encoding or "utf-8-sig")
+        return content.decode(encoding or ("utf-8-sig" if start == 0 else "utf-8"))
     except UnicodeDecodeError as error:
         byte = error.object[error.start : error.start + 1].hex()
         # utf-8-sig counts from behind the mark

@@ -154,18 +154,22 @@ def collect(
     items = []
     for name in chosen:
         label, split = by_folder[name]
-        given = (label,) if labels == "folders" and label is not None else ()
-        items.append(Item(name, contents[name], decoder, given, split if splits == "folders" else None))
+        given = (label,) if _by_folder(labels) and label is not None else ()
+        items.append(Item(name, contents[name], decoder, given, split if _by_folder(splits) else None))
     others = sorted([*ignored, *(set(contents) - set(chosen))])
     collection = Collection(items, kind, os.fspath(path), others)
     return annotated(collection, labels, splits)
 
 
+def _by_folder(given: Any) -> bool:
+    return isinstance(given, str) and given == "folders"
+
+
 def annotated(collection: Collection, labels: Any, splits: Any) -> Collection:
     """Apply the `labels` and `splits` parameters where they are mappings or files."""
-    if labels is not None and labels != "folders":
+    if labels is not None and not _by_folder(labels):
         collection = collection.with_labels(labels)
-    if splits is not None and splits != "folders":
+    if splits is not None and not _by_folder(splits):
         collection = collection.with_splits(splits)
     return collection
 

@@ -113,9 +113,9 @@ class RecordFormat:
             if found is not None:
                 yield Scanned(begin, lines.position, found)
 
-    def parse(self, record: bytes) -> dict[str, Any]:
-        """Parse the bytes of one record."""
-        text = decode_text(record, self.encoding)
+    def parse(self, record: bytes, start: int) -> dict[str, Any]:
+        """Parse the bytes of one record, which begin at `start` in their file."""
+        text = decode_text(record, self.encoding, start)
         if self.delimiter is None:
             fields = _parse_json(text)
         else:

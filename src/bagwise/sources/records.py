@@ -230,8 +230,9 @@ class RecordDecoder:
 
     def decode(self, content: Content) -> str:
         """Give the text."""
+        assert isinstance(content, RecordContent)
         with content.open() as file:
-            return self.text_of(self.format.parse(file.read()))
+            return self.text_of(self.format.parse(file.read(), content.start))
 
     def text_of(self, fields: dict[str, Any]) -> str:
         """Join the fields that are text. JSON's null is an empty text."""

@@ -39,6 +39,8 @@ def open_videos(
 ) -> Collection:
     """Open the videos of a folder or an archive. Needs ``bagwise[video]``. Videos of one frame are fine.
 
+    Frames come as they are stored: marks that tell players to rotate them are not followed.
+
     Parameters
     ----------
     path : path
@@ -99,7 +101,7 @@ class VideoDecoder:
                     if not container.streams.video:
                         raise BagwiseError("it holds no video stream")
                     frames = self._frames(container)
-            except av.FFmpegError as error:
+            except av.error.FFmpegError as error:
                 raise BagwiseError(f"it is damaged or not a video: {error.strerror or error}") from error
         if not frames:
             raise BagwiseError("it holds no frame")
