@@ -157,6 +157,8 @@ def test_what_comes_after_a_bad_record_is_read(tmp_path):
         ("text\n\xe9\n".encode("latin-1"), {"on_error": "skip"}, r"None of the 1 items of .* could be read"),
         ("id,text\n1,a\n1,b\n", {}, r"has 2 items with the id '1'. Ids must differ"),
         ("text\na\n", {"encoding": "utf-16"}, r"encoding='utf-16'"),
+        ("text\na\n", {"delimiter": ""}, r"delimiter must be one character and no line end, got ''"),
+        ("text\na\n", {"quote": "''"}, r"quote must be one character"),
         ("text\na\n", {"label_from": "name"}, r"Unknown label_from: 'name'"),
     ],
 )

@@ -64,6 +64,9 @@ class RecordFormat:
             raise BagwiseError(
                 f"Records are found by lines, which encoding={encoding!r} hides. Convert {name} to UTF-8."
             )
+        for what, given in (("delimiter", delimiter), ("quote", None if quote == "auto" else quote)):
+            if given is not None and (not isinstance(given, str) or len(given) != 1 or given in "\r\n"):
+                raise BagwiseError(f"{what} must be one character and no line end, got {given!r}.")
         if ending(name) in JSON_ENDINGS:
             if columns is not None or delimiter is not None:
                 raise BagwiseError(f"columns= and delimiter= are for CSV and TSV files, but {name} is JSONL.")
@@ -71,7 +74,7 @@ class RecordFormat:
         tabs = ending(name) in TAB_ENDINGS
         return cls(
             None if columns is None else tuple(columns),
-            delimiter or ("\t" if tabs else ","),
+            delimiter if delimiter is not None else ("\t" if tabs else ","),
             (None if tabs else '"') if quote == "auto" else quote,
             encoding,
         )
