@@ -211,7 +211,10 @@ def test_ids_must_differ():
     ("texts", "message"),
     [
         ({}, "holds no images, texts, records or videos; it is empty"),
-        ({"a.xyz": "", "b.xyz": "", "c": ""}, "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg"),
+        (
+            {"a.xyz": "", "b.xyz": "", "c": ""},
+            "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.*kind= and extensions=",
+        ),
         ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Say which to open: kind='images'"),
     ],
 )

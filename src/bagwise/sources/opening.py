@@ -104,7 +104,9 @@ def _kind_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
         there.pop("texts", None)
     if not there:
         every = frozenset().union(*_ENDINGS.values())
-        raise nothing_found(os.fspath(path), "images, texts, records or videos", contents, every)
+        raise nothing_found(
+            os.fspath(path), "images, texts, records or videos", contents, every, "; others by kind= and extensions="
+        )
     if len(there) > 1:
         listed = " and ".join(f"{len(names)} {kind}" for kind, names in there.items())
         raise BagwiseError(f"{os.fspath(path)} holds {listed}. Say which to open: kind={min(there)!r}, for instance.")

@@ -149,7 +149,7 @@ def collect(
     contents, ignored = list_place(path, limits)
     chosen = [name for name in contents if endings is None or ending(name) in endings]
     if not chosen:
-        raise nothing_found(os.fspath(path), kind, contents, endings)
+        raise nothing_found(os.fspath(path), kind, contents, endings, "; others by extensions=")
     by_folder = arrange(chosen)
     items = []
     for name in chosen:
@@ -184,10 +184,12 @@ def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]
     return frozenset("." + extension.lower().lstrip(".") for extension in given)
 
 
-def nothing_found(path: str, kind: str, names: Mapping[str, Any], endings: frozenset[str] | None) -> BagwiseError:
-    """Build the error for a place without a single item."""
+def nothing_found(
+    path: str, kind: str, names: Mapping[str, Any], endings: frozenset[str] | None, others: str = ""
+) -> BagwiseError:
+    """Build the error for a place without a single item; `others` says how to open files with other endings."""
     there = Counter(ending(name) for name in names)
     listed = ", ".join(f"{n} {end or 'without an ending'}" for end, n in there.most_common(5))
     holds = f"its {len(names)} files are: {listed}" if names else "it is empty"
-    accepted = f" Accepted: {', '.join(sorted(endings))}; others by extensions=." if endings is not None else ""
+    accepted = f" Accepted: {', '.join(sorted(endings))}{others}." if endings is not None else ""
     return BagwiseError(f"{path} holds no {kind}; {holds}.{accepted}")
