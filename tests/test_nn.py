@@ -36,7 +36,7 @@ def test_histograms_and_gradients_are_those_of_numpy(problem):
     T = layer(values, offsets=offsets)
     np.testing.assert_allclose(T.detach().numpy(), soft.histograms(words), atol=1e-12)
     loss = manifold_loss(T, torch.tensor(target), 0.7)
-    assert float(loss) == pytest.approx(expected.value)
+    assert loss.item() == pytest.approx(expected.value)
     loss.backward()
     np.testing.assert_allclose(layer.words.grad.numpy(), by_word, atol=1e-10)
     np.testing.assert_allclose(values.grad.numpy(), by_feature, atol=1e-10)
@@ -67,7 +67,7 @@ def test_blocks_of_pairs_do_not_matter(monkeypatch):
     (expected,) = torch.autograd.grad(whole, T)
     monkeypatch.setattr(nn, "_BLOCK_NUMBERS", 80)
     parts = manifold_loss(T, target, 0.5)
-    assert float(parts) == pytest.approx(float(whole))
+    assert parts.item() == pytest.approx(whole.item())
     torch.testing.assert_close(torch.autograd.grad(parts, T)[0], expected)
 
 

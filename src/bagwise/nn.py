@@ -121,7 +121,7 @@ class SoftBagOfFeatures(torch.nn.Module):
         if model is None:
             model = ManifoldBagOfFeatures(n_words)
         model.set_params(n_words=n_words, softness=self.softness)
-        model.scale_ = float(self.scale)
+        model.scale_ = self.scale.item()
         model.codebook_ = self.words.detach().cpu().double().numpy() / model.scale_
         model.n_features_in_ = n_features
         model.n_iter_ = getattr(model, "n_iter_", 0)
@@ -239,7 +239,7 @@ def train_manifold(
             T = torch.cat([layer(*part) for _, part in _batches(inputs, extractor, block, device)])
         T.requires_grad_(True)
         loss = manifold_loss(T, target, sigma)
-        objective.append(2.0 * float(loss) / max(n * (n - 1), 1))
+        objective.append(2.0 * loss.item() / max(n * (n - 1), 1))
         answer = None if callback is None else callback(step, objective[-1])
         if step == n_iter or (isinstance(answer, (bool, np.bool_)) and answer):
             break
