@@ -262,7 +262,8 @@ def _batches(
         if extractor is not None:
             some = torch.as_tensor(some).to(device) if not torch.is_tensor(some) else some.to(device)
             with torch.set_grad_enabled(keep_graph and torch.is_grad_enabled()):
-                yield rows, (extractor(some),)
+                features = extractor(some)
+            yield rows, (features,)
             continue
         values, offsets = _flat(some)
         yield rows, (values.to(device), None, offsets.to(device))
@@ -273,6 +274,6 @@ def _flat(some: Bags | Sequence[Any]) -> tuple[Any, Any]:
     if isinstance(some, Bags):
         first = int(some.offsets[0])
         return torch.tensor(np.asarray(some.values)), torch.tensor(np.asarray(some.offsets) - first)
-    tensors = [torch.as_tensor(one) for one in some]
+    tensors = [one if torch.is_tensor(one) else torch.tensor(np.asarray(one)) for one in some]
     lengths = torch.tensor([0, *(len(one) for one in tensors)])
     return torch.cat(tensors), torch.cumsum(lengths, dim=0)
