@@ -10,6 +10,9 @@ from .descriptors.lbp_d5 import LBPD5 as LBPD5
 from .descriptors.local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
 from .descriptors.patches import Patches as Patches
 from .descriptors.pattern_words import PatternWords as PatternWords
+from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
+from .codebooks.kmeans import learn_codebook as learn_codebook
+from .codebooks.normalizing import BagNormalizer as BagNormalizer
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger
