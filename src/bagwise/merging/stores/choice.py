@@ -18,8 +18,9 @@ from bagwise.merging.structures import Structure
 __all__ = ["STORES", "check_store", "choose_store", "make_factored_store"]
 
 STORES = ("auto", "dense", "factored", "sparse")
-# Dense data with fewer non-zeros than this share are kept as sparse ones if the matrices of pairs do not fit.
-_FILLED = 0.1
+# Dense data with fewer non-zeros than this share are kept as sparse ones if the matrices of pairs do not fit: they
+# take less memory then, and computing a row takes the square of the share in additions.
+_FILLED = 1 / 3
 # Of each non-zero: its value and its place, by rows and by columns.
 _BYTES_A_NON_ZERO = 2 * (8 + 4)
 
