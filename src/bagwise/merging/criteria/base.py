@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from bagwise._data import check_non_negative, constant_words
+from bagwise._memory import check_memory
 from bagwise.errors import BagwiseError
 from bagwise.merging.kernel_traces import KernelTraces
 from bagwise.merging.plans import Options, Plan, fold
@@ -23,7 +24,7 @@ from bagwise.merging.searches.factored import FactoredSearch
 from bagwise.merging.searches.given import factored_merges_of_equals, merges_of_equals
 from bagwise.merging.searches.kernel import KernelSearch
 from bagwise.merging.searches.partners import PartnerSearch
-from bagwise.merging.stores import DenseStore, check_fits, check_memory
+from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.stores.choice import choose_store, make_factored_store
 from bagwise.merging.structures import Structure
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._memory import readable_size, resolve_limit
-from bagwise.errors import BagwiseError
+from bagwise._memory import check_memory, resolve_limit
 from bagwise.merging.structures import Structure
 
-__all__ = ["DenseStore", "bytes_of_pairs", "check_fits", "check_memory"]
+__all__ = ["DenseStore", "bytes_of_pairs", "check_fits"]
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,4 @@ def check_fits(
         f"Merging {n_words} words needs two matrices of {n_words} x {n_words}"
         + (" and an index of all pairs" if search == "polar" else ""),
         f"{other_ways}merge fewer words (up to {fitting} fit), for example after dropping the rarest ones",
-    )
-
-
-def check_memory(need: int, memory_limit: int | float | str | None, what: str, advice: str) -> None:
-    """Raise where `need` bytes exceed the limit, saying what they are for and what else can be done."""
-    limit = resolve_limit(memory_limit)
-    if limit is None or need <= limit:
-        return
-    origin = "memory_limit" if memory_limit is not None else "80 % of the free memory"
-    raise BagwiseError(
-        f"{what}, {readable_size(need)} together; the limit is {readable_size(limit)} ({origin}). "
-        f"Ways out: raise memory_limit, free memory, or {advice}."
     )
