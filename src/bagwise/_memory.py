@@ -89,3 +89,15 @@ def resolve_limit(memory_limit: int | float | str | None) -> int | None:
         return parse_size(memory_limit)
     free = free_memory()
     return None if free is None else int(DEFAULT_SHARE * free)
+
+
+def check_memory(need: int, memory_limit: int | float | str | None, what: str, advice: str) -> None:
+    """Raise where `need` bytes exceed the limit, saying what they are for and what else can be done."""
+    limit = resolve_limit(memory_limit)
+    if limit is None or need <= limit:
+        return
+    origin = "memory_limit" if memory_limit is not None else "80 % of the free memory"
+    raise BagwiseError(
+        f"{what}, {readable_size(need)} together; the limit is {readable_size(limit)} ({origin}). "
+        f"Ways out: raise memory_limit, free memory, or {advice}."
+    )

@@ -16,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._memory import check_memory
 from bagwise.bags import Bags
-from bagwise.codebooks.input import as_bags, check_n_features
+from bagwise.codebooks.batches import as_batches
+from bagwise.codebooks.kmeans import check_width, learn_codebook
 from bagwise.codebooks.manifold.graph import LAPLACIANS
 from bagwise.codebooks.manifold.learning import learn_words
 from bagwise.codebooks.manifold.objective import chi2_distances
 from bagwise.codebooks.manifold.soft import SoftHistograms
 from bagwise.codebooks.manifold.target import TARGETS, given_target, learn_target, use_labels
-from bagwise.codebooks.words import learn_codebook
 from bagwise.errors import BagwiseError
 
 __all__ = ["ManifoldBagOfFeatures"]
@@ -210,7 +210,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         -------
         self : ManifoldBagOfFeatures
         """
-        bags = as_bags(bags)
+        bags = _as_one(bags)
         rng = check_random_state(self.random_state)
         chosen = self._choose(bags, rng)
         labels = None if y is None else self._check_labels(y, len(bags))[chosen]
@@ -219,7 +219,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             bags = bags.subsample(self.bag_sample, rng)
         self.n_features_in_ = bags.n_features
         self.initial_codebook_ = learn_codebook(
-            bags, self.n_words, n_init=self.n_init, random_state=rng
+            bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs
         )  # fmt: skip
         words = _apart(np.asarray(self.initial_codebook_, dtype=np.float64), rng)
         self.scale_ = _typical_scale(words) if self.scale == "auto" else float(self.scale)
@@ -325,8 +325,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             Rows sum to 1; a bag without features gives zeros.
         """
         check_is_fitted(self)
-        bags = as_bags(bags)
-        check_n_features(bags, self.n_features_in_)
+        bags = _as_one(bags)
+        if len(bags):
+            check_width(bags.n_features, self.n_features_in_, "The bags", "the words")
         T = np.zeros((len(bags), len(self.codebook_)))
         full = np.flatnonzero(bags.lengths)
         some = bags if len(full) == len(bags) else bags[full]
@@ -341,6 +342,14 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_iter_")
+
+
+def _as_one(bags: Any) -> Bags:
+    """Bags in whatever form they come, together."""
+    if isinstance(bags, Bags):
+        return bags
+    parts = list(as_batches(bags))
+    return Bags.concatenate(parts) if parts else Bags.from_list([])
 
 
 def _apart(words: NDArray[np.float64], rng: np.random.RandomState) -> NDArray[np.float64]:

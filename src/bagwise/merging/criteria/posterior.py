@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._data import check_non_negative, class_sums, is_whole
+from bagwise._memory import check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.posterior import PosteriorSearch
-from bagwise.merging.stores import check_memory
 
 __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
 
