@@ -152,7 +152,7 @@ def test_bad_options(problem, options, message):
 
 
 def test_bad_input(problem):
-    bags, words, target = problem
+    bags, words, _ = problem
     layer = SoftBagOfFeatures(5, 3, codebook=words)
     with pytest.raises(BagwiseError, match=r"Give padded bags.*got values of shape \(14, 3\)"):
         layer(flat(bags)[0])

@@ -14,10 +14,12 @@ from bagwise._extras import require
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
 
-torch = require("torch", "torch", "bagwise.nn")
-
 if TYPE_CHECKING:
+    import torch
+
     from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+else:
+    torch = require("torch", "torch", "bagwise.nn")
 
 __all__ = ["SoftBagOfFeatures", "manifold_loss", "train_manifold"]
 
@@ -55,15 +57,14 @@ class SoftBagOfFeatures(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.softness = float(softness)
+        self.scale: torch.Tensor
         self.register_buffer("scale", torch.tensor(float(scale), dtype=torch.float64))
         if codebook is None:
             words = torch.randn(n_words, n_features)
         else:
             words = torch.as_tensor(np.asarray(codebook)) * scale
             if tuple(words.shape) != (n_words, n_features):
-                raise BagwiseError(
-                    f"codebook must have the shape ({n_words}, {n_features}); got {tuple(words.shape)}."
-                )
+                raise BagwiseError(f"codebook must have the shape ({n_words}, {n_features}); got {tuple(words.shape)}.")
         self.words = torch.nn.Parameter(words.clone())  # multiplied by the scale, as features are
 
     def forward(self, values: Any, lengths: Any = None, offsets: Any = None) -> Any:

@@ -1,5 +1,7 @@
 """The parts of manifold-optimised words: histograms, objective, gradient, graph, targets, learning."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,7 +19,7 @@ from bagwise.codebooks.manifold.target import given_target, learn_target, use_la
 
 def plain_histograms(values, offsets, V, g):
     T = []
-    for start, stop in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, stop in itertools.pairwise(offsets):
         rows = []
         for x in values[start:stop]:
             z = np.exp(-np.linalg.norm(V - x, axis=1) / g + np.linalg.norm(V - x, axis=1).min() / g)
@@ -220,7 +222,7 @@ def test_targets_join_what_is_near_along_the_manifold(kind):
 
 def test_isomap_keeps_path_lengths_on_a_line():
     line = np.abs(np.subtract.outer(np.arange(8.0), np.arange(8.0)))
-    target, embedding = learn_target(
+    _, embedding = learn_target(
         line, kind="isomap", n_components=1, n_neighbors=1, sigma_histogram=1.0, sigma_spectral=0.1,
         laplacian="unnormalized",
     )  # fmt: skip
@@ -304,9 +306,7 @@ class TestLearning:
 
     def test_held_out_pairs_choose_the_words(self):
         soft, V, target, _ = self.problem()
-        learning = learn_words(
-            soft, V, target, sigma=1.0, n_iter=200, learning_rate=0.5, held_out=0.3, patience=2
-        )
+        learning = learn_words(soft, V, target, sigma=1.0, n_iter=200, learning_rate=0.5, held_out=0.3, patience=2)
         assert len(learning.held_out) < 201
         assert learning.n_iter == int(np.argmin(learning.held_out))
         assert len(learning.held_out) == learning.n_iter + 3

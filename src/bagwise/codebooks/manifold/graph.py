@@ -18,7 +18,7 @@ _DENSE = 2000
 
 
 def neighbor_graph(distances: NDArray[np.float64], n_neighbors: int, sigma: float) -> sp.csr_array:
-    """Join each object with its nearest ones, by ``exp(-d / sigma)``; two are joined if one is a neighbour of the other.
+    """Join each object with its nearest ones, by ``exp(-d / sigma)``; of two it is enough if one is near the other.
 
     Objects are not their own neighbours; equally near ones are taken in order. With `n_neighbors` of at least n - 1
     all are joined.

@@ -124,6 +124,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     True
     """
 
+    embedding_: NDArray[np.float64] | None
+
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -214,6 +216,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         chosen = self._choose(bags, rng)
         labels = None if y is None else self._check_labels(y, len(bags))[chosen]
+        n_bags = len(bags)
         bags = bags[chosen]
         if self.bag_sample is not None:
             bags = bags.subsample(self.bag_sample, rng)
@@ -225,7 +228,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         self.scale_ = _typical_scale(words) if self.scale == "auto" else float(self.scale)
         soft = SoftHistograms(bags.values * np.float32(self.scale_), bags.offsets, self.softness)
         words *= self.scale_
-        target = self._target(soft.histograms(words), chosen, labels)
+        target = self._target(soft.histograms(words), n_bags, chosen, labels)
         learning = learn_words(
             soft,
             words,
@@ -280,7 +283,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         return labels
 
     def _target(
-        self, T: NDArray[np.float64], chosen: NDArray[np.int64], labels: NDArray[Any] | None
+        self, T: NDArray[np.float64], n_bags: int, chosen: NDArray[np.int64], labels: NDArray[Any] | None
     ) -> NDArray[np.float64]:
         n_threads = effective_n_jobs(self.n_jobs)
         distances = chi2_distances(T, n_threads=n_threads)
@@ -305,8 +308,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
                 laplacian=self.laplacian,
             )
         else:
-            n_all = len(self.target)  # type: ignore[arg-type]
-            target = given_target(self.target, n_all)[np.ix_(chosen, chosen)]
+            target = given_target(self.target, n_bags)[np.ix_(chosen, chosen)]
             self.embedding_ = None
         if labels is not None:
             use_labels(target, labels)
