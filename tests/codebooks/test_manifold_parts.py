@@ -68,6 +68,7 @@ def test_blocks_do_not_matter(monkeypatch):
     whole = SoftHistograms(values, np.array([0, 10, 11, 60, 100]), 0.3)
     expected = whole.histograms(V), *whole.pull_back(V, G, features=True)
     monkeypatch.setattr(soft, "_ROWS", 13)
+    monkeypatch.setattr(soft, "_TASK_ROWS", 26)
     for one, other in zip(expected, (whole.histograms(V), *whole.pull_back(V, G, features=True)), strict=True):
         np.testing.assert_allclose(other, one, atol=1e-12)
 

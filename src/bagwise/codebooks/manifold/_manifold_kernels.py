@@ -92,6 +92,70 @@ def add_pairs(T, target, sigma, threshold, start, stop, gradient, sums):
 
 
 @njit(cache=True, nogil=True)
+def _lowest(row, lanes):
+    """The smallest number of a row."""
+    lanes[:] = np.inf
+    whole = row.shape[0] - row.shape[0] % _LANES
+    for start in range(0, whole, _LANES):
+        part = row[start : start + _LANES]
+        for k in range(_LANES):
+            lanes[k] = part[k] if part[k] < lanes[k] else lanes[k]
+    lowest = np.inf
+    for k in range(whole, row.shape[0]):
+        lowest = min(lowest, row[k])
+    for k in range(_LANES):
+        lowest = min(lowest, lanes[k])
+    return lowest
+
+
+@njit(cache=True, nogil=True)
+def finish_distances(products, row_squares, word_squares, softness, exponents):
+    """Turn ``-2 x·v`` into distances, in place, and write ``(nearest distance - distance) / softness``."""
+    lanes = np.empty(_LANES)
+    for r in range(products.shape[0]):
+        row = products[r]
+        own = row_squares[r]
+        for k in range(row.shape[0]):
+            square = (own + word_squares[k]) + row[k]
+            row[k] = np.sqrt(square) if square > 0.0 else 0.0
+        nearest = _lowest(row, lanes)
+        out = exponents[r]
+        for k in range(row.shape[0]):
+            out[k] = (nearest - row[k]) / softness
+
+
+@njit(cache=True, nogil=True)
+def finish_softmax(U):
+    """Divide each row by its sum, in place."""
+    lanes = np.empty(_LANES)
+    for r in range(U.shape[0]):
+        row = U[r]
+        lanes[:] = 0.0
+        whole = row.shape[0] - row.shape[0] % _LANES
+        for start in range(0, whole, _LANES):
+            part = row[start : start + _LANES]
+            for k in range(_LANES):
+                lanes[k] += part[k]
+        total = 0.0
+        for k in range(whole, row.shape[0]):
+            total += row[k]
+        for k in range(_LANES):
+            total += lanes[k]
+        for k in range(row.shape[0]):
+            row[k] /= total
+
+
+@njit(cache=True, nogil=True)
+def add_by_bag(U, bag_of, first_bag, out):
+    """``out[bag - first_bag] += U[row]`` for each row and its bag."""
+    for r in range(U.shape[0]):
+        row = U[r]
+        sums = out[bag_of[r] - first_bag]
+        for k in range(row.shape[0]):
+            sums[k] += row[k]
+
+
+@njit(cache=True, nogil=True)
 def pull_back_rows(U, distances, G, bag_of, scale, out):
     """``out = scale[bag] * U * (G - Σ_k U G) / distances`` row by row, G and scale those of the row's bag.
 

@@ -226,7 +226,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         )  # fmt: skip
         words = _apart(np.asarray(self.initial_codebook_, dtype=np.float64), rng)
         self.scale_ = _typical_scale(words) if self.scale == "auto" else float(self.scale)
-        soft = SoftHistograms(bags.values * np.float32(self.scale_), bags.offsets, self.softness)
+        n_threads = effective_n_jobs(self.n_jobs)
+        soft = SoftHistograms(bags.values * np.float32(self.scale_), bags.offsets, self.softness, n_threads)
         words *= self.scale_
         target = self._target(soft.histograms(words), n_bags, chosen, labels)
         learning = learn_words(
@@ -239,7 +240,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             held_out=self.held_out,
             patience=self.patience,
             callback=self.callback,
-            n_threads=effective_n_jobs(self.n_jobs),
+            n_threads=n_threads,
             verbose=self.verbose,
         )
         self.codebook_ = learning.words / self.scale_
@@ -333,7 +334,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         T = np.zeros((len(bags), len(self.codebook_)))
         full = np.flatnonzero(bags.lengths)
         some = bags if len(full) == len(bags) else bags[full]
-        soft = SoftHistograms(some.values, some.offsets, self.softness / self.scale_)
+        soft = SoftHistograms(
+            some.values, some.offsets, self.softness / self.scale_, effective_n_jobs(self.n_jobs)
+        )  # fmt: skip
         T[full] = soft.histograms(np.asarray(self.codebook_, dtype=np.float64))
         return T
 
