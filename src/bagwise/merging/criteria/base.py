@@ -142,7 +142,7 @@ class TraceRatio(Criterion):
             store = DenseStore.from_structures(X, *structures, options.n_threads)
             search = merges_of_equals(store.A, store.B) or make_search(options.search, store, options.n_threads)
         else:
-            factored = make_factored_store(kind, X, structures, options.memory_limit)
+            factored = make_factored_store(kind, X, structures, options.memory_limit, options.n_threads)
             search = factored_merges_of_equals(factored, options.n_threads) or FactoredSearch(
                 factored, options.n_threads, options.show_progress
             )
