@@ -1,10 +1,13 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one, and reading what they say of themselves."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import struct
 from pathlib import Path
+from typing import Any
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -21,3 +24,14 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return target
+
+
+def read_header(content: bytes) -> dict[str, Any]:
+    """Read the metadata of a safetensors file without trusting the sizes it declares."""
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > len(content) - 8:
+        raise ValueError(f"its header declares {length} bytes, the file has {len(content)}")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["bagwise"])
+    if not isinstance(header, dict):
+        raise ValueError("its header is not an object")
+    return header

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
+from bagwise._data import is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool, spread
 
@@ -34,14 +35,19 @@ class GroupTransformer(TransformerMixin):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
 
         Returns
         -------
-        Z : ndarray or CSR matrix of shape (n_samples, n_words)
-            Sparse if X is.
+        Z : ndarray, CSR matrix or Dask array of shape (n_samples, n_words)
+            Sparse if X is. A Dask array is transformed chunk by chunk when it is computed.
         """
         check_is_fitted(self)
+        if is_lazy(X):
+            from bagwise.distributed import pool_collection  # a step up the house, taken only with Dask data
+
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return pool_collection(X, self.labels_, self._n_groups(), self.pooling)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
         return pool(X, self.labels_, self._n_groups(), self.pooling)
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from bagwise._files import write_atomically
+from bagwise._files import read_header, write_atomically
 from bagwise.errors import BagwiseError
 
 __all__ = ["Hierarchy"]
@@ -207,7 +207,7 @@ class Hierarchy:
         """Read a hierarchy that `save` wrote."""
         content = Path(path).read_bytes()
         try:
-            header = _read_header(content)
+            header = read_header(content)
             tensors = load_tensors(content)
         except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a file written by Hierarchy.save: {error}") from error
@@ -279,14 +279,3 @@ def _check_merges(n_words: int, merges: NDArray[np.int64]) -> None:
         if bad.any():
             k = int(np.argmax(bad))
             raise BagwiseError(f"Merge {k} joins ({s[k]}, {t[k]}), but {words[k]} was already absorbed.")
-
-
-def _read_header(content: bytes) -> dict[str, Any]:
-    """Read the metadata of a safetensors file without trusting the sizes it declares."""
-    (length,) = struct.unpack("<Q", content[:8])
-    if length > len(content) - 8:
-        raise ValueError(f"its header declares {length} bytes, the file has {len(content)}")
-    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["bagwise"])
-    if not isinstance(header, dict):
-        raise ValueError("its header is not an object")
-    return header

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._data import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -19,6 +20,7 @@ from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import MergingInterrupted, merge_words
+from bagwise.merging.merge_statistics import merge_statistics
 from bagwise.merging.pooling import POOLINGS
 
 __all__ = ["WordMerger"]
@@ -144,8 +146,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Histograms or counts, one sample a row.
+        X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
+            Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib" and "mlt".
         y : array-like of shape (n_samples,), default=None
             Labels; unsupervised criteria do not use them.
 
@@ -159,6 +161,15 @@ class WordMerger(GroupTransformer, BaseEstimator):
         criterion = resolve_criterion(self.criterion)
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
+        how: dict[str, Any] = {
+            "criterion": criterion,
+            "search": self.search,
+            "memory_limit": self.memory_limit,
+            "n_jobs": self.n_jobs,
+            "verbose": self.verbose,
+        }
+        if is_lazy(X):
+            return self._fit_collection(X, y, criterion, how)
         checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
         if criterion.supervised and y is not None and not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
@@ -166,16 +177,23 @@ class WordMerger(GroupTransformer, BaseEstimator):
             X = validate_data(self, X, **checks)
         word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
         try:
-            self.hierarchy_ = merge_words(
-                X,
-                y if criterion.supervised else None,
-                criterion=criterion,
-                kernel=self.kernel,
-                search=self.search,
-                memory_limit=self.memory_limit,
-                n_jobs=self.n_jobs,
-                verbose=self.verbose,
-            )
+            self.hierarchy_ = merge_words(X, y if criterion.supervised else None, kernel=self.kernel, **how)
+        except MergingInterrupted as interrupt:
+            self.hierarchy_, self.word_totals_ = interrupt.hierarchy, word_totals
+            raise
+        self.word_totals_ = word_totals
+        return self
+
+    def _fit_collection(self, X: Any, y: Any, criterion: Criterion, how: dict[str, Any]) -> WordMerger:
+        """Fit to a Dask collection, by sums over its chunks."""
+        from bagwise.distributed import statistics_for  # a step up the house, taken only with Dask data
+
+        kernel = self.kernel if isinstance(self.kernel, AdditiveKernel) else AdditiveKernel(self.kernel)
+        statistics = statistics_for(criterion, kernel, X, y, self.memory_limit)
+        validate_data(self, statistics.class_sums)  # sets the number of features, and forgets names seen before
+        word_totals = statistics.word_totals
+        try:
+            self.hierarchy_ = merge_statistics(statistics, **how)
         except MergingInterrupted as interrupt:
             self.hierarchy_, self.word_totals_ = interrupt.hierarchy, word_totals
             raise

@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.merging.criteria.base import TraceRatio, class_codes
+from bagwise.merging.plans import Options, Plan, fold
+from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.structures import BetweenClasses, Structure, TotalScatter
 
 __all__ = ["ClassSeparability"]
@@ -42,7 +45,20 @@ class ClassSeparability(TraceRatio):
     """
 
     name = "csm"
+    sums_needed = ("gram",)
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
         return BetweenClasses(codes), TotalScatter(np.ones(len(codes)))
+
+    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:  # noqa: D102
+        statistics.require("gram", self.name)
+        constant = statistics.constant_words
+        check_fits(statistics.n_words - len(constant[1:]), options.memory_limit, options.search)
+        numbers = np.arange(statistics.n_words)
+        numbers[constant] = constant[:1]
+        folded, words = fold(numbers)
+        store = DenseStore(
+            statistics.between_classes(words, options.n_threads), statistics.total_scatter(words, options.n_threads)
+        )
+        return self._plan(folded, words, store, options)

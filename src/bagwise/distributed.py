@@ -1,0 +1,273 @@
+"""Sums over samples that lie on many machines, or in chunks on a disk: the statistics of merging over Dask collections.
+
+Data come as a Dask array (dense chunks, or chunks that are SciPy sparse matrices) or as a list of `dask.delayed`
+chunks. Each function builds a graph and returns a `dask.delayed.Delayed`, whose ``.compute()`` gives the result. Every
+chunk becomes one small result; these are added in pairs of neighbours, as a tree in the order of the chunks. So sums
+are made in the same order on any number of workers, whichever of them is first, and also if one of them is lost on the
+way and its chunks are read again.
+
+Errors in workers come back as the `BagwiseError` they are, and name the chunk.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from bagwise._collections import Chunks, Limit, add_up, delayed_function, number_labels, read_chunk
+from bagwise.errors import BagwiseError
+from bagwise.kernels import AdditiveKernel
+from bagwise.merging._grams import gram_around
+from bagwise.merging._scatter import add_sparse_product, mirror
+from bagwise.merging.criteria.base import Criterion
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.merge_statistics import merge_statistics
+from bagwise.merging.pooling import pool
+from bagwise.merging.statistics import Statistics
+
+__all__ = ["class_sums", "cooccurrence", "gram", "statistics"]
+
+_FLOATS = (np.float64, np.float32)
+
+
+def statistics(
+    X: Any,
+    y: Any,
+    *,
+    gram: bool = True,
+    shares: bool = False,
+    classes: Sequence[Any] | NDArray[Any] | None = None,
+    memory_limit: Limit = None,
+) -> Any:
+    """Add up what merging by "csm" (with `gram`), "aib" or "mlt" needs, in one pass over X.
+
+    Parameters
+    ----------
+    X : Dask array of shape (n_samples, n_words), or list of Delayed
+        Chunk sizes must be known. Columns may be cut as well as rows: blocks of the same rows are then brought together
+        on one worker, which sends all but one of them over the network.
+    y : array-like or Dask array of shape (n_samples,), or list
+        Labels. For a list of chunks, a list of their labels, each an array or Delayed. An array travels with the graph;
+        for very many samples use a Dask array.
+    gram : bool, default=True
+        Whether to sum up products of words: dense, or the sparse upper triangle where chunks are sparse.
+    shares : bool, default=False
+        Whether to sum up samples divided by their totals.
+    classes : sequence, default=None
+        Names of all classes, in order. None: found in y; if y is lazy, it is gone through once, right here.
+    memory_limit : int or str, default=None
+        Most memory that one chunk and its sums may take. None: the share of a thread in its worker's limit, and 80 % of
+        the free memory.
+
+    Returns
+    -------
+    statistics : Delayed
+        Of a `bagwise.Statistics`.
+
+    Notes
+    -----
+    Each of the k chunks gives 8 C d bytes of class sums, and 8 d² of Gram if it is dense; at most k - 1 such results
+    cross the network, whatever the number of samples in a chunk. Fewer, larger chunks send less.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from bagwise import distributed, merge_statistics
+    >>> X = da.from_array(np.array([[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]), chunks=(3, 4))
+    >>> sums = distributed.statistics(X, ["cat", "cat", "dog", "dog"]).compute()
+    >>> sums
+    <Statistics: 4 samples of 2 classes, 4 words, gram>
+    >>> merge_statistics(sums).groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+    delayed = delayed_function()
+    chunks = Chunks.of(X)
+    chunks.check_fit(memory_limit, gram)
+    names, codes = number_labels(y, chunks, classes)
+    leaf = delayed(_statistics_of_chunk, pure=False)
+    parts = [
+        leaf(blocks, part, names, number, chunks.width, gram, shares, memory_limit)
+        for number, (blocks, part) in enumerate(zip(chunks.blocks, codes, strict=True))
+    ]
+    return add_up(parts)
+
+
+def class_sums(
+    X: Any, y: Any, *, classes: Sequence[Any] | NDArray[Any] | None = None, memory_limit: Limit = None
+) -> Any:
+    """Add up the samples of each class.
+
+    Parameters are those of `statistics`.
+
+    Returns
+    -------
+    sums : Delayed
+        Of an ndarray of shape (n_classes, n_words), classes in the order of `classes` or sorted.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from bagwise import distributed
+    >>> distributed.class_sums(da.ones((6, 3), chunks=(4, 3)), [0, 0, 0, 0, 1, 1]).compute()
+    array([[4., 4., 4.],
+           [2., 2., 2.]])
+    """
+    total = statistics(X, y, gram=False, classes=classes, memory_limit=memory_limit)
+    return delayed_function()(operator.attrgetter("class_sums"), pure=False)(total)
+
+
+def gram(X: Any, *, memory_limit: Limit = None) -> Any:
+    """Add up products of words, ``Xᵀ X``, as a dense matrix.
+
+    Parameters are those of `statistics`.
+
+    Returns
+    -------
+    gram : Delayed
+        Of an ndarray of shape (n_words, n_words), around zero. `statistics` has the one that is safe for data with a
+        large offset.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from bagwise import distributed
+    >>> distributed.gram(da.ones((6, 2), chunks=(4, 1))).compute()
+    array([[6., 6.],
+           [6., 6.]])
+    """
+    return _products(X, _gram_of_chunk, memory_limit, dense=True)
+
+
+def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
+    """Add up products of words, ``Xᵀ X``, as a sparse matrix of the pairs that occur together.
+
+    Parameters are those of `statistics`.
+
+    Returns
+    -------
+    cooccurrence : Delayed
+        Of a CSR array of shape (n_words, n_words): the upper triangle, with the diagonal.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from bagwise import distributed
+    >>> X = da.from_array(np.array([[1, 2, 0], [0, 0, 3], [1, 1, 0]]), chunks=(2, 3))
+    >>> distributed.cooccurrence(X).compute().toarray()
+    array([[2., 3., 0.],
+           [0., 5., 0.],
+           [0., 0., 9.]])
+    """
+    return _products(X, _cooccurrence_of_chunk, memory_limit, dense=False)
+
+
+def _products(X: Any, function: Callable[..., Any], memory_limit: Limit, dense: bool) -> Any:
+    chunks = Chunks.of(X)
+    chunks.check_fit(memory_limit, dense)
+    leaf = delayed_function()(function, pure=False)
+    return add_up([leaf(blocks, number, chunks.width, memory_limit) for number, blocks in enumerate(chunks.blocks)])
+
+
+def statistics_for(criterion: Criterion, kernel: AdditiveKernel, X: Any, y: Any, memory_limit: Limit) -> Statistics:
+    """Compute the statistics that a criterion needs of a Dask collection."""
+    if criterion.sums_needed is None or kernel.name != "linear":
+        what = f"kernel={kernel.name!r}" if criterion.sums_needed is not None else f"The criterion {criterion.name!r}"
+        raise BagwiseError(
+            f"{what} needs the samples themselves, in memory, but X is a Dask collection. Over chunks only sums are "
+            "made, which are enough for the criteria 'aib', 'csm' and 'mlt' with kernel='linear'. Use one of these, or "
+            "X.compute() if it fits."
+        )
+    if y is None:
+        raise BagwiseError(
+            f"The criterion {criterion.name!r} requires y to be passed, but the target y is None. Pass labels."
+        )
+    needed = criterion.sums_needed
+    return statistics(X, y, gram="gram" in needed, shares="shares" in needed, memory_limit=memory_limit).compute()
+
+
+def merge_collection(
+    X: Any,
+    y: Any,
+    criterion: Criterion,
+    kernel: AdditiveKernel,
+    search: str,
+    n_words: int,
+    callback: Any,
+    memory_limit: Limit,
+    n_jobs: int | None,
+    verbose: int,
+) -> Hierarchy:
+    """Do what `merge_words` does, for a Dask collection."""
+    return merge_statistics(
+        statistics_for(criterion, kernel, X, y, memory_limit),
+        criterion=criterion,
+        search=search,
+        n_words=n_words,
+        callback=callback,
+        memory_limit=memory_limit,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+
+
+def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str) -> Any:
+    """Add up the words of each group in a Dask array, chunk by chunk when it is computed."""
+    delayed_function()
+    if isinstance(X, (list, tuple)) or getattr(X, "ndim", None) != 2:
+        raise BagwiseError(f"transform takes a Dask array of samples by words; got {type(X).__name__}.")
+    dtype = X.dtype if X.dtype in _FLOATS else np.dtype(np.float64)
+    is_sparse = sp.issparse(X._meta)
+    form = (sp.csr_array if isinstance(X._meta, sp.sparray) else sp.csr_matrix) if is_sparse else np.empty
+    return X.rechunk({1: -1}).map_blocks(
+        _pool_chunk,
+        labels,
+        n_groups,
+        pooling,
+        dtype=dtype,
+        chunks=(X.chunks[0], (n_groups,)),
+        meta=form((0, 0), dtype=dtype),
+    )
+
+
+def _pool_chunk(chunk: Any, labels: NDArray[np.int64], n_groups: int, pooling: str) -> Any:
+    chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0)
+    return pool(chunk, labels, n_groups, pooling)
+
+
+def _statistics_of_chunk(
+    blocks: list[Any],
+    codes: NDArray[np.intp],
+    names: NDArray[Any],
+    number: int,
+    width: int | None,
+    gram: bool,
+    shares: bool,
+    memory_limit: Limit,
+) -> Statistics:
+    X = read_chunk(blocks, number, width, memory_limit, gram)
+    if len(codes) != X.shape[0]:
+        raise BagwiseError(f"Chunk {number} has {X.shape[0]} samples, but {len(codes)} labels.")
+    return Statistics.of(X, codes, len(names), gram, shares=shares, classes=names)
+
+
+def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> NDArray[np.float64]:
+    X = read_chunk(blocks, number, width, memory_limit, gram=True, dense_gram=True)
+    if not sp.issparse(X):
+        return gram_around(X, np.zeros(X.shape[1]))
+    out = np.zeros((X.shape[1], X.shape[1]))
+    add_sparse_product(out, X, X)
+    mirror(out)
+    return out
+
+
+def _cooccurrence_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> sp.csr_array:
+    X = read_chunk(blocks, number, width, memory_limit, gram=False)
+    return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))
