@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,13 @@ from bagwise._memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
 
 Limit = int | float | str | None
+
+
+class Room(NamedTuple):
+    """Bytes that the result of one chunk takes: for each word, and for each pair of words if it is dense."""
+
+    a_word: int = 0
+    a_pair: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,18 +59,18 @@ class Chunks:
             raise BagwiseError(f"X must have samples and words; got shape {X.shape}.")
         return cls(X.to_delayed().tolist(), X.chunks[0], X.shape[1], dense=not sp.issparse(X._meta))
 
-    def check_fit(self, memory_limit: Limit, gram: bool) -> None:
+    def check_fit(self, room: Room, memory_limit: Limit) -> None:
         """Raise before anything is read, where it is known that the largest chunk is too large for a worker."""
         if self.sizes is None or self.width is None or not self.dense:
             return
         number = int(np.argmax(self.sizes))
         n_rows = self.sizes[number]
-        _check_chunk_fits(number, n_rows, self.width, 8 * n_rows * self.width, gram, memory_limit)
+        _check_fits(number, (n_rows, self.width), 8 * n_rows * self.width, room, memory_limit)
 
 
-def _check_chunk_fits(number: int, n_rows: int, width: int, chunk_bytes: int, gram: bool, memory_limit: Limit) -> None:
-    """Raise where a chunk, and two Grams to be added, take more than a worker has."""
-    need = chunk_bytes + (2 * 8 * width**2 if gram else 0)
+def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Room, memory_limit: Limit) -> None:
+    """Raise where a chunk, and the results of two chunks that are to be added, take more than a worker has."""
+    need = chunk_bytes + 2 * (room.a_word * shape[1] + room.a_pair * shape[1] ** 2)
     limit = resolve_limit(memory_limit)
     origin = "memory_limit" if memory_limit is not None else "80 % of the free memory"
     worker_limit = None if memory_limit is not None else _worker_limit()
@@ -71,14 +78,12 @@ def _check_chunk_fits(number: int, n_rows: int, width: int, chunk_bytes: int, gr
         limit, origin = worker_limit, "what a thread of a worker may use"
     if limit is None or need <= limit:
         return
-    sums = f" and two matrices of {width} x {width}" if gram else ""
-    ways = "smaller chunks, X.rechunk({0: n}),"
-    if gram:
-        ways += " fewer words, sparse chunks, a criterion that needs no Gram ('aib', 'mlt'),"
+    matrices = f", with two matrices of {shape[1]} x {shape[1]} words," if room.a_pair else ""
+    fewer = " fewer words, sparse chunks, a criterion that needs no Gram ('aib', 'mlt')," if room.a_pair else ""
     raise BagwiseError(
-        f"Chunk {number} with {n_rows} samples of {width} words{sums} takes {readable_size(need)} as float64; the "
-        f"limit is {readable_size(limit)} ({origin}). Ways out: {ways} workers with more memory, or a higher "
-        "memory_limit."
+        f"Chunk {number}, {shape[0]} samples of {shape[1]} words{matrices} takes {readable_size(need)} in float64; the "
+        f"limit is {readable_size(limit)} ({origin}). Ways out: smaller chunks, X.rechunk({{0: n}}),{fewer} workers "
+        "with more memory, or a higher memory_limit."
     )
 
 
@@ -208,18 +213,17 @@ def add_up(parts: list[Any], join: Callable[..., Any] | None = None) -> Any:
 
 
 def _join(left: Any, right: Any, left_number: int, right_number: int) -> Any:
-    if left.shape[1] != right.shape[1]:
+    widths = [part.shape[1] if hasattr(part, "shape") else part.n_features for part in (left, right)]
+    if widths[0] != widths[1]:
         raise BagwiseError(
-            f"Chunk {right_number} has {right.shape[1]} words, but chunk {left_number} has {left.shape[1]}. All chunks "
-            "must have the same columns."
+            f"Chunk {right_number} has {widths[1]} words, but chunk {left_number} has {widths[0]}. All chunks must "
+            "have the same columns."
         )
     return left + right
 
 
-def read_chunk(
-    blocks: list[Any], number: int, width: int | None, memory_limit: Limit, gram: bool, dense_gram: bool = False
-) -> Any:
-    """Put a chunk together in float64, and check it: size, width, memory, NaN and infinity."""
+def read_chunk(blocks: list[Any], number: int, width: int | None, room: Room, memory_limit: Limit) -> Any:
+    """Put a chunk together in float64, and check it: width, memory, NaN and infinity."""
     if any(sp.issparse(block) for block in blocks):
         X = sp.csr_array(blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr"))
     else:
@@ -234,8 +238,8 @@ def read_chunk(
     if X.dtype.kind not in "biuf":
         raise BagwiseError(f"Chunk {number} must have numbers; got {X.dtype}.")
     is_sparse = sp.issparse(X)
-    size = X.data.nbytes + X.indices.nbytes if is_sparse else 8 * X.size
-    _check_chunk_fits(number, X.shape[0], X.shape[1], size, gram and (dense_gram or not is_sparse), memory_limit)
+    chunk_bytes = X.data.nbytes + X.indices.nbytes if is_sparse else 8 * X.size
+    _check_fits(number, X.shape, chunk_bytes, room, memory_limit)
     X = X.astype(np.float64, copy=False)
     values = X.data if is_sparse else X
     if not np.isfinite(values).all():

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from bagwise._collections import Chunks, Limit, add_up, delayed_function, number_labels, read_chunk
+from bagwise._collections import Chunks, Limit, Room, add_up, delayed_function, number_labels, read_chunk
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging._grams import gram_around
@@ -29,11 +29,13 @@ from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge_statistics import merge_statistics
 from bagwise.merging.pooling import pool
+from bagwise.merging.sketching.sketch import Sketch
 from bagwise.merging.statistics import Statistics
 
-__all__ = ["class_sums", "cooccurrence", "gram", "statistics"]
+__all__ = ["class_sums", "cooccurrence", "gram", "sketch", "statistics"]
 
 _FLOATS = (np.float64, np.float32)
+_GRAM = Room(a_pair=8)
 
 
 def statistics(
@@ -87,16 +89,10 @@ def statistics(
     >>> merge_statistics(sums).groups(2)
     [array([0, 1]), array([2, 3])]
     """
-    delayed = delayed_function()
     chunks = Chunks.of(X)
-    chunks.check_fit(memory_limit, gram)
+    chunks.check_fit(_GRAM if gram else Room(), memory_limit)
     names, codes = number_labels(y, chunks, classes)
-    leaf = delayed(_statistics_of_chunk, pure=False)
-    parts = [
-        leaf(blocks, part, names, number, chunks.width, gram, shares, memory_limit)
-        for number, (blocks, part) in enumerate(zip(chunks.blocks, codes, strict=True))
-    ]
-    return add_up(parts)
+    return _over_chunks(_statistics_of_chunk, chunks, memory_limit, codes, names=names, gram=gram, shares=shares)
 
 
 def class_sums(
@@ -142,7 +138,9 @@ def gram(X: Any, *, memory_limit: Limit = None) -> Any:
     array([[6., 6.],
            [6., 6.]])
     """
-    return _products(X, _gram_of_chunk, memory_limit, dense=True)
+    chunks = Chunks.of(X)
+    chunks.check_fit(_GRAM, memory_limit)
+    return _over_chunks(_gram_of_chunk, chunks, memory_limit)
 
 
 def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
@@ -166,14 +164,67 @@ def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
            [0., 5., 0.],
            [0., 0., 9.]])
     """
-    return _products(X, _cooccurrence_of_chunk, memory_limit, dense=False)
-
-
-def _products(X: Any, function: Callable[..., Any], memory_limit: Limit, dense: bool) -> Any:
     chunks = Chunks.of(X)
-    chunks.check_fit(memory_limit, dense)
+    chunks.check_fit(Room(), memory_limit)
+    return _over_chunks(_cooccurrence_of_chunk, chunks, memory_limit)
+
+
+def sketch(
+    X: Any,
+    *,
+    size: int = 256,
+    n_hashes: int = 30,
+    seed: int = 0,
+    dtype: Any = "float32",
+    memory_limit: Limit = None,
+) -> Any:
+    """Sketch the features of X, as `bagwise.Sketch` does with a stream.
+
+    Parameters
+    ----------
+    X : Dask array of shape (n_samples, n_features)
+        Chunk sizes must be known, also of sparse chunks: the place of a sample decides where it is added.
+    size, n_hashes, seed, dtype
+        Those of `Sketch`.
+    memory_limit : int or str, default=None
+        Most memory that one chunk and two sketches may take; as in `statistics`.
+
+    Returns
+    -------
+    sketch : Delayed
+        Of a `Sketch` of all samples. Whole numbers, as long as sums of them are exact in `dtype`, give the
+        bytes of a sketch made in one go.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from bagwise import distributed
+    >>> distributed.sketch(da.ones((6, 3), chunks=(4, 3)), size=8).compute()
+    <Sketch: 3 features x 8, samples 0 to 6 (exclusive)>
+    """
+    chunks = Chunks.of(X)
+    if chunks.sizes is None or chunks.width is None:
+        raise BagwiseError(
+            "A sketch needs to know the place of each sample, and so the sizes of chunks, but X is a list of chunks. "
+            "Make it a Dask array: dask.array.concatenate of dask.array.from_delayed(chunk, shape, dtype)."
+        )
+    empty = Sketch(chunks.width, size, n_hashes, seed=seed, dtype=dtype)  # complains of bad settings right here
+    chunks.check_fit(Room(a_word=empty.size * empty.dtype.itemsize), memory_limit)
+    firsts = np.cumsum([0, *chunks.sizes[:-1]]).tolist()
+    settings = {"size": empty.size, "n_hashes": empty.n_hashes, "seed": empty.seed, "dtype": empty.dtype.name}
+    return _over_chunks(_sketch_of_chunk, chunks, memory_limit, firsts, settings=settings)
+
+
+def _over_chunks(
+    function: Callable[..., Any], chunks: Chunks, memory_limit: Limit, own: list[Any] | None = None, **common: Any
+) -> Any:
+    """Build the graph: a result for each chunk, from the chunk and what is its `own`; these added up as a tree."""
     leaf = delayed_function()(function, pure=False)
-    return add_up([leaf(blocks, number, chunks.width, memory_limit) for number, blocks in enumerate(chunks.blocks)])
+    parts = []
+    for number, blocks in enumerate(chunks.blocks):
+        arguments = () if own is None else (own[number],)
+        parts.append(leaf(blocks, number, chunks.width, memory_limit, *arguments, **common))
+    return add_up(parts)
 
 
 def statistics_for(criterion: Criterion, kernel: AdditiveKernel, X: Any, y: Any, memory_limit: Limit) -> Statistics:
@@ -244,22 +295,23 @@ def _pool_chunk(chunk: Any, labels: NDArray[np.int64], n_groups: int, pooling: s
 
 def _statistics_of_chunk(
     blocks: list[Any],
-    codes: NDArray[np.intp],
-    names: NDArray[Any],
     number: int,
     width: int | None,
+    memory_limit: Limit,
+    codes: NDArray[np.intp],
+    names: NDArray[Any],
     gram: bool,
     shares: bool,
-    memory_limit: Limit,
 ) -> Statistics:
-    X = read_chunk(blocks, number, width, memory_limit, gram)
+    needs_matrices = gram and not any(sp.issparse(block) for block in blocks)
+    X = read_chunk(blocks, number, width, _GRAM if needs_matrices else Room(), memory_limit)
     if len(codes) != X.shape[0]:
         raise BagwiseError(f"Chunk {number} has {X.shape[0]} samples, but {len(codes)} labels.")
     return Statistics.of(X, codes, len(names), gram, shares=shares, classes=names)
 
 
 def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> NDArray[np.float64]:
-    X = read_chunk(blocks, number, width, memory_limit, gram=True, dense_gram=True)
+    X = read_chunk(blocks, number, width, _GRAM, memory_limit)
     if not sp.issparse(X):
         return gram_around(X, np.zeros(X.shape[1]))
     out = np.zeros((X.shape[1], X.shape[1]))
@@ -269,5 +321,18 @@ def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_lim
 
 
 def _cooccurrence_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> sp.csr_array:
-    X = read_chunk(blocks, number, width, memory_limit, gram=False)
+    X = read_chunk(blocks, number, width, Room(), memory_limit)
     return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))
+
+
+def _sketch_of_chunk(
+    blocks: list[Any],
+    number: int,
+    width: int,
+    memory_limit: Limit,
+    first_sample: int,
+    settings: dict[str, Any],
+) -> Sketch:
+    empty = Sketch(width, first_sample=first_sample, **settings)
+    room = Room(a_word=empty.size * empty.dtype.itemsize)
+    return empty.update(read_chunk(blocks, number, width, room, memory_limit))

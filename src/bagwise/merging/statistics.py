@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,13 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 from sklearn.utils import check_array
 
 from bagwise._data import class_sums
-from bagwise._files import read_header, write_atomically
+from bagwise._files import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging._grams import gram_around, move_centre
 from bagwise.merging._scatter import add_gram, mirror
@@ -34,6 +29,7 @@ _SCHEMA = 1
 _EXACT = 2.0**53
 _ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
 _PARTS = ("gram", "shares")
+_NOTHING = np.empty((0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,42 +320,37 @@ class Statistics:
             raise BagwiseError(
                 f"Names of classes are written as numbers or strings; got {_some(self.classes)}. Number the classes."
             )
-        dtype = "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str
         tensors = {name: getattr(self, name) for name in _ARRAYS}
-        if self.shares is not None:
-            tensors["shares"] = self.shares
+        tensors["shares"] = _NOTHING if self.shares is None else self.shares
+        tensors["gram"] = _NOTHING if self.gram is None else self.gram
+        tensors["gram_indices"] = tensors["gram_indptr"] = np.empty(0, dtype=np.int32)
         if sp.issparse(self.gram):
-            tensors |= {f"gram.{name}": getattr(self.gram, name) for name in ("data", "indices", "indptr")}
-        elif self.gram is not None:
-            tensors["gram"] = self.gram
-        header = {"kind": _KIND, "schema": _SCHEMA, "classes": names, "dtype": dtype, "sparse": self.sparse}
-        content = save_tensors(
-            {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
-            metadata={"bagwise": json.dumps(header)},
-        )
-        return write_atomically(path, content)
+            lists = (self.gram.data, self.gram.indices, self.gram.indptr)
+            tensors["gram"], tensors["gram_indices"], tensors["gram_indptr"] = lists
+        header = {
+            "classes": names,
+            "dtype": "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str,
+            "sparse": self.sparse,
+            "parts": [part for part in _PARTS if getattr(self, part) is not None],
+        }
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+        return write_tensors(path, _KIND, _SCHEMA, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
         """Read statistics that `save` wrote."""
-        content = Path(path).read_bytes()
+        names = (*_ARRAYS, *_PARTS, "gram_indices", "gram_indptr")
+        header, tensors = read_tensors(path, _KIND, _SCHEMA, names)
         try:
-            header = read_header(content)
-            tensors = load_tensors(content)
-            if header.get("kind") != _KIND or header.get("schema") != _SCHEMA:
-                raise ValueError(
-                    f"it holds {header.get('kind')!r}, schema {header.get('schema')!r}; this version of bagwise reads "
-                    f"{_KIND!r}, schema {_SCHEMA}"
-                )
             classes = np.array(header["classes"], dtype=header["dtype"])
-            parts: dict[str, Any] = {"gram": tensors.get("gram"), "shares": tensors.get("shares")}
-            if "gram.data" in tensors:
-                lists = tuple(tensors[f"gram.{name}"] for name in ("data", "indices", "indptr"))
+            parts: dict[str, Any] = {part: tensors[part] for part in header["parts"]}
+            if "gram" in parts and parts["gram"].ndim == 1:
+                lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
                 parts["gram"] = sp.csr_array(lists, shape=(len(tensors["smallest"]),) * 2)
             arrays = {name: tensors[name] for name in _ARRAYS}
             return cls(classes=classes, sparse=bool(header["sparse"]), **arrays, **parts)
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise BagwiseError(f"{os.fspath(path)} is not a file written by Statistics.save: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
     def __repr__(self) -> str:
         extra = "".join(f", {part}" for part in _PARTS if getattr(self, part) is not None)
