@@ -313,7 +313,7 @@ def _statistics_of_chunk(
 def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> NDArray[np.float64]:
     X = read_chunk(blocks, number, width, _GRAM, memory_limit)
     if not sp.issparse(X):
-        return gram_around(X, np.zeros(X.shape[1]))
+        return gram_around(X, np.zeros(X.shape[1]))[0]
     out = np.zeros((X.shape[1], X.shape[1]))
     add_sparse_product(out, X, X)
     mirror(out)
@@ -322,7 +322,7 @@ def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_lim
 
 def _cooccurrence_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> sp.csr_array:
     X = read_chunk(blocks, number, width, Room(), memory_limit)
-    return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))
+    return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))[0]
 
 
 def _sketch_of_chunk(

@@ -4,15 +4,15 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def move_centre_rows(G, step, sums, exact, n, start, stop):
-    """Move the centre of the sums of products G by `step`, in the upper triangle, for the rows ``start..stop``.
+def move_upper_triangle(G, step, sums, exact, n):
+    """Move the centre of the sums of products G by `step`, in the upper triangle.
 
     NumPy: ``G + n * outer(step, step) - outer(step, sums) - outer(sums, step)``, with `sums` of the n samples around
     the old centre. Pairs of words that are both `exact` are done in 64-bit integers, so that nothing is rounded: the
-    terms may be larger than what float64 holds, their sum is not. Cost O(d (stop - start)).
+    terms may be larger than what float64 holds, their sum is not. Cost O(d²).
     """
     d = G.shape[0]
-    for i in range(start, stop):
+    for i in range(d):
         step_i = step[i]
         sum_i = sums[i]
         for j in range(i, d):

@@ -11,66 +11,60 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._threads import run_over_ranges
 from bagwise.merging._scatter import add_gram, mirror, row_blocks
 
 Gram = Any  # a dense symmetric float64 array, or the upper triangle as a CSR array
 
 
-def gram_around(X: Any, centre: NDArray[np.float64]) -> Gram:
-    """Sum up the products of words around a point.
+def gram_around(X: Any, centre: NDArray[np.float64]) -> tuple[Gram, NDArray[np.float64]]:
+    """Sum up the products of words around a point, and the samples less that point.
 
     Where X is sparse, `centre` must be zero for words that are not stored in every sample.
     """
     if sp.issparse(X):
         moved = sp.csr_array((X.data - centre[X.indices], X.indices, X.indptr), shape=X.shape)
-        return sp.csr_array(sp.triu(moved.T @ moved, format="csr"))
-    out = np.zeros((X.shape[1], X.shape[1]))
+        return sp.csr_array(sp.triu(moved.T @ moved, format="csr")), np.asarray(moved.sum(axis=0)).ravel()
+    out, sums = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
     is_moved = bool(centre.any())
     for rows in row_blocks(*X.shape):
-        add_gram(out, X[rows] - centre if is_moved else X[rows])
+        block = X[rows] - centre if is_moved else X[rows]
+        sums += block.sum(axis=0)
+        add_gram(out, block)
     mirror(out)
-    return out
+    return out, sums
 
 
 def move_centre(
-    gram: Gram,
-    step: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    exact: NDArray[np.bool_],
-    n_samples: int,
-    n_threads: int = 1,
-    overwrite: bool = False,
-) -> Gram:
-    """Sum products around the point ``centre + step`` instead.
+    gram: Gram, step: NDArray[np.float64], sums: NDArray[np.float64], exact: NDArray[np.bool_], n_samples: int
+) -> tuple[Gram, NDArray[np.float64]]:
+    """Sum up around the point ``centre + step`` instead.
 
     Parameters
     ----------
     gram : ndarray or CSR array of shape (n_words, n_words)
-        Around the old centre; not written to, unless `overwrite` allows it.
+        Products around the old centre; not written to.
     step : ndarray of shape (n_words,)
     sums : ndarray of shape (n_words,)
         Sums of the samples less the old centre.
     exact : ndarray of bool, shape (n_words,)
         Words whose samples, centre and step are whole numbers; sums of products of two of them stay exact.
     n_samples : int
-    n_threads : int
-    overwrite : bool
+
+    Returns
+    -------
+    gram, sums
+        Around the new centre.
     """
-    if not step.any():
-        return gram
+    if n_samples == 0 or not step.any():
+        return gram, sums
     if sp.issparse(gram):
-        return _move_sparse(gram, step, sums, exact, n_samples)
-    out = gram if overwrite else gram.copy()
+        return _move_sparse(gram, step, sums, exact, n_samples), sums - n_samples * step
+    from bagwise.merging._gram_kernels import move_upper_triangle
 
-    def move(start: int, stop: int) -> None:
-        from bagwise.merging._gram_kernels import move_centre_rows
-
-        move_centre_rows(out, step, sums, exact, n_samples, start, stop)
-
-    run_over_ranges(move, len(out), n_threads)
-    mirror(out, n_threads)
-    return out
+    out = gram.copy()
+    move_upper_triangle(out, step, sums, exact, n_samples)
+    mirror(out)
+    return out, sums - n_samples * step
 
 
 def _move_sparse(

@@ -58,18 +58,21 @@ class Statistics:
         Whether the samples were sparse.
     gram : ndarray or CSR array of shape (n_words, n_words), default=None
         Sums of products of words around `centre`. Sparse samples give its upper triangle as a CSR array.
+    deviations : ndarray of shape (n_words,), default=None
+        Sums of samples less `centre`; comes with `gram`.
     shares : ndarray of shape (n_classes, n_words), default=None
         Class sums of samples that were divided by their totals, which "mlt" needs if not all values are whole numbers.
 
     Notes
     -----
-    Whole numbers are added up around zero, and exactly, as long as the sums stay below 2⁵³: in any order, in any
-    chunks, the bytes are the same. Other words are taken around their mean as they come: adding two chunks moves both
-    to their common mean (Chan, Golub and LeVeque), ``G_a + G_b + n_a e_a e_aᵀ + n_b e_b e_bᵀ`` with e the way from the
-    common mean to that of the chunk. So one pass is enough, and a large offset does no harm. In sparse samples only
-    words that are stored everywhere have a mean worth subtracting, as in `merge_words`.
+    Products are summed up around a point near the mean, so that a large offset does no harm, in one pass: adding two
+    chunks moves both to the point of their union, as in the updating formulae of Chan, Golub and LeVeque,
+    ``G_a + G_b + n_a e_a e_aᵀ + n_b e_b e_bᵀ`` with e the way from the common mean to that of the chunk. For whole
+    numbers the point is the whole number next to the mean and all is done in integers, as long as the sums stay below 2⁵³: in
+    any order, in any chunks, the bytes are the same. In sparse samples only words that are stored everywhere have a
+    mean worth subtracting, as in `merge_words`; others stay around zero.
 
-    Memory for d words and C classes: 8 C d bytes for class sums, again for shares, 25 d for what is known of each word,
+    Memory for d words and C classes: 8 C d bytes for class sums, again for shares, 33 d for what is known of each word,
     and 8 d² for the Gram, or 12 for each entry of its triangle if it is sparse. Time O(n d) and, for the Gram, O(n d²)
     or one addition for each pair of non-zeros that share a sample.
 
@@ -96,12 +99,13 @@ class Statistics:
     stored: NDArray[np.int64]
     sparse: bool
     gram: Any = None
+    deviations: Any = None
     shares: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         C, d = len(self.classes), self.n_words
         expected = {"class_sizes": (C,), "class_sums": (C, d), "gram": (d, d), "shares": (C, d)}
-        for name in (*_ARRAYS, *_PARTS):
+        for name in (*_ARRAYS, *_PARTS, "deviations"):
             value, shape = getattr(self, name), expected.get(name, (d,))
             if value is not None and value.shape != shape:
                 raise BagwiseError(f"{name} must have shape {shape} for {C} classes; got {value.shape}.")
@@ -161,7 +165,10 @@ class Statistics:
             sparse=is_sparse,
             shares=_class_shares(X, numbers, n_classes) if shares else None,
         )
-        return replace(statistics, gram=gram_around(X, statistics.centre)) if gram else statistics
+        if not gram:
+            return statistics
+        products, deviations = gram_around(X, statistics.centre)
+        return replace(statistics, gram=products, deviations=deviations)
 
     @property
     def n_words(self) -> int:
@@ -198,11 +205,11 @@ class Statistics:
 
     @cached_property
     def centre(self) -> NDArray[np.float64]:
-        """The point around which `gram` is: zero for exact words, the mean of others that are stored everywhere."""
+        """The point around which `gram` is: the mean, rounded for exact words; zero if not stored in all samples."""
         if self.n_samples == 0:
             return np.zeros(self.n_words)
-        around_mean = ~self.exact & (self.stored == self.n_samples)
-        return np.where(around_mean, self.word_totals / self.n_samples, 0.0)
+        mean = self.word_totals / self.n_samples
+        return np.where(self.stored == self.n_samples, np.where(self.exact, np.rint(mean), mean), 0.0)
 
     def __add__(self, other: object) -> Statistics:
         if not isinstance(other, Statistics):
@@ -233,25 +240,12 @@ class Statistics:
         )
         if self.gram is None:
             return total
-        grams = [part._gram_around(total.centre) for part in (self, other)]
-        if not total.sparse:
-            grams = [_mirrored(gram) if sp.issparse(gram) else gram for gram in grams]
-        return replace(total, gram=grams[0] + grams[1])
-
-    def _gram_around(self, centre: NDArray[np.float64]) -> Any:
-        """Move the Gram to another centre: first by whole numbers, where that is exact, then by what is left."""
-        moves = centre != self.centre
-        if self.n_samples == 0 or not moves.any():
-            return self.gram
-        step = np.where(moves & self.exact, np.rint(self.word_totals / self.n_samples), 0.0)
-        gram = move_centre(self.gram, step, self._sums_around_centre(), self.exact, self.n_samples)
-        return move_centre(
-            gram, centre - self.centre - step, self._sums_around_centre(step), np.zeros_like(self.exact), self.n_samples
-        )
-
-    def _sums_around_centre(self, step: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
-        """Sums of samples less the centre, or less ``centre + step`` where the centre is zero."""
-        return np.where(self.centre != 0, 0.0, self.word_totals - self.n_samples * step)
+        parts = [
+            move_centre(part.gram, total.centre - part.centre, part.deviations, total.exact, part.n_samples)
+            for part in (self, other)
+        ]
+        grams = [_mirrored(gram) if sp.issparse(gram) and not total.sparse else gram for gram, _ in parts]
+        return replace(total, gram=grams[0] + grams[1], deviations=parts[0][1] + parts[1][1])
 
     def without_empty_classes(self) -> Statistics:
         """Leave out classes that have no sample."""
@@ -285,8 +279,8 @@ class Statistics:
     def between_classes(self, words: NDArray[np.int64], n_threads: int = 1) -> NDArray[np.float64]:
         """Form the scatter of the class means of some words; constant words have none, exactly."""
         sizes, sums = self.class_sizes, self.class_sums[:, words]
-        if self.sparse:  # as for samples that are sparse: around a whole number near the mean, or the mean
-            sums = sums - sizes[:, np.newaxis] * (self.centre + self._whole_shift())[words]
+        if self.sparse:  # as the structures do with samples that are sparse
+            sums = sums - sizes[:, np.newaxis] * self.centre[words]
         sums[:, self._is_constant(words)] = 0.0
         out = np.zeros((len(words), len(words)))
         add_gram(out, between_classes_factor(sums, sizes), 1.0, n_threads)
@@ -295,20 +289,13 @@ class Statistics:
 
     def total_scatter(self, words: NDArray[np.int64], n_threads: int = 1) -> NDArray[np.float64]:
         """Form the scatter around the mean of some words, dense; constant words have none, exactly."""
-        step = self._whole_shift()
         out = _mirrored(self.gram[words][:, words]) if sp.issparse(self.gram) else self.gram[np.ix_(words, words)]
-        sums = self._sums_around_centre()[words]
-        out = move_centre(out, step[words], sums, self.exact[words], self.n_samples, n_threads, overwrite=True)
-        sums = self._sums_around_centre(step)[words]
+        deviations = self.deviations[words]
         constant = self._is_constant(words)
-        out[constant], out[:, constant], sums[constant] = 0.0, 0.0, 0.0
-        add_gram(out, sums[np.newaxis], -1.0 / self.n_samples, n_threads)
+        out[constant], out[:, constant], deviations[constant] = 0.0, 0.0, 0.0
+        add_gram(out, deviations[np.newaxis], -1.0 / self.n_samples, n_threads)
         mirror(out, n_threads)
         return out
-
-    def _whole_shift(self) -> NDArray[np.float64]:
-        """Whole numbers near the means of exact words that are stored everywhere."""
-        return np.where(self.exact & (self.stored == self.n_samples), np.rint(self.word_totals / self.n_samples), 0.0)
 
     def _is_constant(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         return self.largest[words] == self.smallest[words]
@@ -323,6 +310,7 @@ class Statistics:
         tensors = {name: getattr(self, name) for name in _ARRAYS}
         tensors["shares"] = _NOTHING if self.shares is None else self.shares
         tensors["gram"] = _NOTHING if self.gram is None else self.gram
+        tensors["deviations"] = np.empty(0) if self.deviations is None else self.deviations
         tensors["gram_indices"] = tensors["gram_indptr"] = np.empty(0, dtype=np.int32)
         if sp.issparse(self.gram):
             lists = (self.gram.data, self.gram.indices, self.gram.indptr)
@@ -339,11 +327,13 @@ class Statistics:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
         """Read statistics that `save` wrote."""
-        names = (*_ARRAYS, *_PARTS, "gram_indices", "gram_indptr")
+        names = (*_ARRAYS, *_PARTS, "deviations", "gram_indices", "gram_indptr")
         header, tensors = read_tensors(path, _KIND, _SCHEMA, names)
         try:
             classes = np.array(header["classes"], dtype=header["dtype"])
             parts: dict[str, Any] = {part: tensors[part] for part in header["parts"]}
+            if "gram" in parts:
+                parts["deviations"] = tensors["deviations"]
             if "gram" in parts and parts["gram"].ndim == 1:
                 lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
                 parts["gram"] = sp.csr_array(lists, shape=(len(tensors["smallest"]),) * 2)
