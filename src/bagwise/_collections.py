@@ -114,7 +114,8 @@ def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], l
     if y is None:
         raise BagwiseError("y is None; pass the labels of all samples.")
     if chunks.sizes is None:
-        if not isinstance(y, (list, tuple)) or len(y) != n_chunks or (np.ndim(y[0]) == 0 and not is_lazy(y[0])):
+        is_list = isinstance(y, (list, tuple)) and len(y) == n_chunks
+        if not is_list or not all(is_lazy(part) or np.ndim(part) > 0 for part in y):
             raise BagwiseError(
                 f"X is a list of {n_chunks} chunks, so y must be a list of {n_chunks} arrays of labels (or "
                 f"dask.delayed of such), one for each; got {_describe(y)}."

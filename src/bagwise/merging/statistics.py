@@ -68,9 +68,9 @@ class Statistics:
     Products are summed up around a point near the mean, so that a large offset does no harm, in one pass: adding two
     chunks moves both to the point of their union, as in the updating formulae of Chan, Golub and LeVeque,
     ``G_a + G_b + n_a e_a e_aᵀ + n_b e_b e_bᵀ`` with e the way from the common mean to that of the chunk. For whole
-    numbers the point is the whole number next to the mean and all is done in integers, as long as the sums stay below 2⁵³: in
-    any order, in any chunks, the bytes are the same. In sparse samples only words that are stored everywhere have a
-    mean worth subtracting, as in `merge_words`; others stay around zero.
+    numbers the point is the whole number next to the mean and all is done in integers, as long as the sums stay below
+    2⁵³: in any order, in any chunks, the bytes are the same. In sparse samples only words that are stored everywhere
+    have a mean worth subtracting, as in `merge_words`; others stay around zero.
 
     Memory for d words and C classes: 8 C d bytes for class sums, again for shares, 33 d for what is known of each word,
     and 8 d² for the Gram, or 12 for each entry of its triangle if it is sparse. Time O(n d) and, for the Gram, O(n d²)
