@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["BACKENDS", "Clustering", "cluster_rows", "nearest_centres"]
+__all__ = ["BACKENDS", "Clustering", "assigner", "cluster_rows", "nearest_centres"]
 
 BACKENDS = ("auto", "numpy", "faiss")
 # Points whose products with all centres are held at a time.
@@ -113,7 +113,7 @@ def cluster_rows(
     """
     if not 1 <= n_clusters <= len(points):
         raise BagwiseError(f"n_clusters must be from 1 to the number of points, {len(points)}, got {n_clusters}.")
-    assign = _assigner(backend)
+    assign = assigner(backend)
     weights = np.ones(len(points)) if weights is None else weights
     problem = _Problem(points, weights, _squares(points), bipolar, assign)
     rng = np.random.default_rng(seed)
@@ -293,10 +293,14 @@ def _squares(points: NDArray[Any]) -> NDArray[np.float64]:
     return squares
 
 
-def _assigner(backend: str) -> Assigner:
+def assigner(backend: str) -> Assigner:
+    """Give the function that finds nearest centres; an error if there is none of that name, or it is not installed."""
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
-    return _nearest_by_faiss if backend == "faiss" else nearest_centres
+    if backend == "faiss":
+        _faiss()
+        return _nearest_by_faiss
+    return nearest_centres
 
 
 def nearest_centres(points: NDArray[Any], centres: NDArray[Any], bipolar: bool = False) -> Assignment:
