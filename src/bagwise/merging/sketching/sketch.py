@@ -243,7 +243,7 @@ class Sketch:
 
     def _check_range(self, peak: float, n_more: int) -> None:
         limits = np.finfo(self.dtype)
-        if peak * self.n_hashes * (self.n_samples + n_more) > limits.max or 0 < peak < limits.tiny:
+        if peak * self.n_hashes * (self.n_samples + n_more) > float(limits.max) or 0 < peak < float(limits.tiny):
             raise BagwiseError(
                 f"Values reach {peak:g}, too {'large' if peak > 1 else 'small'} for sums in {self.dtype}. "
                 "Scale X, or use dtype='float64'."

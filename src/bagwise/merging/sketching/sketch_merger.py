@@ -135,6 +135,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     True
     """
 
+    sketch_: Sketch
+
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "sketch_size": [Interval(Integral, 1, None, closed="left")],
@@ -208,8 +210,12 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         merger : SketchMerger
             Fitted, and ready for more data.
         """
-        given = {"sketch_size": sketch.size, "n_hashes": sketch.n_hashes, "dtype": sketch.dtype.name}
-        given["random_state"] = sketch.seed
+        given: dict[str, Any] = {
+            "sketch_size": sketch.size,
+            "n_hashes": sketch.n_hashes,
+            "dtype": sketch.dtype.name,
+            "random_state": sketch.seed,
+        }
         if taken := sorted(given.keys() & parameters.keys()):
             raise BagwiseError(f"{', '.join(taken)} cannot be chosen: the sketch has {given}. Leave them out.")
         if parameters.get("n_neighbors"):
@@ -264,7 +270,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         if self.n_neighbors > 0:
             raise BagwiseError(
                 f"partial_fit sees samples once, but n_neighbors={self.n_neighbors} needs all of them to find "
-                "neighbours, and then once more. Use fit, fit_chunks with chunks that can be read again, or n_neighbors=0."
+                "neighbours, and then once more. Use fit, or fit_chunks with chunks that can be read again, or "
+                "n_neighbors=0."
             )
         self._take(self._checked(X, reset=not hasattr(self, "sketch_")))
         return self
@@ -323,7 +330,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     def _sketch_neighbors(self, chunks: Chunks) -> None:
         """Replace the sketch of the samples by that of the sums of each sample and its neighbours."""
-        plain, n_threads = self.sketch_, effective_n_jobs(self.n_jobs)
+        plain: Sketch = self.sketch_
+        n_threads = effective_n_jobs(self.n_jobs)
         del self.sketch_  # should anything fail, it is not taken for what was asked for
         seed, n_samples = plain.seed, plain.n_samples
         groups = self._cluster(plain, self.n_intermediate, bipolar=False)

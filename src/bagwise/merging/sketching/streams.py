@@ -65,7 +65,7 @@ def read_chunks(
     n_chunks = n_taken = 0
 
     def so_far() -> str:
-        return f"{n_taken} samples in {n_chunks} chunks were read before. {after_failure}".rstrip()
+        return f"Until then {n_taken} samples came (number of chunks: {n_chunks}). {after_failure}".rstrip()
 
     with ProgressBar(task, n_samples or 1, enabled=bool(verbose) and n_samples is not None) as bar:
         while True:
