@@ -1,6 +1,7 @@
 import json
 import pickle
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_sums_of_parts_are_the_whole_for_whole_numbers(signed):
     X = rng.integers(-4 if signed else 0, 5, (90, 20)).astype(np.float32)
     whole = Sketch(20, 12, seed=4).update(X)
     cuts = [0, 20, 21, 60, 90]
-    parts = [Sketch(20, 12, seed=4, first_sample=a).update(X[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [Sketch(20, 12, seed=4, first_sample=a).update(X[a:b]) for a, b in pairwise(cuts)]
     assert parts[0] + parts[1] + parts[2] + parts[3] == whole
     assert parts[3] + (parts[2] + (parts[0] + parts[1])) == whole
     assert Sketch(20, 12, seed=4) + whole == whole
@@ -261,7 +262,7 @@ def test_wrong_settings(wrong):
 
 
 def test_a_sketch_that_does_not_fit_into_memory():
-    with pytest.raises(BagwiseError, match="takes 102.40 TB, but only"):
+    with pytest.raises(BagwiseError, match=r"takes 102\.40 TB, but only"):
         Sketch(10**11)
 
 
