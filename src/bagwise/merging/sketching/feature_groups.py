@@ -33,7 +33,7 @@ class FeatureGroups:
     inertia : float
         Sum of squared distances of the rows of the signature to the means of their groups.
     n_iter : int
-        Iterations of the best start.
+        Iterations of the best start; 1 where there was nothing to search for.
     """
 
     labels: NDArray[np.int64]
@@ -81,14 +81,14 @@ def group_features(
     n_features = len(signature)
     if n_groups >= n_features:
         ones = np.ones(n_features, dtype=np.int64)
-        return FeatureGroups(np.arange(n_features), ones.astype(np.int8), ones, 0.0, 0)
+        return FeatureGroups(np.arange(n_features), ones.astype(np.int8), ones, 0.0, 1)
     if batch_size is None and n_features > MANY_FEATURES:
         batch_size = max(_BATCH, 4 * n_groups)
 
     first_signs, point_of, points, unit = _distinct_rows(signature, bipolar)
     varies = first_signs != 0
     labels, signs = np.zeros(n_features, dtype=np.int64), np.ones(n_features, dtype=np.int8)
-    inertia, n_iter = 0.0, 0
+    inertia, n_iter = 0.0, 1
     if len(points) > n_groups:
         found = cluster_rows(
             points, n_groups, weights=np.bincount(point_of[varies]).astype(np.float64), bipolar=bipolar, n_init=n_init,
