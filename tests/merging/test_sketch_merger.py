@@ -23,7 +23,7 @@ from helpers import topic_counts
 def expected_failures(estimator):
     if estimator.n_neighbors == 0:
         return {}
-    calling = ("estimators_partial_fit_n_features", "fit_score_takes_y", "n_features_in_after_fitting")
+    calling = ("fit_score_takes_y", "n_features_in_after_fitting")
     return {f"check_{name}": "calls partial_fit, which refuses: neighbours need all samples" for name in calling}
 
 
