@@ -177,11 +177,11 @@ def measure_transforms(n: int, d: int, n_words: int, repeats: int) -> list[dict[
 def measure_quality(d: int, sizes: list[int]) -> list[dict[str, Any]]:
     """Share of the centred scatter that is kept, on counts drawn from topics, few enough for all."""
     import numpy as np
-    from merging import make_data as make_texts
     from sklearn.decomposition import PCA
     from sklearn.random_projection import GaussianRandomProjection
 
     from bagwise import HashMerger, SketchMerger, WordMerger
+    from merging import make_data as make_texts
 
     X = make_texts("topics", d)[0].toarray()
     total = ((X - X.mean(axis=0)) ** 2).sum()
