@@ -10,13 +10,23 @@ import time
 
 import dask
 import dask.array as da
+import dask.sizeof
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
-from bagwise import BagwiseError, Hierarchy, Statistics, WordMerger, distributed, merge_statistics, merge_words
-from bagwise.merging.sketching.sketch import Sketch
+from bagwise import (
+    BagwiseError,
+    Hierarchy,
+    Sketch,
+    SketchMerger,
+    Statistics,
+    WordMerger,
+    distributed,
+    merge_statistics,
+    merge_words,
+)
 from helpers import topic_counts
 
 CRITERIA = ["csm", "aib", "mlt"]
@@ -215,6 +225,28 @@ def test_sketches_are_those_of_the_stream(data, form):
         assert distributed.sketch(chunked, size=32, n_hashes=5, seed=3).compute() == expected
     with pytest.raises(BagwiseError, match="size must be"):
         distributed.sketch(chunked, size=0)
+
+
+@pytest.mark.parametrize("bipolar", [False, True])
+def test_sketch_mergers_take_collections(data, bipolar):
+    X, _ = data
+    expected = SketchMerger(6, sketch_size=32, bipolar=bipolar).fit(X)
+    for chunked in collections(X, 37, 17):
+        merger = SketchMerger(6, sketch_size=32, bipolar=bipolar).fit(chunked)
+        assert merger.sketch_ == expected.sketch_
+        assert merger.n_features_in_ == WORDS
+        np.testing.assert_array_equal(merger.labels_, expected.labels_)
+        Z = merger.transform(chunked).compute()
+        np.testing.assert_array_equal(Z.toarray() if sp.issparse(Z) else Z, expected.transform(X))
+    with pytest.raises(BagwiseError, match="n_neighbors=3 needs the samples themselves"):
+        SketchMerger(6, n_neighbors=3).fit(chunked)
+
+
+def test_schedulers_know_how_large_results_are(data):
+    X, y = data
+    for form, part in ((np.asarray, 8 * WORDS**2), (sp.csr_array, 12 * np.count_nonzero(np.triu(X.T @ X)))):
+        assert dask.sizeof.sizeof(in_memory(form(X), y)) >= part
+    assert dask.sizeof.sizeof(Sketch(WORDS, 32)) >= 4 * 32 * WORDS
 
 
 def test_two_processes_give_the_same_bytes(data, client):

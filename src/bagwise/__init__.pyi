@@ -8,6 +8,8 @@ from .merging.hierarchy import Hierarchy as Hierarchy
 from .merging.merge import MergingInterrupted as MergingInterrupted
 from .merging.merge import merge_words as merge_words
 from .merging.merge_statistics import merge_statistics as merge_statistics
+from .merging.sketching.sketch import Sketch as Sketch
+from .merging.sketching.sketch_merger import SketchMerger as SketchMerger
 from .merging.statistics import Statistics as Statistics
 from .merging.warmup import warmup as warmup
 from .merging.word_merger import WordMerger as WordMerger

@@ -269,8 +269,8 @@ def merge_collection(
     )
 
 
-def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str) -> Any:
-    """Add up the words of each group in a Dask array, chunk by chunk when it is computed."""
+def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, **weights: Any) -> Any:
+    """Add up the words of each group in a Dask array, chunk by chunk when it is computed, as `pool` does."""
     delayed_function()
     if isinstance(X, (list, tuple)) or getattr(X, "ndim", None) != 2:
         raise BagwiseError(f"transform takes a Dask array of samples by words; got {type(X).__name__}.")
@@ -282,15 +282,16 @@ def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: s
         labels,
         n_groups,
         pooling,
+        weights,
         dtype=dtype,
         chunks=(X.chunks[0], (n_groups,)),
         meta=form((0, 0), dtype=dtype),
     )
 
 
-def _pool_chunk(chunk: Any, labels: NDArray[np.int64], n_groups: int, pooling: str) -> Any:
+def _pool_chunk(chunk: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, weights: dict[str, Any]) -> Any:
     chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0)
-    return pool(chunk, labels, n_groups, pooling)
+    return pool(chunk, labels, n_groups, pooling, **weights)
 
 
 def _statistics_of_chunk(

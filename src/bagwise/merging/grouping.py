@@ -30,6 +30,10 @@ class GroupTransformer(TransformerMixin):
         """Number of groups that `labels_` has."""
         return int(self.labels_.max()) + 1
 
+    def _weights(self) -> dict[str, Any]:
+        """`signs` and `sizes` for `pool` and `spread`, where they are not plain."""
+        return {}
+
     def transform(self, X: Any) -> Any:
         """Add up the words of each group.
 
@@ -47,9 +51,9 @@ class GroupTransformer(TransformerMixin):
             from bagwise.distributed import pool_collection  # a step up the house, taken only with Dask data
 
             validate_data(self, X, reset=False, skip_check_array=True)
-            return pool_collection(X, self.labels_, self._n_groups(), self.pooling)
+            return pool_collection(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return pool(X, self.labels_, self._n_groups(), self.pooling)
+        return pool(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
 
     def inverse_transform(self, Z: Any) -> Any:
         """Spread the values of groups evenly over their words.
@@ -68,7 +72,7 @@ class GroupTransformer(TransformerMixin):
         Z = check_array(Z, accept_sparse="csr", dtype=FLOATS, input_name="Z")
         if Z.shape[1] != self._n_groups():
             raise BagwiseError(f"Z has {Z.shape[1]} columns, expected one per group: {self._n_groups()}.")
-        return spread(Z, self.labels_, self.pooling)
+        return spread(Z, self.labels_, self.pooling, **self._weights())
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Name each group after its heaviest words, such as ``car+auto+truck…(17)``.

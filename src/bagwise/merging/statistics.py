@@ -342,6 +342,13 @@ class Statistics:
         except (ValueError, KeyError, TypeError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
+    def __sizeof__(self) -> int:
+        # schedulers that move statistics about ask for it
+        arrays = [getattr(self, name) for name in (*_ARRAYS, "deviations", "shares", "gram")]
+        if sp.issparse(self.gram):
+            arrays[-1:] = [self.gram.data, self.gram.indices, self.gram.indptr]
+        return super().__sizeof__() + sum(array.nbytes for array in arrays if array is not None)
+
     def __repr__(self) -> str:
         extra = "".join(f", {part}" for part in _PARTS if getattr(self, part) is not None)
         return f"<Statistics: {self.n_samples} samples of {len(self.classes)} classes, {self.n_words} words{extra}>"

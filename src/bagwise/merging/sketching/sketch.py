@@ -243,7 +243,7 @@ class Sketch:
 
     def _check_range(self, peak: float, n_more: int) -> None:
         limits = np.finfo(self.dtype)
-        if peak * self.n_hashes * (self.n_samples + n_more) > limits.max or 0 < peak < limits.tiny:
+        if peak * self.n_hashes * (self.n_samples + n_more) > float(limits.max) or 0 < peak < float(limits.tiny):
             raise BagwiseError(
                 f"Values reach {peak:g}, too {'large' if peak > 1 else 'small'} for sums in {self.dtype}. "
                 "Scale X, or use dtype='float64'."
@@ -355,6 +355,10 @@ class Sketch:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __sizeof__(self) -> int:
+        # schedulers that move sketches about ask for it
+        return super().__sizeof__() + sum(array.nbytes for array in self._arrays().values())
 
     def __repr__(self) -> str:
         return f"<Sketch: {self.n_features} features x {self.size}, samples {_range(self)}>"
