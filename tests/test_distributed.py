@@ -130,6 +130,20 @@ def test_nothing_is_computed_before_it_is_asked_for(data):
             result.compute(scheduler="synchronous")
 
 
+def test_chunks_are_read_once_for_several_results(data):
+    X, y = data
+    read = []
+
+    def note(block):
+        read.append(len(block))
+        return block
+
+    chunked = da.from_array(X, chunks=(50, WORDS)).map_blocks(note, dtype=X.dtype, meta=np.empty((0, 0)))
+    lazy = distributed.statistics(chunked, y, gram=False), distributed.sketch(chunked), distributed.gram(chunked)
+    dask.compute(*lazy, scheduler="synchronous")
+    assert read == [50, 50, 50]
+
+
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("kind", ["array", "dask", "column"])
 def test_merging_equals_merging_in_memory(data, criterion, kind):
