@@ -161,6 +161,7 @@ def test_merging_equals_merging_in_memory(data, criterion, kind):
         assert ours.hierarchy_ == theirs.hierarchy_ == expected
         np.testing.assert_array_equal(ours.word_totals_, theirs.word_totals_)
         assert ours.n_features_in_ == WORDS
+        assert ours.store_ == ("dense" if criterion == "csm" else None)
         np.testing.assert_array_equal(ours.get_feature_names_out(), theirs.get_feature_names_out())
 
 
@@ -188,7 +189,7 @@ def test_lists_of_delayed_chunks(data):
     with pytest.raises(BagwiseError, match="y must be a list of 4 arrays of labels"):
         distributed.statistics(chunks, y)
     with pytest.raises(BagwiseError, match=r"Chunk 2 has 1 samples, but 89 labels"):
-        distributed.statistics(chunks, [labels[0], labels[1], labels[3], labels[2]]).compute()
+        distributed.statistics(chunks, [labels[0], labels[1], labels[3], labels[3]]).compute()
     with pytest.raises(BagwiseError, match="A sketch needs to know the place of each sample"):
         distributed.sketch(chunks)
     chunks[2] = dask.delayed(sp.csr_matrix)(X[60:61, :9])
@@ -390,6 +391,8 @@ def test_what_chunks_are_not_enough_for(data):
             fit(chunked, y, criterion="nda")
         with pytest.raises(BagwiseError, match="kernel='chi2' needs the samples themselves"):
             fit(chunked, y, kernel="chi2")
+        with pytest.raises(BagwiseError, match="store='sparse' needs the samples themselves"):
+            fit(chunked, y, store="sparse")
         with pytest.raises(BagwiseError, match="requires y to be passed, but the target y is None"):
             fit(chunked, None)
         with pytest.raises(BagwiseError, match="at least two classes"):

@@ -25,12 +25,16 @@ from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging._grams import gram_around
 from bagwise.merging._scatter import add_sparse_product, mirror
+from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.merge import Callback
 from bagwise.merging.merge_statistics import merge_statistics
 from bagwise.merging.pooling import pool
+from bagwise.merging.searches import check_search
 from bagwise.merging.sketching.sketch import Sketch
 from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores.choice import check_store
 
 __all__ = ["class_sums", "cooccurrence", "gram", "sketch", "statistics"]
 
@@ -227,46 +231,68 @@ def _over_chunks(
     return add_up(parts)
 
 
-def statistics_for(criterion: Criterion, kernel: AdditiveKernel, X: Any, y: Any, memory_limit: Limit) -> Statistics:
-    """Compute the statistics that a criterion needs of a Dask collection."""
-    if criterion.sums_needed is None or kernel.name != "linear":
-        what = f"kernel={kernel.name!r}" if criterion.sums_needed is not None else f"The criterion {criterion.name!r}"
-        raise BagwiseError(
-            f"{what} needs the samples themselves, in memory, but X is a Dask collection. Over chunks only sums are "
-            "made, which are enough for the criteria 'aib', 'csm' and 'mlt' with kernel='linear'. Use one of these, or "
-            "X.compute() if it fits."
-        )
-    if y is None:
-        raise BagwiseError(
-            f"The criterion {criterion.name!r} requires y to be passed, but the target y is None. Pass labels."
-        )
-    needed = criterion.sums_needed
-    return statistics(X, y, gram="gram" in needed, shares="shares" in needed, memory_limit=memory_limit).compute()
+class CollectionMerging:
+    """`bagwise.merging.merge.Merging` for a Dask collection: sum up what the criterion needs, then merge.
+
+    Attributes
+    ----------
+    statistics : Statistics
+    store : str or None
+        Where the statistics are kept while merging. None for criteria that have no choice.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        criterion: str | Criterion,
+        kernel: str | AdditiveKernel,
+        search: str,
+        store: str,
+        memory_limit: Limit,
+        n_jobs: int | None,
+        verbose: int,
+    ) -> None:
+        chosen = resolve_criterion(criterion)
+        check_search(search)
+        check_store(store, search)
+        space = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
+        for needs, what in (
+            (chosen.sums_needed is None, f"The criterion {chosen.name!r}"),
+            (space.name != "linear", f"kernel={space.name!r}"),
+            (store not in ("auto", "dense"), f"store={store!r}"),
+        ):
+            if needs:
+                raise BagwiseError(
+                    f"{what} needs the samples themselves, in memory, but X is a Dask collection. Over chunks only "
+                    "sums are made, which are enough for the criteria 'aib', 'csm' and 'mlt' with kernel='linear' and "
+                    "store='auto'. Use these, or X.compute() if it fits."
+                )
+        if y is None:
+            raise BagwiseError(
+                f"The criterion {chosen.name!r} requires y to be passed, but the target y is None. Pass labels."
+            )
+        parts = chosen.sums_needed or ()
+        lazy = statistics(X, y, gram="gram" in parts, shares="shares" in parts, memory_limit=memory_limit)
+        self.statistics: Statistics = lazy.compute()
+        self.store = "dense" if "gram" in parts else None
+        self._how: dict[str, Any] = {
+            "criterion": chosen,
+            "search": search,
+            "memory_limit": memory_limit,
+            "n_jobs": n_jobs,
+            "verbose": verbose,
+        }
+
+    def carry_out(self, n_words: int = 1, callback: Callback | None = None) -> Hierarchy:
+        """Merge down to `n_words`."""
+        return merge_statistics(self.statistics, n_words=n_words, callback=callback, **self._how)
 
 
-def merge_collection(
-    X: Any,
-    y: Any,
-    criterion: Criterion,
-    kernel: AdditiveKernel,
-    search: str,
-    n_words: int,
-    callback: Any,
-    memory_limit: Limit,
-    n_jobs: int | None,
-    verbose: int,
-) -> Hierarchy:
+def merge_collection(X: Any, y: Any, *, n_words: int, callback: Callback | None, **how: Any) -> Hierarchy:
     """Do what `merge_words` does, for a Dask collection."""
-    return merge_statistics(
-        statistics_for(criterion, kernel, X, y, memory_limit),
-        criterion=criterion,
-        search=search,
-        n_words=n_words,
-        callback=callback,
-        memory_limit=memory_limit,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    return CollectionMerging(X, y, **how).carry_out(n_words, callback)
 
 
 def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, **weights: Any) -> Any:

@@ -224,7 +224,8 @@ class TestBadInput:
         with pytest.raises(
             BagwiseError, match=r"2000 words needs.*64\.00 MB.*limit is 10\.00 MB \(memory_limit\).*790 fit"
         ):
-            merge_words(many, [0, 1, 1], memory_limit="10MB")
+            merge_words(many, [0, 1, 1], memory_limit="10MB", store="dense")
+        assert merge_words(many, [0, 1, 1], memory_limit="10MB").n_words == 2000
         assert merge_words(X, [0, 1, 1], memory_limit="10MB").n_words == 100_000
 
     def test_the_default_limit_is_a_share_of_what_is_free(self, monkeypatch):

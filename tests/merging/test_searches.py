@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import GraphPair, NonparametricDiscriminant
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.searches import SEARCHES, _bound_kernels, make_search
+from bagwise.merging.searches import SEARCHES, _bound_kernels, _cone_kernels, make_search
 from bagwise.merging.stores import DenseStore
 from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 
@@ -163,19 +163,20 @@ def test_the_state_stays_consistent(name):
     store = DenseStore.from_structures(X, *structures)
     for n_merges in (0, 1, 10, 30, 50, 59):
         pairs, scores, search = run(name, store.A, store.B, n_merges)
-        state = search._state
-        live = np.flatnonzero(state.order[: state.counts[0]] < 2**62)
+        state, slots = search._state, search._slots
+        live = np.flatnonzero(slots.order[: slots.counts[0]] < 2**62)
         assert len(live) == 60 - n_merges
         Y = X.copy()
         for s, t in pairs:
             Y[:, s] += Y[:, t]
             Y[:, t] = 0
-        for trace, M, structure in zip(state.traces, (state.A, state.B), structures, strict=False):
+        diagonals = (slots.own_a, slots.own_b) if name == "bound" else (np.diagonal(state.A), np.diagonal(state.B))
+        for trace, own, structure in zip(slots.traces, diagonals, structures, strict=False):
             expected = np.trace(structure.scatter(Y))
             assert trace == pytest.approx(expected, rel=1e-9, abs=1e-9)
-            assert trace == pytest.approx(M[live, live].sum(), rel=1e-9, abs=1e-9)
+            assert trace == pytest.approx(own[live].sum(), rel=1e-9, abs=1e-9)
         if n_merges:
-            assert scores[-1] == pytest.approx(state.traces[0] / state.traces[1])
+            assert scores[-1] == pytest.approx(slots.traces[0] / slots.traces[1])
 
 
 def test_bounds_are_never_below_what_a_row_offers():
@@ -183,19 +184,19 @@ def test_bounds_are_never_below_what_a_row_offers():
     rng = np.random.default_rng(0)
     X, y = topic_counts(rng, 60, 150)
     search = make_search("bound", store_of(X, y))
-    state = search._state
+    state, cones = search._state, search._state.cones
     pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
     looked_at = 0
     for _ in range(140):
         search.advance(pairs, scores)
-        a, b = state.traces[:2]
-        size = state.counts[_bound_kernels.SIZE]
+        a, b = cones.traces[:2]
+        size = cones.counts[_cone_kernels.SIZE]
         for level in (scores[0], 0.9 * scores[0], 1.2 * scores[0]):
-            for i in np.flatnonzero(state.order[:size] < 2**62):
-                own = state.order[:size] < state.order[i]
-                if own.any() and np.isfinite(state.peak_a[i]):
+            for i in np.flatnonzero(cones.order[:size] < 2**62):
+                own = cones.order[:size] < cones.order[i]
+                if own.any() and np.isfinite(cones.peak_a[i]):
                     true = ((a + 2 * state.A[i, :size]) - level * (b + 2 * state.B[i, :size]))[own].max()
-                    assert true <= _bound_kernels._excess(state, i, level) + 1e-9 * abs(a)
+                    assert true <= _cone_kernels.excess(cones, i, level) + 1e-9 * abs(a)
                     looked_at += 1
     assert looked_at > 1000
 
@@ -236,7 +237,7 @@ class TestFewRowsAreScanned:
 
         def counting(state, pairs, scores):
             original(state, pairs, scores)
-            scans.append(int(state.counts[_bound_kernels.SCANS]))
+            scans.append(int(state.cones.counts[_cone_kernels.SCANS]))
 
         monkeypatch.setattr(_bound_kernels, "advance", counting)
         rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, MergingInterrupted, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
-from bagwise.merging import word_merger
+from bagwise.merging.merge import Merging
 
 
 @parametrize_with_checks(
@@ -22,7 +22,8 @@ from bagwise.merging import word_merger
         WordMerger(n_words=2, pooling="mean", search="polar"),
         WordMerger(n_words=2, criterion="lpp", search="exhaustive"),
         WordMerger(n_words=3, criterion=NonparametricDiscriminant(2, 3, metric="euclidean")),
-        WordMerger(n_words=2, criterion="semi_supervised"),
+        WordMerger(n_words=2, criterion="semi_supervised", store="sparse"),
+        WordMerger(n_words=2, store="factored"),
         WordMergerCV(cv=2),
         WordMergerCV([1, 2], cv=2, rule="1se", pooling="sqrt"),
     ]
@@ -144,14 +145,17 @@ def test_bad_parameters(data, parameters, message):
 def test_interruption_keeps_what_was_merged(data, monkeypatch):
     X, y = data
 
-    def interrupted(*arguments, **options):
-        raise MergingInterrupted(merge_words(*arguments, **options, n_words=7))
+    carry_out = Merging.carry_out
 
-    monkeypatch.setattr(word_merger, "merge_words", interrupted)
+    def interrupted(merging):
+        raise MergingInterrupted(carry_out(merging, n_words=7))
+
+    monkeypatch.setattr(Merging, "carry_out", interrupted)
     merger = WordMerger(n_words=10)
     with pytest.raises(KeyboardInterrupt):
         merger.fit(X, y)
     monkeypatch.undo()
+    assert merger.store_ == "dense"
     np.testing.assert_array_equal(merger.transform(X), WordMerger(n_words=10).fit(X, y).transform(X))
     with pytest.raises(BagwiseError, match=r"7 words left.*set_params\(n_words=7\)"):
         merger.set_params(n_words=5).transform(X)

@@ -22,8 +22,9 @@ from bagwise.merging.criteria.base import Criterion, TraceRatio
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.searches import check_search
+from bagwise.merging.stores.choice import check_store
 
-__all__ = ["MergingInterrupted", "merge_words"]
+__all__ = ["Merging", "MergingInterrupted", "merge_words"]
 
 Callback = Callable[[int, tuple[int, int], float], Any]
 # Compiled code runs for about this long before progress, callbacks and Ctrl-C are looked at.
@@ -55,6 +56,7 @@ def merge_words(
     search: str = "bound",
     n_words: int = 1,
     callback: Callback | None = None,
+    store: str = "auto",
     memory_limit: int | float | str | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -87,9 +89,14 @@ def merge_words(
     callback : callable, default=None
         Called as ``callback(level, (s, t), score)`` for every merge in order, `level` being the number of words left
         after it. Merging stops there if it returns True.
+    store : {"auto", "dense", "factored", "sparse"}, default="auto"
+        Where the statistics of a criterion that is a ratio of distances are kept. "dense": two d x d matrices, the
+        fastest. "factored": the values of all words in all samples, from which rows are computed when needed. "sparse":
+        the same for data that are mostly zeros, in memory of the order of the non-zeros: for 100,000 words. "auto"
+        takes "dense" if it fits `memory_limit`, else "sparse" or "factored" by how many zeros there are. All give
+        the same hierarchy, but for pairs whose scores differ by rounding only.
     memory_limit : int or str, default=None
-        Most memory that what is kept for merging (the two d x d matrices) may take, in bytes or as "2GB". None: 80 %
-        of the free memory.
+        Most memory that what is kept for merging may take, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None
         Threads for finding neighbours, forming the statistics and the first look at all pairs. The
         result does not depend on it.
@@ -112,8 +119,8 @@ def merge_words(
     merged in the order of their indices. Where merging has made all words constant (at one word, for histograms that
     sum to 1) the score is NaN.
 
-    Time is O(d²) after A and B are formed, memory two d x d matrices. The first call in a process loads or compiles
-    machine code; `bagwise.warmup` does that ahead of time.
+    Time is O(d²) after A and B are formed, memory two d x d matrices or less, see `store`. The first call in a process
+    loads or compiles machine code; `bagwise.warmup` does that ahead of time.
 
     Examples
     --------
@@ -125,33 +132,77 @@ def merge_words(
     >>> hierarchy.cut(2)
     array([0, 0, 1, 1])
     """
-    chosen = resolve_criterion(criterion)
-    check_search(search)
-    space = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
-    if space.name != "linear" and not isinstance(chosen, TraceRatio):
-        raise BagwiseError(
-            f"kernel={space.name!r} is for criteria that are ratios of distances, and {chosen.name!r} is none. "
-            "Use kernel='linear'."
-        )
     check_request(n_words, callback)
+    how: dict[str, Any] = {
+        "criterion": criterion,
+        "kernel": kernel,
+        "search": search,
+        "store": store,
+        "memory_limit": memory_limit,
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
     if is_lazy(X):
         from bagwise.distributed import merge_collection  # a step up the house, taken only with Dask data
 
-        return merge_collection(X, y, chosen, space, search, n_words, callback, memory_limit, n_jobs, verbose)
-    X, labels = _check_data(X, y)
-    if chosen.supervised and labels is None:
-        raise BagwiseError(
-            f"The criterion {chosen.name!r} requires y to be passed, but the target y is None. Pass labels, or use an "
-            "unsupervised criterion such as 'lpp'."
-        )
-    if n_words >= X.shape[1]:
-        return Hierarchy(X.shape[1], np.empty((0, 2), dtype=np.int64), np.empty(0), chosen.name)
-    plan = chosen.start(X, labels, Options(space, search, effective_n_jobs(n_jobs), memory_limit))
-    if not isinstance(plan, Plan) or len(plan.folded) + len(plan.words) != X.shape[1]:
-        raise BagwiseError(
-            f"{type(chosen).__name__}.start must return a Plan for all {X.shape[1]} words; got {plan!r}."
-        )
-    return carry_out(plan, chosen.name, X.shape[1], int(n_words), callback, verbose)
+        return merge_collection(X, y, n_words=n_words, callback=callback, **how)
+    return Merging(X, y, **how).carry_out(int(n_words), callback)
+
+
+class Merging:
+    """`merge_words` in two steps, with the parameters it has: check the data, then merge.
+
+    Attributes
+    ----------
+    store : str or None
+        Where the statistics are kept; known once it is carried out. None for criteria that have no choice.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike | None,
+        *,
+        criterion: str | Criterion,
+        kernel: str | AdditiveKernel,
+        search: str,
+        store: str,
+        memory_limit: int | float | str | None,
+        n_jobs: int | None,
+        verbose: int,
+    ) -> None:
+        self._criterion = resolve_criterion(criterion)
+        check_search(search)
+        check_store(store, search)
+        space = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
+        if not isinstance(self._criterion, TraceRatio):
+            for name, value, usual in (("kernel", space.name, "linear"), ("store", store, "auto")):
+                if value != usual:
+                    raise BagwiseError(
+                        f"{name}={value!r} is for criteria that are ratios of distances, and "
+                        f"{self._criterion.name!r} is none. Use {name}={usual!r}."
+                    )
+        self._X, self._labels = _check_data(X, y)
+        if self._criterion.supervised and self._labels is None:
+            raise BagwiseError(
+                f"The criterion {self._criterion.name!r} requires y to be passed, but the target y is None. Pass "
+                "labels, or use an unsupervised criterion such as 'lpp'."
+            )
+        self._options = Options(space, search, effective_n_jobs(n_jobs), memory_limit, store, verbose > 0)
+        self.store: str | None = None
+
+    def carry_out(self, n_words: int = 1, callback: Callback | None = None) -> Hierarchy:
+        """Merge down to `n_words`."""
+        d, name = self._X.shape[1], self._criterion.name
+        if n_words >= d:
+            return Hierarchy(d, np.empty((0, 2), dtype=np.int64), np.empty(0), name)
+        plan = self._criterion.start(self._X, self._labels, self._options)
+        if not isinstance(plan, Plan) or len(plan.folded) + len(plan.words) != d:
+            raise BagwiseError(
+                f"{type(self._criterion).__name__}.start must return a Plan for all {d} words; got {plan!r}."
+            )
+        self.store = plan.store
+        return carry_out_plan(plan, name, d, n_words, callback, self._options.show_progress)
 
 
 def check_request(n_words: Any, callback: Any) -> None:
@@ -193,7 +244,9 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
     return X, labels
 
 
-def carry_out(plan: Plan, name: str, n_words: int, target: int, callback: Callback | None, verbose: int) -> Hierarchy:
+def carry_out_plan(
+    plan: Plan, name: str, n_words: int, target: int, callback: Callback | None, show_progress: bool
+) -> Hierarchy:
     """Merge in chunks, between which progress is shown, callbacks are made and interrupts are heeded."""
     n_merges = n_words - target
     merges = np.empty((n_merges, 2), dtype=np.int64)
@@ -203,7 +256,7 @@ def carry_out(plan: Plan, name: str, n_words: int, target: int, callback: Callba
     scores[:done] = plan.search.start_score
     told = 0
     chunk = 16
-    with ProgressBar("merging words", n_merges, enabled=verbose > 0) as bar:
+    with ProgressBar("merging words", n_merges, enabled=show_progress) as bar:
         try:
             while True:
                 while callback is not None and told < done:

@@ -9,7 +9,7 @@ from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.merge import Callback, carry_out, check_largest, check_request
+from bagwise.merging.merge import Callback, carry_out_plan, check_largest, check_request
 from bagwise.merging.plans import Options
 from bagwise.merging.searches import check_search
 from bagwise.merging.statistics import Statistics
@@ -92,8 +92,10 @@ def merge_statistics(
             f"The criterion {chosen.name!r} needs at least two classes in y; got only one class, "
             f"{statistics.classes.tolist()}."
         )
-    options = Options(search=search, n_threads=effective_n_jobs(n_jobs), memory_limit=memory_limit)
+    options = Options(
+        search=search, n_threads=effective_n_jobs(n_jobs), memory_limit=memory_limit, show_progress=verbose > 0
+    )
     if n_words >= statistics.n_words:
         return Hierarchy(statistics.n_words, np.empty((0, 2), dtype=np.int64), np.empty(0), chosen.name)
     plan = chosen.start_from_statistics(statistics, options)
-    return carry_out(plan, chosen.name, statistics.n_words, int(n_words), callback, verbose)
+    return carry_out_plan(plan, chosen.name, statistics.n_words, int(n_words), callback, options.show_progress)

@@ -21,6 +21,8 @@ class Options(NamedTuple):
     search: str = "bound"
     n_threads: int = 1
     memory_limit: int | float | str | None = None
+    store: str = "auto"
+    show_progress: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Plan:
     folded: NDArray[np.int64]  # (f, 2), merges that do not change the score
     words: NDArray[np.int64]  # the words that the search knows as 0, 1, …
     search: Search
+    store: str | None = None  # where the statistics are kept, for criteria that have a choice
 
     @classmethod
     def without_folding(cls, search: Search) -> Plan:

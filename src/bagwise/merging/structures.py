@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from bagwise.merging._scatter import (
 __all__ = [
     "BetweenClasses",
     "Combination",
+    "Factor",
     "GraphLaplacian",
     "Residuals",
     "Structure",
@@ -38,6 +39,18 @@ __all__ = [
 # Share of a block that must be filled for it to be made dense, block by block.
 _CROWDED = 0.1
 Matrix = Any  # a dense float64 array or a SciPy sparse matrix, samples x words
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A part of ``Xᵀ L X`` in the form ``weight * leftᵀ right``: symmetric, though left and right may differ.
+
+    Both have one column a word, so merging two words adds two columns. Each is dense, or CSR.
+    """
+
+    left: Matrix
+    right: Matrix
+    weight: float = 1.0
 
 
 class Structure(ABC):
@@ -53,6 +66,14 @@ class Structure(ABC):
     @abstractmethod
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:
         """Add ``scale * Xᵀ L X`` to the upper triangle of `out`."""
+
+    @abstractmethod
+    def factors(self, X: Matrix) -> list[Factor]:
+        """Write ``Xᵀ L X`` as a sum of products. Factors of a sparse X are sparse, or have few rows."""
+
+    @abstractmethod
+    def n_factor_rows(self) -> int:
+        """Count the rows of `factors` of a dense X, all together: the numbers that are kept for each word."""
 
     @abstractmethod
     def trace(self, X: Matrix) -> float:
@@ -96,6 +117,21 @@ class TotalScatter(Structure):
             for _, deviations in self._deviations(X):
                 add_gram(out, deviations, scale)
 
+    def factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        w = self.weights
+        if sp.issparse(X):
+            X = centre_full_words(X)
+            sums = (w @ X)[np.newaxis]
+            weighted = X if np.all(w == 1.0) else sp.csr_array(sp.diags_array(w) @ X)
+            return [Factor(X, weighted), Factor(sums, sums, -1.0 / w.sum())]
+        deviations = np.empty(X.shape)
+        for rows, block in self._deviations(X):
+            deviations[rows] = block
+        return [Factor(deviations, deviations)]
+
+    def n_factor_rows(self) -> int:  # noqa: D102
+        return self.n_samples
+
     def _deviations(self, X: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         mean = (self.weights @ X) / self.weights.sum()
         root = np.sqrt(self.weights)[:, np.newaxis]
@@ -133,6 +169,13 @@ class BetweenClasses(Structure):
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         add_gram(out, self._factor(X), scale, n_threads)
 
+    def factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        factor = self._factor(X)
+        return [Factor(factor, factor)]
+
+    def n_factor_rows(self) -> int:  # noqa: D102
+        return int(self.codes.max()) + 1
+
     def trace(self, X: Matrix) -> float:  # noqa: D102
         factor = self._factor(X)
         return float(np.vdot(factor, factor))
@@ -167,6 +210,13 @@ class Residuals(Structure):
             else:
                 add_gram(out, contrasts.toarray() if sp.issparse(contrasts) else contrasts, scale)
 
+    def factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        contrasts = self.rows @ (centre_full_words(X) if sp.issparse(X) else X)
+        return [Factor(contrasts, contrasts)]
+
+    def n_factor_rows(self) -> int:  # noqa: D102
+        return self.rows.shape[0]
+
     def trace(self, X: Matrix) -> float:  # noqa: D102
         total = 0.0
         for rows in row_blocks(self.rows.shape[0], X.shape[1]):
@@ -198,9 +248,7 @@ class GraphLaplacian(Structure):
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         form = self.form()
-        if not sp.issparse(X):
-            mean = X.mean(axis=0)  # L ignores the mean, rounding does not
-            X = X - (np.rint(mean) if is_integer_valued(X) else mean)
+        X = X if sp.issparse(X) else _near_zero(X)
         for rows in row_blocks(*X.shape):
             left, right = X[rows], form[rows] @ X
             if sp.issparse(left) and sp.issparse(right) and not _is_crowded(right):
@@ -208,6 +256,16 @@ class GraphLaplacian(Structure):
             else:
                 left, right = (M.toarray() if sp.issparse(M) else M for M in (left, right))
                 add_symmetric_product(out, left, right, scale)
+
+    def factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        form = self.form()
+        X = centre_full_words(X) if sp.issparse(X) else _near_zero(X)
+        if sp.issparse(X) and not sp.issparse(form):
+            form = sp.csr_array(form)
+        return [Factor(X, form @ X)]
+
+    def n_factor_rows(self) -> int:  # noqa: D102
+        return 2 * self.n_samples
 
     def trace(self, X: Matrix) -> float:  # noqa: D102
         form = self.form()
@@ -221,6 +279,12 @@ class GraphLaplacian(Structure):
     def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
         form = self.form()
         return form.toarray() if sp.issparse(form) else form
+
+
+def _near_zero(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Subtract the mean: L ignores it, rounding does not. Whole numbers stay whole."""
+    mean = X.mean(axis=0)
+    return X - (np.rint(mean) if is_integer_valued(X) else mean)
 
 
 def _is_crowded(block: sp.csr_array) -> bool:
@@ -241,6 +305,16 @@ class Combination(Structure):
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         for weight, structure, samples in self.terms:
             structure.add_scatter(X if samples is None else X[samples], out, scale * weight, n_threads)
+
+    def factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        return [
+            replace(factor, weight=weight * factor.weight)
+            for weight, structure, samples in self.terms
+            for factor in structure.factors(X if samples is None else X[samples])
+        ]
+
+    def n_factor_rows(self) -> int:  # noqa: D102
+        return sum(structure.n_factor_rows() for _, structure, _ in self.terms)
 
     def trace(self, X: Matrix) -> float:  # noqa: D102
         return sum(

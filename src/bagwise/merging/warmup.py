@@ -30,5 +30,7 @@ def warmup() -> None:
         merge_words(data, y, criterion="nda")
         WordMerger(n_words=3).fit(data, y).transform(data)
         SketchMerger(n_words=3).fit(data).transform(data)
+    for store in ("factored", "sparse"):
+        merge_words(X, y, store=store)
     merge_words(X, y, criterion="mme")
     merge_words(X, y, kernel="chi2")

@@ -19,8 +19,7 @@ from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.merge import MergingInterrupted, merge_words
-from bagwise.merging.merge_statistics import merge_statistics
+from bagwise.merging.merge import Merging, MergingInterrupted
 from bagwise.merging.pooling import POOLINGS
 
 __all__ = ["WordMerger"]
@@ -55,6 +54,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
         How the best pair is found. All are exact; "bound" is the fastest.
     pooling : {"sum", "mean", "sqrt"}, default="sum"
         How the words of a group are put together: sum, mean, or sum over the root of the group's size.
+    store : {"auto", "dense", "factored", "sparse"}, default="auto"
+        Where the statistics of a ratio of distances are kept: as two d x d matrices, as the values they are made from,
+        or as the non-zeros of sparse data. "auto" takes the first if it fits, else one of the others by how many zeros
+        there are; see `merge_words`.
     memory_limit : int or str, default=None
         Most memory the statistics may take, in bytes or as "2GB". None: 80 % of what is free.
     n_jobs : int, default=None
@@ -72,6 +75,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Criterion after each merge.
     word_totals_ : ndarray of shape (n_features_in_,)
         Sum of each word over the training data; names of groups begin with their heaviest words.
+    store_ : {"dense", "factored", "sparse"} or None
+        The store that was used; None for criteria that have no choice.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
@@ -84,7 +89,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     Notes
     -----
-    Fitting takes O(d²) memory and, once the statistics are formed, O(d²) time for d words. Transforming takes
+    Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
+    ``store="sparse"`` of the order of the non-zeros. Transforming takes
     one pass over the data; the model is one integer per word.
 
     References
@@ -113,6 +119,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         "criterion": [str, Criterion],
         "kernel": [str, AdditiveKernel],
         "search": [str],
+        "store": [str],
         "pooling": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "n_jobs": [Integral, None],
@@ -127,6 +134,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         pooling: str = "sum",
+        store: str = "auto",
         memory_limit: int | float | str | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -136,6 +144,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self.kernel = kernel
         self.search = search
         self.pooling = pooling
+        self.store = store
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -155,7 +164,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         -------
         self : WordMerger
         """
-        for name in ("hierarchy_", "word_totals_"):  # should fitting fail, nothing of an earlier fit is left
+        for name in ("hierarchy_", "word_totals_", "store_"):  # should fitting fail, nothing of an earlier fit is left
             if hasattr(self, name):
                 delattr(self, name)
         criterion = resolve_criterion(self.criterion)
@@ -163,40 +172,39 @@ class WordMerger(GroupTransformer, BaseEstimator):
             raise unknown_name("pooling", self.pooling, POOLINGS)
         how: dict[str, Any] = {
             "criterion": criterion,
+            "kernel": self.kernel,
             "search": self.search,
+            "store": self.store,
             "memory_limit": self.memory_limit,
             "n_jobs": self.n_jobs,
             "verbose": self.verbose,
         }
         if is_lazy(X):
-            return self._fit_collection(X, y, criterion, how)
+            return self._fit_collection(X, y, how)
         checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
         if criterion.supervised and y is not None and not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
         else:
             X = validate_data(self, X, **checks)
         word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
-        try:
-            self.hierarchy_ = merge_words(X, y if criterion.supervised else None, kernel=self.kernel, **how)
-        except MergingInterrupted as interrupt:
-            self.hierarchy_, self.word_totals_ = interrupt.hierarchy, word_totals
-            raise
-        self.word_totals_ = word_totals
-        return self
+        merging = Merging(X, y if criterion.supervised else None, **how)
+        return self._carry_out(merging, word_totals)
 
-    def _fit_collection(self, X: Any, y: Any, criterion: Criterion, how: dict[str, Any]) -> WordMerger:
+    def _fit_collection(self, X: Any, y: Any, how: dict[str, Any]) -> WordMerger:
         """Fit to a Dask collection, by sums over its chunks."""
-        from bagwise.distributed import statistics_for  # a step up the house, taken only with Dask data
+        from bagwise.distributed import CollectionMerging  # a step up the house, taken only with Dask data
 
-        kernel = self.kernel if isinstance(self.kernel, AdditiveKernel) else AdditiveKernel(self.kernel)
-        statistics = statistics_for(criterion, kernel, X, y, self.memory_limit)
-        validate_data(self, statistics.class_sums)  # sets the number of features, and forgets names seen before
-        word_totals = statistics.word_totals
+        merging = CollectionMerging(X, y, **how)
+        validate_data(self, merging.statistics.class_sums)  # sets the number of features, forgets names seen before
+        return self._carry_out(merging, merging.statistics.word_totals)
+
+    def _carry_out(self, merging: Any, word_totals: NDArray[np.float64]) -> WordMerger:
         try:
-            self.hierarchy_ = merge_statistics(statistics, **how)
+            self.hierarchy_ = merging.carry_out()
         except MergingInterrupted as interrupt:
-            self.hierarchy_, self.word_totals_ = interrupt.hierarchy, word_totals
+            self.hierarchy_, self.word_totals_, self.store_ = interrupt.hierarchy, word_totals, merging.store
             raise
+        self.store_ = merging.store
         self.word_totals_ = word_totals
         return self
 

@@ -55,7 +55,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         standard error of it.
     scoring : str or callable, default=None
         As in scikit-learn; None is the estimator's own score.
-    criterion, kernel, search, pooling, memory_limit
+    criterion, kernel, search, pooling, store, memory_limit
         As in `WordMerger`.
     n_jobs : int, default=None
         Folds worked on at the same time; each needs the memory of one `WordMerger`.
@@ -107,6 +107,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         "kernel": [str, AdditiveKernel],
         "search": [str],
         "pooling": [str],
+        "store": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
@@ -124,6 +125,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         pooling: str = "sum",
+        store: str = "auto",
         memory_limit: int | float | str | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -137,6 +139,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         self.kernel = kernel
         self.search = search
         self.pooling = pooling
+        self.store = store
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -214,6 +217,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             kernel=self.kernel,
             search=self.search,
             pooling=self.pooling,
+            store=self.store,
             memory_limit=self.memory_limit,
             verbose=self.verbose,
         )

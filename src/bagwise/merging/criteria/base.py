@@ -18,11 +18,14 @@ from bagwise.merging.kernel_traces import KernelTraces
 from bagwise.merging.plans import Options, Plan, fold
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.searches import make_search
-from bagwise.merging.searches.given import merges_of_equals
+from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.factored import FactoredSearch
+from bagwise.merging.searches.given import factored_merges_of_equals, merges_of_equals
 from bagwise.merging.searches.kernel import KernelSearch
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores import DenseStore, check_fits, check_memory
+from bagwise.merging.stores.choice import choose_store, make_factored_store
 from bagwise.merging.structures import Structure
 
 __all__ = ["AdditiveScore", "Criterion", "TraceRatio", "check_values_fit", "class_codes"]
@@ -130,7 +133,9 @@ class TraceRatio(Criterion):
             return self._start_in_kernel_space(X, y, options)
         constant = constant_words(X)
         # before neighbours are looked for, which can take long
-        check_fits(X.shape[1] - len(constant[1:]), options.memory_limit, options.search)
+        kind = choose_store(
+            options.store, X, X.shape[1] - len(constant[1:]), options.search, options.memory_limit
+        )  # fmt: skip
         structures = self.structures(X, y, options.n_threads)
         self._check(structures, X.shape[0])
         samples = [structure.samples for structure in structures]
@@ -142,19 +147,25 @@ class TraceRatio(Criterion):
         folded, words = fold(numbers)
         if len(constant):
             X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
-        store = DenseStore.from_structures(X, *structures, options.n_threads)
-        return self._plan(folded, words, store, options)
-
-    def _plan(self, folded: NDArray[np.int64], words: NDArray[np.int64], store: DenseStore, options: Options) -> Plan:
-        """Plan a search over a store of the words that are left after folding."""
-        merges = merges_of_equals(store.A, store.B)
-        if merges is not None:
-            return Plan(folded, words, merges)
-        return Plan(folded, words, make_search(options.search, store, options.n_threads))
+        search: Search
+        if kind == "dense":
+            store = DenseStore.from_structures(X, *structures, options.n_threads)
+            search = merges_of_equals(store.A, store.B) or make_search(options.search, store, options.n_threads)
+        else:
+            factored = make_factored_store(kind, X, structures, options.memory_limit)
+            search = factored_merges_of_equals(factored, options.n_threads) or FactoredSearch(
+                factored, options.n_threads, options.show_progress
+            )
+        return Plan(folded, words, search, kind)
 
     def _start_in_kernel_space(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
         """Set up merging with distances in the feature space of an additive kernel."""
         check_non_negative(X, f"kernel={options.kernel.name!r}", "Use kernel='linear', or counts.")
+        if options.store not in ("auto", "dense"):
+            raise BagwiseError(
+                f"store={options.store!r} is for kernel='linear': in the space of another kernel the statistics are "
+                "not sums. Use store='dense'."
+            )
         # A word that is the same everywhere changes distances once it is added to another, unless it is zero.
         never = np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0)
         numbers = np.arange(X.shape[1])
@@ -179,7 +190,7 @@ class TraceRatio(Criterion):
             lambda rows: (traces.trace(structures[0], rows), traces.trace(structures[1], rows)),
             lambda store: make_search(options.search, store, options.n_threads),
         )
-        return Plan(folded, words, search)
+        return Plan(folded, words, search, "dense")
 
     def _check(self, structures: Any, n_samples: int) -> None:
         if (

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from bagwise.merging.criteria.base import TraceRatio, class_codes
 from bagwise.merging.plans import Options, Plan, fold
+from bagwise.merging.searches import make_search
+from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.given import merges_of_equals
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.structures import BetweenClasses, Structure, TotalScatter
@@ -61,4 +64,5 @@ class ClassSeparability(TraceRatio):
         store = DenseStore(
             statistics.between_classes(words, options.n_threads), statistics.total_scatter(words, options.n_threads)
         )
-        return self._plan(folded, words, store, options)
+        search: Search = merges_of_equals(store.A, store.B) or make_search(options.search, store, options.n_threads)
+        return Plan(folded, words, search, "dense")

@@ -42,13 +42,13 @@ def precedes(i, j, s, t):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def start_traces(traces, A, B):
-    """Set the traces from the diagonals."""
+def start_traces(traces, own_a, own_b):
+    """Set the traces from the diagonals of A and B."""
     traces[TRACE_A] = 0.0
     traces[TRACE_B] = 0.0
-    for i in range(A.shape[0]):
-        traces[TRACE_A] += A[i, i]
-        traces[TRACE_B] += B[i, i]
+    for i in range(own_a.shape[0]):
+        traces[TRACE_A] += own_a[i]
+        traces[TRACE_B] += own_b[i]
     traces[FLOOR_A] = TINY * abs(traces[TRACE_A])
     traces[FLOOR_B] = TINY * abs(traces[TRACE_B])
 
@@ -63,14 +63,14 @@ def update_traces(traces, entry_a, entry_b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def resum_traces(traces, A, B, order, size):
-    """Set the traces from the diagonals of the live slots, in slot order."""
+def resum_traces(traces, own_a, own_b, order, size):
+    """Set the traces from the diagonals of A and B at the live slots, in slot order."""
     traces[TRACE_A] = 0.0
     traces[TRACE_B] = 0.0
     for i in range(size):
         if order[i] != DEAD:
-            traces[TRACE_A] += A[i, i]
-            traces[TRACE_B] += B[i, i]
+            traces[TRACE_A] += own_a[i]
+            traces[TRACE_B] += own_b[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

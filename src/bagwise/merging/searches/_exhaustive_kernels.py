@@ -70,7 +70,7 @@ def merge_symmetric(A, B, order, traces, counts, s, t, row_a, row_b):
     counts[LEVEL] += 1
     update_traces(traces, pair_a, pair_b)
     if counts[LEVEL] % RESUM_EVERY == 0:
-        resum_traces(traces, A, B, order, size)
+        resum_traces(traces, np.diag(A), np.diag(B), order, size)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -54,5 +54,11 @@ class RowSearch(Search):
 
     def words(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The words in all slots, and the slots that are live."""
-        size = self._state.counts[0]
-        return self._state.word[:size], np.flatnonzero(self._state.order[:size] != DEAD)
+        slots = self._slots
+        size = slots.counts[0]
+        return slots.word[:size], np.flatnonzero(slots.order[:size] != DEAD)
+
+    @property
+    def _slots(self) -> Any:
+        """The part of the state that knows the slots: `counts`, which begins with their number, `word`, `order`."""
+        return self._state

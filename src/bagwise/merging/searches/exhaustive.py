@@ -28,7 +28,7 @@ class ExhaustiveSearch(RowSearch):
             traces=np.zeros(N_TRACES),
             counts=np.array([d, d, 0, 0], dtype=np.int64),
         )
-        start_traces(self._state.traces, store.A, store.B)
+        start_traces(self._state.traces, np.diagonal(store.A), np.diagonal(store.B))
         self.start_score = float(current_score(self._state.traces))
 
     @property

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.searches.base import Search
+from bagwise.merging.stores.factored import FactoredStore
 
 # Differences below this share of the trace are taken for rounding.
 _ROUNDING = 1e-14
@@ -41,21 +42,53 @@ def merges_of_equals(A: NDArray[np.float64], B: NDArray[np.float64]) -> GivenMer
     That is so where A is a multiple of B up to rounding (two samples, one sample per class) or vanishes beside it
     (equal class means). Merging keeps it so, and a search would compare nothing but rounding, at full cost.
     """
-    trace_a, trace_b = float(np.trace(A)), float(np.trace(B))
-    if not trace_b > 0 or len(A) < 3:
+    own_a, own_b = np.diagonal(A), np.diagonal(B)
+    test = _Equality(own_a, own_b, _ROUNDING)
+    if not test.may_hold or (not test.vanishes and not all(test.holds(A[i], B[i]) for i in range(len(A)))):
         return None
-    factor = trace_a / trace_b
-    if np.any(np.diagonal(A) > _NOTHING * np.diagonal(B)):
-        if np.any(np.abs(np.diagonal(A) - factor * np.diagonal(B)) > _ROUNDING * trace_a):
-            return None
-        if any(np.abs(A[i] - factor * B[i]).max() > _ROUNDING * trace_a for i in range(len(A))):
-            return None
-    # word t joins all those before it
-    d = len(A)
+    changes = ((M[:t, t].sum() for t in range(1, len(A))) for M in (A, B))
+    return _in_order(test, *(np.fromiter(one, dtype=np.float64) for one in changes))
+
+
+def factored_merges_of_equals(store: FactoredStore, n_threads: int = 1) -> GivenMerges | None:
+    """Do what `merges_of_equals` does with rows that are computed; where it holds, the store is used up."""
+    test = _Equality(*store.diagonals(), max(_ROUNDING, store.rounding * np.finfo(np.float64).eps))
+    if not test.may_hold:
+        return None
+    if not test.vanishes:
+        for blocks, start, _ in store.blocks(n_threads):
+            if not test.holds(*(block[:, start:] for block in blocks)):
+                return None
+    changes = np.empty((2, store.size - 1))
+    for t in range(1, store.size):  # word t joins all those before it
+        changes[:, t - 1] = store.entry(0, t)
+        store.merge(0, t)
+    return _in_order(test, changes[0], changes[1])
+
+
+class _Equality:
+    """The test whether A is a multiple of B, or nothing beside it."""
+
+    def __init__(self, own_a: NDArray[np.float64], own_b: NDArray[np.float64], rounding: float) -> None:
+        self.trace_a, self.trace_b = float(own_a.sum()), float(own_b.sum())
+        self._factor = self.trace_a / self.trace_b if self.trace_b > 0 else np.nan
+        self._rounding = rounding
+        self.vanishes = bool(np.all(own_a <= _NOTHING * own_b))
+        self.may_hold = self.trace_b > 0 and len(own_a) > 2 and (self.vanishes or self.holds(own_a, own_b))
+
+    def holds(self, entries_a: NDArray[np.float64], entries_b: NDArray[np.float64]) -> bool:
+        """Whether these entries of A are those of B times the ratio of the traces."""
+        return bool(np.abs(entries_a - self._factor * entries_b).max() <= self._rounding * self.trace_a)
+
+
+def _in_order(test: _Equality, changes_a: NDArray[np.float64], changes_b: NDArray[np.float64]) -> GivenMerges:
+    """Merge word 1 into word 0, then word 2 and so on; the entries of each such pair are given."""
     traces_a, traces_b = (
-        np.cumsum([trace, *(2.0 * M[:t, t].sum() for t in range(1, d))]) for trace, M in ((trace_a, A), (trace_b, B))
+        np.cumsum(np.concatenate([[trace], 2.0 * changes]))
+        for trace, changes in ((test.trace_a, changes_a), (test.trace_b, changes_b))
     )
     defined = traces_b > _VANISHED * np.maximum.accumulate(traces_b)
     scores = np.where(defined, traces_a / np.where(defined, traces_b, 1.0), np.nan)
+    d = len(scores)
     merges = np.stack([np.zeros(d - 1, dtype=np.int64), np.arange(1, d)], axis=1)
     return GivenMerges(Hierarchy(d, merges, scores[1:]), float(scores[0]))

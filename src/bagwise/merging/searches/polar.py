@@ -47,7 +47,7 @@ class PolarSearch(RowSearch):
             traces=np.zeros(N_TRACES),
             counts=np.array([d, d, 0, 0], dtype=np.int64),
         )
-        start_traces(self._state.traces, store.A, store.B)
+        start_traces(self._state.traces, np.diagonal(store.A), np.diagonal(store.B))
         self.start_score = float(current_score(self._state.traces))
         halvings = np.arange(kernels.N_RINGS, -1, -1)
         self._state.radii[1:] = kernels.largest_radius(store.A, store.B) * 0.5**halvings

@@ -1,8 +1,4 @@
-"""Where the statistics A and B of a trace-ratio criterion are kept while words are merged.
-
-A search works on a store. The dense store holds both matrices; stores that compute rows from factors or from
-sparse counts can stand beside it with searches of their own.
-"""
+"""A and B as matrices, and the checks that what is kept for merging fits into memory."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from bagwise._memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
 from bagwise.merging.structures import Structure
 
-__all__ = ["DenseStore"]
+__all__ = ["DenseStore", "bytes_of_pairs", "check_fits", "check_memory"]
 
 
 @dataclass(frozen=True)
@@ -46,17 +42,23 @@ class DenseStore:
 _NUMBERS_A_PAIR = {"bound": 2.0, "exhaustive": 2.0, "polar": 2.55}
 
 
-def check_fits(n_words: int, memory_limit: int | float | str | None, search: str = "bound") -> None:
+def bytes_of_pairs(n_words: int, search: str = "bound") -> int:
+    """Memory that the matrices of words by words take, and what a search adds to them."""
+    return int(8 * _NUMBERS_A_PAIR[search] * n_words**2)
+
+
+def check_fits(
+    n_words: int, memory_limit: int | float | str | None, search: str = "bound", other_ways: str = ""
+) -> None:
     """Raise before allocating, where the matrices of words by words would exceed the limit."""
     limit = resolve_limit(memory_limit)
-    bytes_a_pair = 8 * _NUMBERS_A_PAIR[search]
-    fitting = int(((limit or 0) / bytes_a_pair) ** 0.5)
+    fitting = int(((limit or 0) / bytes_of_pairs(1, search)) ** 0.5)
     check_memory(
-        int(bytes_a_pair * n_words**2),
+        bytes_of_pairs(n_words, search),
         memory_limit,
         f"Merging {n_words} words needs two matrices of {n_words} x {n_words}"
         + (" and an index of all pairs" if search == "polar" else ""),
-        f"merge fewer words (up to {fitting} fit), for example after dropping the rarest ones",
+        f"{other_ways}merge fewer words (up to {fitting} fit), for example after dropping the rarest ones",
     )
 
 

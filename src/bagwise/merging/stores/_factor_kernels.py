@@ -1,0 +1,176 @@
+"""Compiled code of stores that compute rows of A and B when they are asked for.
+
+Columns of the data are gathered into groups by linked lists: a group in slot i has the columns ``first[i]``,
+``following[first[i]]`` and so on until -1. ``slot_of`` gives the slot of each column.
+"""
+
+import numpy as np
+from numba import njit
+
+# Columns taken at a time: of one row, whose sums then stay in the cache; of many rows that share a tile of a factor.
+_LONG_TILE = 16384
+_TILE = 512
+# Where a group occurs in more than this share of the samples, all of them are gone through.
+_CROWDED = 0.125
+
+
+@njit(cache=True, nogil=True)
+def _add_one(out, weight, x, row):
+    """``out += weight * (x * row)``."""
+    for k in range(out.shape[0]):
+        out[k] += weight * (x * row[k])
+
+
+@njit(cache=True, nogil=True)
+def _add_four(out, weight, x0, x1, x2, x3, row0, row1, row2, row3):
+    """`_add_one` four times, with one pass over `out`."""
+    for k in range(out.shape[0]):
+        sums = (out[k] + weight * (x0 * row0[k])) + weight * (x1 * row1[k])
+        out[k] = (sums + weight * (x2 * row2[k])) + weight * (x3 * row3[k])
+
+
+@njit(cache=True, nogil=True)
+def _add_low_rank(out, coefficients, right, weight, j, end):
+    """``out += weight * (coefficients @ right[:, j:end])``, term by term in the order of the rows."""
+    whole = right.shape[0] - right.shape[0] % 4
+    for c in range(0, whole, 4):
+        _add_four(
+            out, weight, coefficients[c], coefficients[c + 1], coefficients[c + 2], coefficients[c + 3],
+            right[c, j:end], right[c + 1, j:end], right[c + 2, j:end], right[c + 3, j:end],
+        )  # fmt: skip
+    for c in range(whole, right.shape[0]):
+        _add_one(out, weight, coefficients[c], right[c, j:end])
+
+
+@njit(cache=True, nogil=True)
+def add_low_rank_row(out, coefficients, right, weight):
+    """``out += weight * (coefficients @ right)``, term by term, so that equal columns get equal sums. Cost O(r d)."""
+    for j in range(0, out.shape[0], _LONG_TILE):
+        end = min(j + _LONG_TILE, out.shape[0])
+        _add_low_rank(out[j:end], coefficients, right, weight, j, end)
+
+
+@njit(cache=True, nogil=True)
+def weighted_dot(left, right, weight):
+    """The entry that `add_low_rank_row` adds, to the last bit."""
+    total = 0.0
+    for c in range(left.shape[0]):
+        total += weight * (left[c] * right[c])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def add_low_rank_block(out, left, right, weight, first, start, stop):
+    """Rows ``start..stop`` of ``weight * left.T @ right``, from column `first` on, added to ``out[start - first:]``.
+
+    Of row i at least the columns from i on are added.
+    """
+    size = right.shape[1]
+    for j in range(first, size, _TILE):
+        end = min(j + _TILE, size)
+        for i in range(start, min(stop, end)):
+            _add_low_rank(out[i - first, j:end], left[:, i], right, weight, j, end)
+
+
+@njit(cache=True, nogil=True)
+def gather(slot, first, following, starts, samples, values, sums, seen, found_samples, found_values):
+    """The sum of the columns of a group, as its non-zeros in the order of the samples; returns how many there are.
+
+    `sums` and `seen` are scratch of one entry per sample, zero before and after.
+    """
+    n = 0
+    column = first[slot]
+    while column >= 0:
+        for p in range(starts[column], starts[column + 1]):
+            sample = samples[p]
+            sums[sample] += values[p]
+            if not seen[sample]:
+                seen[sample] = True
+                found_samples[n] = sample
+                n += 1
+        column = following[column]
+    if n > _CROWDED * seen.shape[0]:
+        n = 0
+        for sample in range(seen.shape[0]):
+            if seen[sample]:
+                found_samples[n] = sample
+                n += 1
+    else:
+        found_samples[:n].sort()
+    for k in range(n):
+        sample = found_samples[k]
+        found_values[k] = sums[sample]
+        sums[sample] = 0.0
+        seen[sample] = False
+    return n
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_row(out, samples, factors, starts, columns, values, slot_of, weight):
+    """Add ``weight * factors @ right[samples]`` to `out`, a column at its slot.
+
+    Cost: one addition for each non-zero in these samples.
+    """
+    for k in range(samples.shape[0]):
+        sample = samples[k]
+        factor = weight * factors[k]
+        for q in range(starts[sample], starts[sample + 1]):
+            out[np.uint32(slot_of[np.uint32(columns[q])])] += factor * values[q]
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_block(
+    out, left_starts, left_samples, left_values, starts, columns, values, weight, first, start, stop
+):  # fmt: skip
+    """Rows ``start..stop`` of ``weight * left.T @ right``, from column `first` on, added to ``out[start - first:]``.
+
+    `left` is CSC, `right` CSR with sorted columns. Cost: one addition for each pair of non-zeros that share a sample.
+    """
+    for i in range(start, stop):
+        row = out[i - first]
+        for p in range(left_starts[i], left_starts[i + 1]):
+            sample = left_samples[p]
+            factor = weight * left_values[p]
+            low = starts[sample]
+            high = starts[sample + 1]
+            while low < high:  # first column of this sample that is not below `first`
+                middle = (low + high) // 2
+                if columns[middle] < first:
+                    low = middle + 1
+                else:
+                    high = middle
+            for q in range(low, starts[sample + 1]):
+                row[np.uint32(columns[q])] += factor * values[q]
+
+
+@njit(cache=True, nogil=True)
+def sparse_dot(samples, values, other_samples, other_values, sums):
+    """``Σ_i x_i y_i`` of two sparse vectors; `sums` is scratch of one entry per sample, zero before and after."""
+    for k in range(samples.shape[0]):
+        sums[samples[k]] = values[k]
+    total = 0.0
+    for k in range(other_samples.shape[0]):
+        total += sums[other_samples[k]] * other_values[k]
+    for k in range(samples.shape[0]):
+        sums[samples[k]] = 0.0
+    return total
+
+
+@njit(cache=True, nogil=True)
+def join_groups(s, t, first, last, following, slot_of):
+    """Put the columns of slot t after those of slot s. Cost: the columns of t."""
+    column = first[t]
+    while column >= 0:
+        slot_of[column] = s
+        column = following[column]
+    following[last[s]] = first[t]
+    last[s] = last[t]
+    first[t] = -1
+    last[t] = -1
+
+
+@njit(cache=True, nogil=True)
+def replay(row, merges):
+    """Make a row of entries with all slots follow later merges of other slots: ``row[s] += row[t]``, one by one."""
+    for k in range(merges.shape[0]):
+        row[merges[k, 0]] += row[merges[k, 1]]

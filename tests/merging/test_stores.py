@@ -1,0 +1,354 @@
+"""Stores that compute rows: the same entries, the same hierarchies, less memory."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
+from bagwise.criteria import NonparametricDiscriminant
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.searches import _cone_kernels as kernels
+from bagwise.merging.searches.factored import FactoredSearch
+from bagwise.merging.searches.given import factored_merges_of_equals, merges_of_equals
+from bagwise.merging.stores.choice import choose_store, make_factored_store
+from bagwise.merging.stores.factored import FactoredStore
+from bagwise.merging.stores.factors import make_product
+from bagwise.merging.stores.kept_rows import KeptRows
+from bagwise.merging.structures import BetweenClasses, Combination, Factor, GraphLaplacian, Residuals, TotalScatter
+from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
+
+RATIOS = ["csm", "nda", "mfa", "lde", "lpp", "semi_supervised"]
+
+
+def all_structures(rng, n):
+    weights = np.abs(rng.normal(size=(n, n)))
+    weights = np.triu(weights, 1) + np.triu(weights, 1).T
+    contrasts = rng.normal(size=(n + 3, n))
+    contrasts -= contrasts.mean(axis=1, keepdims=True)
+    some = np.arange(0, n, 2)
+    return {
+        "total": TotalScatter(np.ones(n)),
+        "weighted": TotalScatter(rng.random(n) + 0.1),
+        "classes": BetweenClasses(np.arange(n) % 3),
+        "contrasts": Residuals(sp.csr_array(contrasts)),
+        "graph": GraphLaplacian(weights),
+        "sparse graph": GraphLaplacian(sp.csr_array(np.where(weights > 1, weights, 0))),
+        "combination": Combination(
+            [(0.3, TotalScatter(np.ones(len(some))), some), (2.0, BetweenClasses(np.arange(n) % 2), None)], n
+        ),
+    }
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+@pytest.mark.parametrize("name", all_structures(np.random.default_rng(0), 6))
+def test_factors_multiply_to_the_scatter(name, offset, sparse):
+    rng = np.random.default_rng(1)
+    structure = all_structures(rng, 12)[name]
+    X = rng.random((12, 8)) * (rng.random((12, 8)) < 0.7)
+    X[:, 3] += offset
+    X = sp.csr_array(X) if sparse else X
+    total = np.zeros((8, 8))
+    for factor in structure.factors(X):
+        product = factor.weight * (factor.left.T @ factor.right)
+        total += product.toarray() if sp.issparse(product) else product
+    np.testing.assert_allclose(total, structure.scatter(X), rtol=1e-7, atol=1e-7)
+    if not sparse and name != "combination":
+        arrays = {id(M): M for factor in structure.factors(X) for M in (factor.left, factor.right)}
+        assert sum(len(M) for M in arrays.values()) == structure.n_factor_rows()
+
+
+class Oracle:
+    """The product as a matrix, merged and packed plainly."""
+
+    def __init__(self, left, right, weight):
+        self.matrix = weight * (left.T @ right)
+        self.live = np.arange(len(self.matrix))
+
+    def merge(self, s, t):
+        self.matrix[s] += self.matrix[t]
+        self.matrix[:, s] += self.matrix[:, t]
+        self.live = self.live[self.live != t]
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 12),
+    st.sampled_from(["dense", "wide", "two sided", "sparse", "sparse two sided"]),
+    st.sampled_from([0, 300, 10**9]),
+)
+def test_products_follow_any_merges(seed, d, kind, n_bytes_kept):
+    rng = np.random.default_rng(seed)
+    n = 80 if kind == "wide" else rng.integers(1, 20)
+    X = rng.integers(-3, 5, (n, d)) * (rng.random((n, d)) < 0.6) * 1.0
+    L = rng.integers(-2, 3, (n, n)) * 1.0
+    right = (L + L.T) @ X if "two" in kind else X
+    oracle = Oracle(X, right, 0.5)
+    if "sparse" in kind:
+        left = sp.csr_array(X)
+        product = make_product(Factor(left, sp.csr_array(right) if "two" in kind else left, 0.5))
+        product.kept.n_bytes = n_bytes_kept
+    else:
+        product = make_product(Factor(X, right if "two" in kind else X, 0.5))
+
+    diagonal, block = np.zeros(d), np.zeros((d, d))
+    product.add_diagonal(diagonal)
+    np.testing.assert_array_equal(diagonal, np.diagonal(oracle.matrix))
+    middle = int(rng.integers(0, d))
+    product.add_block(block[:middle], 0, middle, 2)
+    product.add_block(block[middle:], middle, d, 1)
+    np.testing.assert_array_equal(np.triu(block), np.triu(oracle.matrix))
+
+    size = d
+    while len(oracle.live) > 1:
+        for i in rng.choice(oracle.live, 2):
+            row = np.zeros(size)
+            product.add_row(row, i)
+            np.testing.assert_array_equal(row[oracle.live], oracle.matrix[i, oracle.live])
+        s, t = np.sort(rng.choice(oracle.live, 2, replace=False))
+        assert product.entry(s, t) == oracle.matrix[s, t]
+        oracle.merge(s, t)
+        product.merge(s, t)
+        if rng.random() < 0.3:
+            slots = oracle.live
+            place = np.full(size, -1)
+            place[slots] = np.arange(len(slots))
+            product.pack(slots, place)
+            oracle.matrix = oracle.matrix[np.ix_(slots, slots)]
+            size = len(slots)
+            oracle.live = np.arange(size)
+
+
+class TestKeptRows:
+    def test_rows_follow_merges_and_packing(self):
+        kept = KeptRows(1e6)
+        kept.put(0, np.arange(5.0), cost=1)
+        kept.merge(2, 4)
+        kept.merge(1, 3)
+        np.testing.assert_array_equal(kept.get(0)[:3], [0, 1 + 3, 2 + 4])
+        kept.merge(1, 2)
+        kept.pack(np.array([0, 1]), np.array([0, 1, -1, -1, -1]))
+        np.testing.assert_array_equal(kept.get(0), [0, 10])
+
+    def test_costly_rows_stay(self):
+        kept = KeptRows(2 * 8 * 10)
+        for slot, cost in enumerate([5, 50, 1, 7]):
+            kept.put(slot, np.zeros(10), cost)
+        assert 1 in kept
+        assert 2 not in kept
+        assert len(kept) == 2
+
+    def test_unused_rows_age(self):
+        kept = KeptRows(2 * 8 * 10)
+        kept.put(0, np.zeros(10), 100)
+        for slot in range(1, 60):
+            kept.put(slot, np.zeros(10), 10 + slot)
+        assert 0 not in kept
+
+    def test_rows_in_use_do_not(self):
+        kept = KeptRows(2 * 8 * 10)
+        kept.put(0, np.zeros(10), 100)
+        for slot in range(1, 2000):
+            kept.put(slot, np.zeros(10), 10)
+            assert kept.get(0) is not None
+        assert len(kept) == 2
+
+    def test_merged_rows_are_gone_and_bytes_are_counted(self):
+        kept = KeptRows(8 * 10)
+        kept.put(0, np.zeros(10), 1)
+        kept.merge(0, 1)
+        assert 0 not in kept
+        kept.put(2, np.zeros(10), 1)
+        assert 2 in kept
+
+    def test_no_room_keeps_nothing(self):
+        kept = KeptRows(8)
+        kept.put(0, np.zeros(10), 1e9)
+        assert len(kept) == 0
+
+
+@pytest.mark.parametrize("store", ["factored", "sparse"])
+@pytest.mark.parametrize("criterion", RATIOS)
+def test_same_hierarchy_as_dense(criterion, store):
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 120)) * (rng.random((60, 120)) < 0.4)
+    y = np.arange(60) % 3
+    dense = merge_words(X, y, criterion=criterion, store="dense")
+    for data in (X, sp.csr_array(X), sp.csc_matrix(X)):
+        other = merge_words(data, y, criterion=criterion, store=store)
+        np.testing.assert_array_equal(other.merges, dense.merges)
+        np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_bytes_kept", [0, 2000, 10**9])
+def test_same_hierarchy_on_texts(n_bytes_kept):
+    X, y = topic_counts(np.random.default_rng(0), 150, 700, n_topics=20, length=200)
+    structures = resolve_criterion("csm").structures(X, y)
+    X = X[:, X.any(axis=0)]
+    store = make_factored_store("sparse", sp.csr_array(X), structures, None)
+    sparse = [product for side in store._products for product in side if hasattr(product, "kept")]
+    assert len(sparse) == 1
+    sparse[0].kept.n_bytes = n_bytes_kept
+    search = FactoredSearch(store)
+    pairs, scores = np.empty((X.shape[1] - 1, 2), dtype=np.int64), np.empty(X.shape[1] - 1)
+    search.advance(pairs, scores)
+    dense = merge_words(X, y, store="dense")
+    np.testing.assert_allclose(scores[:-1], dense.scores[:-1], rtol=1e-9)
+
+
+@given(
+    labelled_counts(),
+    st.sampled_from(["csm", "lpp", NonparametricDiscriminant(metric="euclidean")]),
+    st.sampled_from(["factored", "sparse"]),
+)
+def test_every_merge_is_the_best(data, criterion, store):
+    """On data with ties and degenerate words, where stores may choose differently between equals."""
+    X, y = data
+    structures = resolve_criterion(criterion).structures(X, y)
+    n_constant = max(int((X.max(axis=0) == X.min(axis=0)).sum()) - 1, 0)
+    hierarchy = merge_words(X, y, criterion=criterion, store=store)
+    assert_greedy(X, structures, hierarchy, skip=n_constant, rtol=1e-6)
+
+
+def test_greedy_from_the_data():
+    rng = np.random.default_rng(3)
+    X, y = rng.random((10, 9)), np.arange(10) % 2
+    L_P, L_U = (structure.laplacian() for structure in resolve_criterion("csm").structures(X, y))
+    assert merge_words(X, y, store="sparse").merges.tolist() == [list(pair) for pair in greedy_merges(X, L_P, L_U)]
+
+
+@pytest.mark.parametrize("kind", ["factored", "sparse"])
+def test_bounds_are_never_below_what_a_row_offers(kind):
+    """The promise that makes the search exact, also for rows that have lost the pair of their peak."""
+    X, y = topic_counts(np.random.default_rng(0), 60, 150, n_topics=20)
+    X = X[:, X.any(axis=0)]
+    structures = resolve_criterion("csm").structures(X, y)
+    search = FactoredSearch(make_factored_store(kind, X, structures, None))
+    cones, store = search._cones, search._store
+    pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
+    lost = 0
+    for _ in range(X.shape[1] - 10):
+        search.advance(pairs, scores)
+        a, b = cones.traces[:2]
+        size = cones.counts[kernels.SIZE]
+        for i in np.flatnonzero(cones.order[:size] < 2**62):
+            own = cones.order[:size] < cones.order[i]
+            if own.any() and np.isfinite(cones.peak_a[i]):
+                row_a, row_b = store.row(i)
+                for level in (scores[0], 0.9 * scores[0], 1.2 * scores[0]):
+                    true = ((a + 2 * row_a) - level * (b + 2 * row_b))[own].max()
+                    assert true <= kernels.excess(cones, i, level) + 1e-9 * abs(a)
+                lost += not own[cones.partner[i]]
+    assert lost > 100
+
+
+@pytest.mark.parametrize("store", ["factored", "sparse"])
+def test_the_same_whatever_the_number_of_threads(store):
+    X, y = topic_counts(np.random.default_rng(0), 50, 300)
+    one, two = (merge_words(X, y, store=store, n_jobs=n) for n in (1, 2))
+    assert one == two
+
+
+@pytest.mark.parametrize("store", ["factored", "sparse"])
+def test_words_that_are_the_same_everywhere_are_folded(store):
+    rng = np.random.default_rng(0)
+    X = rng.random((20, 12))
+    X[:, [2, 5, 9]] = 0.0, 1.0, 0.0
+    y = np.arange(20) % 2
+    hierarchy = merge_words(X, y, store=store)
+    assert hierarchy.merges[:2].tolist() == [[2, 5], [2, 9]]
+    np.testing.assert_array_equal(hierarchy.merges, merge_words(X, y, store="dense").merges)
+
+
+@pytest.mark.parametrize("store", ["factored", "sparse"])
+@pytest.mark.parametrize("case", ["two samples", "one sample a class", "equal means"])
+def test_equals_are_merged_in_order_without_a_search(case, store):
+    rng = np.random.default_rng(0)
+    X, y = {
+        "two samples": (rng.integers(0, 9, (2, 30)) * 1.0, [0, 1]),
+        "one sample a class": (rng.random((4, 30)), [0, 1, 2, 3]),
+        "equal means": (
+            np.repeat(rng.integers(0, 9, (3, 30)), 2, axis=0)[[0, 2, 4, 1, 3, 5]] * 1.0,
+            [0, 0, 0, 1, 1, 1],
+        ),
+    }[case]
+    dense, other = (merge_words(X, y, store=name) for name in ("dense", store))
+    np.testing.assert_array_equal(other.merges, dense.merges)
+    np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
+
+
+def test_the_test_for_equals_looks_beyond_the_diagonal():
+    A = np.eye(4)
+    B = np.eye(4)
+    B[0, 1] = B[1, 0] = 0.5
+    assert merges_of_equals(A, B) is None
+    root = np.linalg.cholesky(B).T
+    store = FactoredStore([make_product(Factor(A, A))], [make_product(Factor(root, root))], 4)
+    assert factored_merges_of_equals(store) is None
+
+
+class TestChoice:
+    X = sp.csr_array(np.random.default_rng(0).integers(0, 2, (30, 400)) * 1.0)
+    y = np.arange(30) % 2
+
+    def test_dense_if_it_fits(self):
+        merger = WordMerger().fit(self.X, self.y)
+        assert merger.store_ == "dense"
+
+    def test_sparse_data_that_do_not_fit(self):
+        assert choose_store("auto", self.X, 400, "bound", 10**6) == "sparse"
+
+    def test_dense_data_that_do_not_fit(self):
+        assert choose_store("auto", self.X.toarray(), 400, "bound", 10**6) == "factored"
+        mostly_zeros = np.zeros((30, 400))
+        mostly_zeros[0] = 1
+        assert choose_store("auto", mostly_zeros, 400, "bound", 10**6) == "sparse"
+
+    def test_what_was_chosen_is_said(self):
+        expected = WordMerger(5).fit(self.X, self.y)
+        for store, data in (("sparse", self.X), ("factored", self.X.toarray())):
+            merger = WordMerger(5, memory_limit="1MB").fit(data, self.y)
+            assert merger.store_ == store
+            np.testing.assert_allclose(merger.scores_, expected.scores_, rtol=1e-9)
+
+    @pytest.mark.parametrize("store", ["dense", "factored", "sparse"])
+    def test_a_store_can_be_asked_for(self, store):
+        assert WordMerger(5, store=store).fit(self.X, self.y).store_ == store
+
+    def test_criteria_without_a_choice(self):
+        assert WordMerger(5, criterion="aib").fit(self.X, self.y).store_ is None
+
+    def test_cross_validation_passes_it_on(self):
+        search = WordMergerCV([2, 5], cv=2, store="sparse").fit(self.X, self.y)
+        assert search.n_words_ in (2, 5)
+
+    def test_unknown(self):
+        with pytest.raises(BagwiseError, match=r"store.*'spars'.*Did you mean 'sparse'"):
+            merge_words(self.X, self.y, store="spars")
+
+    def test_searches_that_need_matrices(self):
+        with pytest.raises(BagwiseError, match=r"store='sparse' computes rows.*search='polar'.*search='bound'"):
+            merge_words(self.X, self.y, store="sparse", search="polar")
+
+    def test_kernels_that_need_matrices(self):
+        with pytest.raises(BagwiseError, match=r"store='factored' is for kernel='linear'.*store='dense'"):
+            merge_words(self.X, self.y, store="factored", kernel="chi2")
+
+    def test_criteria_that_are_no_ratios(self):
+        with pytest.raises(BagwiseError, match=r"store='sparse' is for criteria that are ratios.*Use store='auto'"):
+            merge_words(self.X, self.y, store="sparse", criterion="aib")
+
+    @pytest.mark.parametrize(
+        ("store", "what"), [("dense", "two matrices"), ("factored", "factored store"), ("sparse", "non-zeros")]
+    )
+    def test_nothing_fits(self, store, what):
+        with pytest.raises(BagwiseError, match=rf"(?s){what}.*the limit is 1\.00 kB \(memory_limit\).*Ways out"):
+            merge_words(self.X, self.y, store=store, memory_limit=1000)
+
+
+def test_progress_of_the_first_look(capsys):
+    X, y = topic_counts(np.random.default_rng(0), 30, 100)
+    merge_words(X, y, store="sparse", verbose=1)
+    assert "looking at all pairs" in capsys.readouterr().err
