@@ -95,7 +95,7 @@ def measure_cluster(kind: str, shrink: int, n_workers: int) -> dict[str, Any]:
             n_workers=n_workers,
             threads_per_worker=1,
             dashboard_address=None,
-            silence_logs=logging.ERROR,
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -379,6 +379,8 @@ def test_bad_labels(data):
             distributed.statistics(chunked, labels)
     with pytest.raises(BagwiseError, match=r"label 'dog' \(chunk \d\), which is not one of `classes`"):
         distributed.class_sums(chunked, da.from_array(np.repeat("dog", ROWS), chunks=50), classes=["cat"]).compute()
+    with pytest.raises(BagwiseError, match="y has labels of type <U3, but `classes` are int64"):
+        distributed.class_sums(chunked, y, classes=[0, 1])
     with pytest.raises(BagwiseError, match="classes must be different names"):
         distributed.class_sums(chunked, y, classes=["cat", "cat"])
 

@@ -52,7 +52,7 @@ class Chunks:
             raise BagwiseError(f"X must have two dimensions, samples by words; got shape {X.shape}.")
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
             raise BagwiseError(
-                f"The chunks of X have unknown sizes: {X.chunks}. Call X.compute_chunk_sizes() first, or "
+                f"The chunks of X have unknown sizes, its shape is {X.shape}. Call X.compute_chunk_sizes() first, or "
                 "frame.to_dask_array(lengths=True) if X comes from a data frame."
             )
         if 0 in X.shape:
@@ -71,11 +71,7 @@ class Chunks:
 def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Room, memory_limit: Limit) -> None:
     """Raise where a chunk, and the results of two chunks that are to be added, take more than a worker has."""
     need = chunk_bytes + 2 * (room.a_word * shape[1] + room.a_pair * shape[1] ** 2)
-    limit = resolve_limit(memory_limit)
-    origin = "memory_limit" if memory_limit is not None else "80 % of the free memory"
-    worker_limit = None if memory_limit is not None else _worker_limit()
-    if worker_limit is not None and (limit is None or worker_limit < limit):
-        limit, origin = worker_limit, "what a thread of a worker may use"
+    limit, origin = _limit(memory_limit)
     if limit is None or need <= limit:
         return
     matrices = f", with two matrices of {shape[1]} x {shape[1]} words," if room.a_pair else ""
@@ -87,24 +83,33 @@ def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Roo
     )
 
 
-def _worker_limit() -> int | None:
-    """Bytes that one thread of a worker may use: of this worker, or of the smallest one of the current client."""
-    if "distributed" not in sys.modules:  # then there is no worker and no client
-        return None
+def _limit(memory_limit: Limit) -> tuple[int | None, str]:
+    """Bytes that a chunk may take, None if unknown, and where that comes from.
+
+    In a worker: the share of a thread in its limit, or its free memory if that is less. Elsewhere: the same share for
+    workers of the current client, or the free memory if there is no client.
+    """
+    free = resolve_limit(memory_limit), "memory_limit" if memory_limit is not None else "80 % of the free memory"
+    if memory_limit is not None or "distributed" not in sys.modules:  # without it there is no worker and no client
+        return free
     from distributed import default_client, get_worker
 
+    share = "what a thread of a worker may use"
     try:
         worker = get_worker()
     except ValueError:  # not in a worker
         try:
             client = default_client()
         except ValueError:  # nor is there a client
-            return None
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            return free
+        # some of the workers, as Dask does not list all of very many; each looks for itself again
+        workers = client.scheduler_info()["workers"].values()
         limits = [worker["memory_limit"] / max(worker["nthreads"], 1) for worker in workers if worker["memory_limit"]]
-        return int(min(limits)) if limits else None
-    limit = worker.memory_manager.memory_limit
-    return int(limit / max(worker.state.nthreads, 1)) if limit else None
+        return int(min(limits)) if limits else None, share
+    if not worker.memory_manager.memory_limit:
+        return free
+    own = int(worker.memory_manager.memory_limit / max(worker.state.nthreads, 1))
+    return (own, share) if free[0] is None or own < free[0] else free
 
 
 def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], list[Any]]:
@@ -191,6 +196,8 @@ def _class_numbers(labels: Any, names: NDArray[Any], number: int | None) -> NDAr
     found = _as_labels(labels)
     if len(found) == 0:
         return np.empty(0, dtype=np.intp)
+    if (names.dtype.kind in "USO") != (found.dtype.kind in "USO"):
+        raise BagwiseError(f"y has labels of type {found.dtype}, but `classes` are {names.dtype}. Use the same names.")
     order = np.argsort(names)
     place = np.minimum(np.searchsorted(names, found, sorter=order), len(names) - 1)
     codes = order[place]
