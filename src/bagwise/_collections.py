@@ -17,6 +17,8 @@ from bagwise._memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
 
 Limit = int | float | str | None
+# Results that there are while two are added: both, and both moved to a common centre.
+_ALIVE = 4
 
 
 class Room(NamedTuple):
@@ -69,12 +71,13 @@ class Chunks:
 
 
 def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Room, memory_limit: Limit) -> None:
-    """Raise where a chunk, and the results of two chunks that are to be added, take more than a worker has."""
-    need = chunk_bytes + 2 * (room.a_word * shape[1] + room.a_pair * shape[1] ** 2)
+    """Raise where a chunk with its result, or adding two results, takes more than a worker has."""
+    result = room.a_word * shape[1] + room.a_pair * shape[1] ** 2
+    need = max(chunk_bytes + result, _ALIVE * result)
     limit, origin = _limit(memory_limit)
     if limit is None or need <= limit:
         return
-    matrices = f", with two matrices of {shape[1]} x {shape[1]} words," if room.a_pair else ""
+    matrices = f", with {_ALIVE} matrices of {shape[1]} x {shape[1]} words," if room.a_pair else ""
     fewer = " fewer words, sparse chunks, a criterion that needs no Gram ('aib', 'mlt')," if room.a_pair else ""
     raise BagwiseError(
         f"Chunk {number}, {shape[0]} samples of {shape[1]} words{matrices} takes {readable_size(need)} in float64; the "

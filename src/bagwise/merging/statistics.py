@@ -244,8 +244,12 @@ class Statistics:
             move_centre(part.gram, total.centre - part.centre, part.deviations, total.exact, part.n_samples)
             for part in (self, other)
         ]
-        grams = [_mirrored(gram) if sp.issparse(gram) and not total.sparse else gram for gram, _ in parts]
-        return replace(total, gram=grams[0] + grams[1], deviations=parts[0][1] + parts[1][1])
+        left, right = (_mirrored(gram) if sp.issparse(gram) and not total.sparse else gram for gram, _ in parts)
+        if isinstance(left, np.ndarray) and left is not self.gram:
+            left += right  # a copy already, and there may be no room for another one
+        else:
+            left = left + right
+        return replace(total, gram=left, deviations=parts[0][1] + parts[1][1])
 
     def without_empty_classes(self) -> Statistics:
         """Leave out classes that have no sample."""
