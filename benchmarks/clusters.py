@@ -94,7 +94,7 @@ def measure_cluster(kind: str, shrink: int, n_workers: int) -> dict[str, Any]:
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
