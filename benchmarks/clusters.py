@@ -15,6 +15,7 @@ import argparse
 import json
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from harness import machine, print_table, timed
 
 # kind: rows in a chunk, words, classes
 KINDS = {
-    "dense, gram": (4000, 1000, 10),
-    "dense, class sums": (4000, 1000, 10),
-    "sparse, gram": (5000, 5000, 20),
+    "dense, gram": (2000, 1000, 10),
+    "dense, class sums": (2000, 1000, 10),
+    "sparse, gram": (2000, 2000, 20),
     "sparse, class sums": (10_000, 20_000, 20),
 }
 N_CHUNKS = 16
@@ -149,8 +150,11 @@ def main() -> None:
     print(" ".join(f"{key}={value}" for key, value in machine().items()), end="\n\n")
     rows = []
     for kind in KINDS:
-        rows += [measure_in_memory(kind, shrink, n) for n in sorted({1, os.cpu_count() or 1})]
-        rows += [measure_cluster(kind, shrink, n) for n in (1, 2)]
+        for n in sorted({1, os.cpu_count() or 1}):
+            rows.append(measure_in_memory(kind, shrink, n))
+        for n in (1, 2):
+            rows.append(measure_cluster(kind, shrink, n))
+        print(f"measured: {kind}", file=sys.stderr, flush=True)
     columns = {
         "kind": "sums",
         "shape": f"samples x words, {N_CHUNKS} chunks",
