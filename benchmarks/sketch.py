@@ -101,7 +101,7 @@ def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bagwise.merging.sketching.lloyd import assigner
+    from bagwise.merging.sketching.lloyd import _threads_for_blocks, assigner
 
     points = np.random.default_rng(0).normal(size=(d, 256)).astype(np.float32)
     centres = points[:n_words] + np.float32(0.1)
@@ -115,9 +115,10 @@ def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any
         with threadpool_limits(n_threads):
             for backend in ("numpy", "faiss") if faiss else ("numpy",):
                 find = assigner(backend)
-                for bipolar in (False, True):
-                    key = backend + (" bipolar" if bipolar else "")
-                    row[key] = median_time(lambda f=find, b=bipolar: f(points, centres, b), repeats)
+                with _threads_for_blocks(enabled=backend != "faiss") as threads:  # as clustering does
+                    for bipolar in (False, True):
+                        key = backend + (" bipolar" if bipolar else "")
+                        row[key] = median_time(lambda f=find, b=bipolar, t=threads: f(points, centres, b, t), repeats)
         rows.append(row)
     return rows
 
