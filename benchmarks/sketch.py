@@ -8,7 +8,7 @@ popularity, 144 values that are not zero in each sample, which depend on one of 
 a process of its own, after compiling. Throughput and transforms are measured on one thread, the BLAS's included;
 fitting uses what there is. For transforms everything is fitted to a fortieth of the samples, TruncatedSVD and PCA
 with no power iterations: only their transform is compared, whose cost does not depend on that. Slow transforms
-are given fewer rows. Transforms are measured in turn, each several times, and medians are shown.
+are given fewer rows. What is compared is measured in turn, several times, and medians are shown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import argparse
 import json
 import statistics
 import time
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +112,16 @@ def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any
         import faiss
     except ImportError:
         faiss = None
+    backends = ("numpy", "faiss") if faiss else ("numpy",)
     rows = []
     for n_threads in (1, 2):
-        row: dict[str, Any] = {"threads": n_threads}
+        times: dict[str, list[float]] = {}
         with threadpool_limits(n_threads):
-            for backend in ("numpy", "faiss") if faiss else ("numpy",):
-                find = assigner(backend)
+            for _, backend, bipolar in product(range(repeats + 1), backends, (False, True)):  # in turn
                 with _threads_for_blocks(enabled=backend != "faiss") as threads:  # as clustering does
-                    for bipolar in (False, True):
-                        key = backend + (" bipolar" if bipolar else "")
-                        row[key] = median_time(lambda f=find, b=bipolar, t=threads: f(points, centres, b, t), repeats)
-        rows.append(row)
+                    find = partial(assigner(backend), points, centres, bipolar, threads)
+                    times.setdefault(backend + " bipolar" * bipolar, []).append(timed(find)[0])
+        rows.append({"threads": n_threads} | {key: statistics.median(seconds[1:]) for key, seconds in times.items()})
     return rows
 
 
