@@ -8,14 +8,17 @@ popularity, 144 values that are not zero in each sample, which depend on one of 
 a process of its own, after compiling. Throughput and transforms are measured on one thread, the BLAS's included;
 fitting uses what there is. For transforms everything is fitted to a fortieth of the samples, TruncatedSVD and PCA
 with no power iterations: only their transform is compared, whose cost does not depend on that. Slow transforms
-are given fewer rows.
+are given fewer rows. What is compared is measured in turn, several times, and medians are shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import time
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +104,7 @@ def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bagwise.merging.sketching.lloyd import assigner
+    from bagwise.merging.sketching.lloyd import _threads_for_blocks, assigner
 
     points = np.random.default_rng(0).normal(size=(d, 256)).astype(np.float32)
     centres = points[:n_words] + np.float32(0.1)
@@ -109,16 +112,16 @@ def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any
         import faiss
     except ImportError:
         faiss = None
+    backends = ("numpy", "faiss") if faiss else ("numpy",)
     rows = []
     for n_threads in (1, 2):
-        row: dict[str, Any] = {"threads": n_threads}
+        times: dict[str, list[float]] = {}
         with threadpool_limits(n_threads):
-            for backend in ("numpy", "faiss") if faiss else ("numpy",):
-                find = assigner(backend)
-                for bipolar in (False, True):
-                    key = backend + (" bipolar" if bipolar else "")
-                    row[key] = median_time(lambda f=find, b=bipolar: f(points, centres, b), repeats)
-        rows.append(row)
+            for _, backend, bipolar in product(range(repeats + 1), backends, (False, True)):  # in turn
+                with _threads_for_blocks(enabled=backend != "faiss") as threads:  # as clustering does
+                    find = partial(assigner(backend), points, centres, bipolar, threads)
+                    times.setdefault(backend + " bipolar" * bipolar, []).append(timed(find)[0])
+        rows.append({"threads": n_threads} | {key: statistics.median(seconds[1:]) for key, seconds in times.items()})
     return rows
 
 
@@ -147,11 +150,9 @@ def measure_transforms(n: int, d: int, n_words: int, repeats: int) -> list[dict[
     dense = X[:n_dense].toarray()
     names = [f"w{k}" for k in range(d)]
     n_hasher = min(n, 2000)
-    pairs = [
-        [(names[k], v) for k, v in zip(X[[i]].indices.tolist(), X[[i]].data.tolist(), strict=True)]
-        for i in range(n_hasher)
-    ]
-    n_slow = min(n, 10_000)
+    spans = [slice(*X.indptr[i : i + 2]) for i in range(n_hasher)]
+    pairs = [[(names[k], v) for k, v in zip(X.indices[s], X.data[s].tolist(), strict=True)] for s in spans]
+    n_slow = min(n, 4000)
     part = X[:n_slow]
     cases = {
         "SketchMerger": (lambda: merger.transform(X), n),
@@ -163,12 +164,15 @@ def measure_transforms(n: int, d: int, n_words: int, repeats: int) -> list[dict[
         "TruncatedSVD": (lambda: svd.transform(part), n_slow),
         "PCA, dense rows": (lambda: pca.transform(dense), n_dense),
     }
-    rows = []
+    times: dict[str, list[float]] = {name: [] for name in cases}
     with threadpool_limits(1):
-        for name, (transform, n_rows) in cases.items():
-            transform()
-            seconds = median_time(transform, repeats)
-            rows.append({"transform": name, "rows measured": n_rows, "rate": n_rows / seconds})
+        for _ in range(repeats + 1):  # in turn, so that a busy machine slows all of them alike
+            for name, (transform, _) in cases.items():
+                times[name].append(timed(transform)[0])
+    rows = [
+        {"transform": name, "rows measured": n_rows, "rate": n_rows / statistics.median(times[name][1:])}
+        for name, (_, n_rows) in cases.items()
+    ]
     for row in rows:
         row["ratio"] = rows[0]["rate"] / row["rate"]
     return rows

@@ -294,3 +294,28 @@ def test_whole_numbers_and_truth_values():
     expected = Sketch(3, 4).update(X.astype(float))
     assert Sketch(3, 4).update(X) == Sketch(3, 4).update(X.astype(bool)) == Sketch(3, 4).update(X.tolist()) == expected
     assert repr(expected) == "<Sketch: 3 features x 4, samples 0 to 6 (exclusive)>"
+
+
+def test_a_sketch_that_was_interrupted_says_so(monkeypatch, tmp_path):
+    X = np.eye(3)
+    sketch = Sketch(3, 4).update(X)
+
+    def interrupted(function, total, n_threads, size):
+        function(0, 1)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "run_over_ranges", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sketch.update(X)
+    after = Sketch(3, 4, first_sample=3).update(X)
+    for use in (
+        lambda: sketch.update(X),
+        sketch.signature,
+        lambda: sketch + after,
+        lambda: after + sketch,
+        lambda: sketch.save(tmp_path / "sketch"),
+    ):
+        with pytest.raises(BagwiseError, match="interrupted, so it holds part of some"):
+            use()
+    assert not list(tmp_path.iterdir())

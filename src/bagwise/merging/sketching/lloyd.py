@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
+from bagwise._threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["BACKENDS", "Clustering", "assigner", "cluster_rows", "nearest_centres"]
@@ -23,7 +26,7 @@ _PATIENCE = 10
 _SMOOTHING = 0.3
 
 Assignment = tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]
-Assigner = Callable[[NDArray[Any], NDArray[Any], bool], Assignment]
+Assigner = Callable[[NDArray[Any], NDArray[Any], bool, int], Assignment]
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,8 @@ def cluster_rows(
         None, or at least n: all points.
     backend : {"auto", "numpy", "faiss"}, default="auto"
         How the nearest centres are found: by products of blocks of points with all centres, or by faiss' exact search
-        in float32. "auto" is "numpy": both take the same time, since both spend it in the same product
-        (``benchmarks/sketch.py`` measures it), and with `bipolar` faiss needs twice as many centres.
+        in float32. "auto" is "numpy": faiss was not faster where we measured both (``benchmarks/sketch.py``), since
+        both spend their time in the same product, and with `bipolar` faiss needs twice as many centres.
     seed : int, default=0
     progress : callable, default=doing nothing
         Called with the number of iterations done, over all starts.
@@ -115,24 +118,41 @@ def cluster_rows(
         raise BagwiseError(f"n_clusters must be from 1 to the number of points, {len(points)}, got {n_clusters}.")
     assign = assigner(backend)
     weights = np.ones(len(points)) if weights is None else weights
-    problem = _Problem(points, weights, _squares(points), bipolar, assign)
     rng = np.random.default_rng(seed)
     best: Clustering | None = None
-    for start in range(n_init):
+    with _threads_for_blocks(enabled=backend != "faiss") as n_threads:
+        problem = _Problem(points, weights, _squares(points), bipolar, assign, n_threads)
+        for start in range(n_init):
 
-        def report(done: int, before: int = start * max_iter) -> None:
-            progress(before + done)
+            def report(done: int, before: int = start * max_iter) -> None:
+                progress(before + done)
 
-        if batch_size is None or batch_size >= len(points):
-            centres = points[problem.draw_centres(n_clusters, rng)]
-            found = problem.iterate(centres, max_iter, tol, report)
-        else:
-            found = _mini_batches(problem, n_clusters, batch_size, max_iter, tol, rng, report)
-        if best is None or found.cost < best.cost:
-            best = found
-        progress((start + 1) * max_iter)
+            if batch_size is None or batch_size >= len(points):
+                centres = points[problem.draw_centres(n_clusters, rng)]
+                found = problem.iterate(centres, max_iter, tol, report)
+            else:
+                found = _mini_batches(problem, n_clusters, batch_size, max_iter, tol, rng, report)
+            if best is None or found.cost < best.cost:
+                best = found
+            progress((start + 1) * max_iter)
     assert best is not None
     return best
+
+
+@contextmanager
+def _threads_for_blocks(enabled: bool) -> Iterator[int]:
+    """Let the BLAS use one thread, and give the number that it had, for blocks that go on at the same time.
+
+    Threads inside the BLAS wait for each other in every product; where others use the machine too, that takes several
+    times as long.
+    """
+    controller = ThreadpoolController().select(user_api="blas")
+    n_threads = max((library["num_threads"] for library in controller.info()), default=1)
+    if not enabled or n_threads == 1:
+        yield 1
+        return
+    with controller.limit(limits=1):
+        yield n_threads
 
 
 @dataclass(frozen=True)
@@ -144,10 +164,12 @@ class _Problem:
     squares: NDArray[np.float64]
     bipolar: bool
     assign: Assigner
+    n_threads: int = 1
 
     def part(self, chosen: NDArray[np.int64]) -> _Problem:
         """Some of the points."""
-        return _Problem(self.points[chosen], self.weights[chosen], self.squares[chosen], self.bipolar, self.assign)
+        arrays = self.points[chosen], self.weights[chosen], self.squares[chosen]
+        return _Problem(*arrays, self.bipolar, self.assign, self.n_threads)
 
     def draw_centres(self, n_clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw points far from each other, by the rule of k-means++.
@@ -189,12 +211,16 @@ class _Problem:
         """Squared distance of each point to the nearest of the chosen ones."""
         others = np.ascontiguousarray(self.points[chosen].T)
         distances = np.empty(len(self.points))
-        for start in range(0, len(self.points), 8 * _BLOCK):
-            part = slice(start, start + 8 * _BLOCK)
-            products = self.points[part] @ others
-            if self.bipolar:
-                np.abs(products, out=products)
-            distances[part] = self.squares[part] + (self.squares[chosen] - 2.0 * products).min(axis=1)
+
+        def fill(start: int, stop: int) -> None:
+            for first in range(start, stop, 8 * _BLOCK):
+                part = slice(first, min(first + 8 * _BLOCK, stop))
+                products = self.points[part] @ others
+                if self.bipolar:
+                    np.abs(products, out=products)
+                distances[part] = self.squares[part] + (self.squares[chosen] - 2.0 * products).min(axis=1)
+
+        run_over_ranges(fill, len(self.points), self.n_threads, size=8 * _BLOCK)
         return np.maximum(distances, 0.0)
 
     def iterate(
@@ -205,7 +231,7 @@ class _Problem:
         costs: list[float] = []
         best: tuple[NDArray[np.int64], NDArray[np.int8]] | None = None
         for n_iter in range(1, max_iter + 1):
-            labels, signs, scores = self.assign(self.points, centres, self.bipolar)
+            labels, signs, scores = self.assign(self.points, centres, self.bipolar, self.n_threads)
             _fill_empty(labels, signs, self.squares - 2.0 * scores, len(centres))
             sums, masses = self.sums(labels, signs, len(centres))
             cost = max(total - float((np.einsum("ij,ij->i", sums, sums) / masses).sum()), 0.0)
@@ -251,7 +277,9 @@ def _mini_batches(
     while n_iter < max_iter and waited < _PATIENCE:
         n_iter += 1
         batch = problem.part(rng.integers(0, n, size=batch_size))
-        labels, signs, scores = batch.assign(batch.points, centres.astype(batch.points.dtype), batch.bipolar)
+        labels, signs, scores = batch.assign(
+            batch.points, centres.astype(batch.points.dtype), batch.bipolar, batch.n_threads
+        )
         sums, masses = batch.sums(labels, signs, n_clusters)
         all_masses += masses
         got = masses > 0
@@ -303,7 +331,9 @@ def assigner(backend: str) -> Assigner:
     return nearest_centres
 
 
-def nearest_centres(points: NDArray[Any], centres: NDArray[Any], bipolar: bool = False) -> Assignment:
+def nearest_centres(
+    points: NDArray[Any], centres: NDArray[Any], bipolar: bool = False, n_threads: int = 1
+) -> Assignment:
     """Find the nearest centre of each point, the lowest of equals; with `bipolar` among centres and negatives.
 
     Returns
@@ -318,22 +348,28 @@ def nearest_centres(points: NDArray[Any], centres: NDArray[Any], bipolar: bool =
     labels = np.empty(len(points), dtype=np.int64)
     signs = np.ones(len(points), dtype=np.int8)
     scores = np.empty(len(points))
-    room = np.empty((min(_BLOCK, len(points)), len(centres)), dtype=points.dtype)
-    for start in range(0, len(points), _BLOCK):
-        part = slice(start, min(start + _BLOCK, len(points)))
-        products = np.matmul(points[part], across, out=room[: part.stop - start])
-        values = np.abs(products) if bipolar else products
-        values -= halves
-        labels[part] = values.argmax(axis=1)
-        at = np.arange(part.stop - start), labels[part]
-        scores[part] = values[at]
-        if bipolar:
-            signs[part][products[at] < 0] = -1
+
+    def fill(start: int, stop: int) -> None:
+        room = np.empty((min(_BLOCK, stop - start), len(centres)), dtype=points.dtype)
+        for first in range(start, stop, _BLOCK):
+            part = slice(first, min(first + _BLOCK, stop))
+            products = np.matmul(points[part], across, out=room[: part.stop - first])
+            values = np.abs(products) if bipolar else products
+            values -= halves
+            labels[part] = values.argmax(axis=1)
+            at = np.arange(part.stop - first), labels[part]
+            scores[part] = values[at]
+            if bipolar:
+                signs[part][products[at] < 0] = -1
+
+    run_over_ranges(fill, len(points), n_threads, size=4 * _BLOCK)
     return labels, signs, scores
 
 
-def _nearest_by_faiss(points: NDArray[Any], centres: NDArray[Any], bipolar: bool) -> Assignment:
-    """`nearest_centres` by faiss, in float32."""
+def _nearest_by_faiss(
+    points: NDArray[Any], centres: NDArray[Any], bipolar: bool = False, n_threads: int = 1
+) -> Assignment:
+    """`nearest_centres` by faiss, in float32, with faiss' own threads."""
     index = _faiss().IndexFlatL2(centres.shape[1])
     index.add(np.ascontiguousarray(centres, dtype=np.float32))
     if bipolar:

@@ -112,6 +112,7 @@ class Sketch:
         self.dtype = _float_type(dtype)
         self.n_samples = 0
         self.from_neighbors = False
+        self._whole = True  # False while samples are being added, and for good if that is interrupted
         needed, limit = self.n_features * self.size * self.dtype.itemsize, resolve_limit(None)
         if limit is not None and needed > limit:
             raise BagwiseError(
@@ -197,10 +198,19 @@ class Sketch:
             def add_features(start: int, stop: int, parts: Any = parts, add: Any = add, c: Any = coefficients) -> None:
                 add(*parts, c, *statistics, start, stop)
 
+            self._whole = False
             run_over_ranges(add_features, self.n_features, n_threads, size=_FEATURES)
             # small whole numbers, so that adding them is exact
             self._coefficient_sums += coefficients.sum(axis=0, dtype=np.float64).astype(np.int64)
             self.n_samples += last - first
+            self._whole = True
+
+    def _check_whole(self) -> None:
+        if not self._whole:
+            raise BagwiseError(
+                "Adding samples to this sketch was interrupted, so it holds part of some. "
+                "Begin a new one, or load one that was saved before."
+            )
 
     def _state(self, sample: int) -> np.uint64:
         """Where the hashes of a sample begin."""
@@ -208,6 +218,7 @@ class Sketch:
 
     def _checked(self, X: Any) -> Any:
         """Bring data into a form that kernels take, or say what is wrong with it."""
+        self._check_whole()
         X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise BagwiseError(f"X has shape {X.shape}, expected (n, {self.n_features}): one column for each feature.")
@@ -263,6 +274,7 @@ class Sketch:
         """
         from bagwise.merging.sketching._sketch_kernels import centre_rows
 
+        self._check_whole()
         if self.n_samples == 0:
             raise BagwiseError("The sketch has no samples yet. Add some by update(X).")
         signature = np.empty_like(self._sums)
@@ -272,6 +284,8 @@ class Sketch:
     def __add__(self, other: object) -> Sketch:
         if not isinstance(other, Sketch):
             return NotImplemented
+        self._check_whole()
+        other._check_whole()
         if self._settings() != other._settings():
             differing = [key for key, value in self._settings().items() if value != other._settings()[key]]
             raise BagwiseError(
@@ -298,6 +312,7 @@ class Sketch:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the sketch to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        self._check_whole()
         header = self._settings() | {
             "dtype": self.dtype.name,
             "first_sample": self.first_sample,

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, _fit_context
@@ -18,9 +17,9 @@ from bagwise._data import is_lazy
 from bagwise._progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.grouping import FLOATS, GroupTransformer
-from bagwise.merging.neighbors import Nearness, neighbor_graph
 from bagwise.merging.pooling import POOLINGS, pool
 from bagwise.merging.sketching.feature_groups import FeatureGroups, group_features
+from bagwise.merging.sketching.followers import find_followers
 from bagwise.merging.sketching.lloyd import assigner
 from bagwise.merging.sketching.sketch import Sketch
 from bagwise.merging.sketching.streams import Chunks, check_can_be_read_again, read_chunks
@@ -374,14 +373,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             return int(chunk.shape[0])
 
         read_chunks(chunks, reduce, task="reducing", **again)
-        sparse = any(sp.issparse(part) for part in reduced)
-        graph = neighbor_graph(
-            Nearness(sp.vstack(reduced, format="csr") if sparse else np.vstack(reduced), "euclidean", n_threads),
-            self.n_neighbors,
-        )
+        followers = find_followers(reduced, self.n_neighbors, n_threads)
         reduced.clear()
-        followers = sp.csr_array((graph + sp.eye_array(n_samples)).T)
-        followers.sort_indices()
         read_chunks(chunks, take, task="sketching neighbours", **again)
         self.sketch_ = sketch
 

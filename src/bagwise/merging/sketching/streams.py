@@ -65,7 +65,8 @@ def read_chunks(
     n_chunks = n_taken = 0
 
     def so_far() -> str:
-        return f"Until then {n_taken} samples came (number of chunks: {n_chunks}). {after_failure}".rstrip()
+        advice = after_failure if n_taken else ""
+        return f"Until then {n_taken} samples came (number of chunks: {n_chunks}). {advice}".rstrip()
 
     with ProgressBar(task, n_samples or 1, enabled=bool(verbose) and n_samples is not None) as bar:
         while True:
