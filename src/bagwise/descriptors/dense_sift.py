@@ -121,6 +121,10 @@ class DenseSIFT(Descriptor):
         self.verbose = verbose
         self.cache = cache
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        checked_scales(self.scales)
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         grey = as_grey(content)
         return describe_channels(grey[np.newaxis], self.step, self.patch, self.scales, self.smoothing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
@@ -12,9 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._bags_checks import as_count
 from bagwise.bags import offsets_of
-from bagwise.descriptors.base import Arrays, ItemTransformer
+from bagwise.descriptors.base import Arrays, Describing, ItemTransformer
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
 from bagwise.descriptors.sparse_bags import SparseBags
@@ -114,7 +112,7 @@ class LBPD5(ItemTransformer):
         """
         return self._join(list(self._stream(X, on_error)))
 
-    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Iterator[sp.csr_array | SparseBags]:
+    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
         """Count patterns batch by batch, never holding more than one batch and a few images.
 
         Parameters
@@ -128,19 +126,10 @@ class LBPD5(ItemTransformer):
 
         Returns
         -------
-        counts : iterator over what `transform` gives
+        describing : Describing
+            An iterator over what `transform` gives. Its ``kept`` and ``skipped`` tell which images there were.
         """
-        return self._batches(self._stream(X, on_error), as_count(batch, "batch", least=1))
-
-    def _batches(self, stream: Iterator[Arrays], batch: int) -> Iterator[sp.csr_array | SparseBags]:
-        waiting: list[Arrays] = []
-        for arrays in stream:
-            waiting.append(arrays)
-            if len(waiting) == batch:
-                yield self._join(waiting)
-                waiting = []
-        if waiting:
-            yield self._join(waiting)
+        return Describing(self._stream(X, on_error), batch, self._join)
 
     def _compute(self, content: Any) -> Arrays:
         image = as_comparable(content)
