@@ -135,9 +135,10 @@ class LBPD5(ItemTransformer):
         image = as_comparable(content)
         codes = pattern_codes(image, RADIUS)
         if self.per == "image":
-            patterns, counts = np.unique(codes, return_counts=True)
+            counts = np.bincount(codes.ravel(), minlength=N_PATTERNS).astype(np.int32)
+            patterns = np.flatnonzero(counts)
             starts = np.array([0, len(patterns)])
-            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts.astype(np.int32)}
+            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts[patterns]}
         if self.per != "patch":
             raise unknown_name("per", self.per, ("image", "patch"))
         return _count_patches(codes, int(self.patch), int(self.step), *image.shape)
