@@ -52,7 +52,8 @@ class LBPD5(ItemTransformer):
     to grey. An image smaller than 5 x 5 pixels has a histogram of zeros; smaller than a patch, an empty bag.
 
     Time O(H W) per image, plus O(patch² log patch) per patch. With 16 x 16 pixels a patch has at most 144 entries that
-    are not zero, so its row takes about a kilobyte; the same rows in dense form would take 256.
+    are not zero, so its row takes about a kilobyte; the same row in dense form would take 256. Rows of patches are the
+    local features that HDLF-II reduces to some hundred numbers and encodes by VLAD.
 
     References
     ----------
