@@ -72,6 +72,16 @@ def test_increasing_grey_maps_do_not_matter(descriptor):
     assert not np.array_equal(described(40 - image), expected)
 
 
+@pytest.mark.parametrize("descriptor", [LocalBinaryPatterns(), HogLbp(), LBPD5()])
+def test_grey_in_three_channels_is_grey(descriptor):
+    image = np.random.default_rng(0).integers(0, 5, (31, 37)).astype(np.uint8) * 51
+    grey, colour = descriptor.transform([image]), descriptor.transform([np.stack([image] * 3, axis=2)])
+    if sp.issparse(grey):
+        np.testing.assert_array_equal(grey.toarray(), colour.toarray())
+    else:
+        np.testing.assert_allclose(grey.values, colour.values, atol=1e-6)
+
+
 @pytest.mark.parametrize("uniform", [False, True])
 @pytest.mark.parametrize("cell", [None, 7])
 def test_histograms_of_patterns(uniform, cell):

@@ -242,7 +242,10 @@ class Descriptor(ItemTransformer):
             x and y of each descriptor in the unit square.
         """
         self._check_parameters()
-        arrays = self._compute(content)
+        try:
+            arrays = self._compute(content)
+        except BagwiseError as error:
+            raise BagwiseError(f"{type(self).__name__} cannot describe this: {error}.") from error
         return arrays["values"], arrays.get("positions")
 
     def _compute(self, content: Any) -> Arrays:
