@@ -191,6 +191,8 @@ def test_nothing_to_describe(descriptor):
         descriptor.transform([])
     with pytest.raises(BagwiseError, match=r"got one array of shape \(20, 30\)\. For one image pass \[image\]"):
         descriptor.transform(np.zeros((20, 30)))
+    with pytest.raises(BagwiseError, match=r"got one array of shape \(20, 30, 3\)\. For one image pass \[image\]"):
+        descriptor.transform(np.zeros((20, 30, 3)))
     with pytest.raises(BagwiseError, match=r"got str.*open_collection"):
         descriptor.transform("folder")
     with pytest.raises(BagwiseError, match="batch must be an integer of at least 1, got 0"):

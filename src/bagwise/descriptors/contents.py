@@ -76,7 +76,8 @@ def things_of(given: Any, kind: str) -> tuple[Sequence[Thing], str]:
                 f"Expected a list of {kind} or a collection, got {type(given).__name__}. "
                 "Open folders and archives by bagwise.open_collection(path)."
             )
-        if isinstance(given, np.ndarray) and given.ndim < 3 and kind == "images":
+        # an array of shape (n, height, 3) could be n grey images, but is one in RGB
+        if kind == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
             raise BagwiseError(
                 f"Expected a list of images, got one array of shape {given.shape}. For one image pass [image]."
             )
