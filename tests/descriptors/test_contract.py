@@ -1,6 +1,8 @@
 """What every descriptor of images keeps, whatever it computes."""
 
 import pickle
+import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -352,7 +354,31 @@ def test_damaged_files_of_the_cache_are_computed_again(tmp_path, harm):
         assert_same(descriptor.transform(images), expected)
 
 
-def test_a_run_that_was_killed_leaves_whole_files_only(tmp_path):
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="only POSIX systems can kill without a trace")
+def test_a_run_killed_while_it_wrote_is_taken_up_again(tmp_path):
+    images = textures(4)
+    np.savez(tmp_path / "images.npz", *images)
+    code = f"""
+import os, signal
+import numpy as np
+from bagwise import Patches
+replaced, replace = [], os.replace
+def kill_at_the_third(source, target):
+    replaced.append(target)
+    if len(replaced) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+os.replace = kill_at_the_third
+Patches(cache={str(tmp_path / "cache")!r}).transform(list(np.load({str(tmp_path / "images.npz")!r}).values()))
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert sorted(path.suffix for path in files) == [".arrays", ".arrays", ".part"]
+    assert_same(Patches(cache=tmp_path / "cache").transform(images), Patches().transform(images))
+    assert len(list((tmp_path / "cache").glob("*/*.arrays"))) == 4
+
+
+def test_a_run_that_is_interrupted_leaves_whole_files_only(tmp_path):
     images = textures(5)
 
     class Killed(DenseSIFT):
