@@ -7,7 +7,7 @@ import pytest
 
 import bagwise
 
-HEAVY = {"numba", "cv2", "torch", "sklearn", "scipy", "numpy", "joblib", "safetensors"}
+HEAVY = {"numba", "cv2", "torch", "sklearn", "scipy", "numpy", "joblib", "safetensors", "PIL", "av", "pyarrow"}
 
 
 def loaded_after(code):
@@ -23,6 +23,14 @@ def test_importing_loads_nothing_heavy():
 
 def test_names_are_loaded_when_used():
     assert "safetensors" in loaded_after("import bagwise; bagwise.Hierarchy")
+
+
+def test_a_collection_loads_only_what_its_items_need(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    code = (
+        f"from bagwise import Bags, open_collection; open_collection({str(tmp_path)!r})[0].load(); Bags.from_list([])"
+    )
+    assert loaded_after(code) & HEAVY == {"numpy"}
 
 
 @pytest.mark.parametrize("name", sorted(bagwise.__all__))

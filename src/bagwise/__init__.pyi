@@ -1,6 +1,16 @@
 from . import criteria as criteria
 from . import distributed as distributed
 from . import kernels as kernels
+from .bags import Bags as Bags
+from .bags_writer import BagsWriter as BagsWriter
+from .descriptors.color_sift import ColorSIFT as ColorSIFT
+from .descriptors.dense_sift import DenseSIFT as DenseSIFT
+from .descriptors.hog_lbp import HogLbp as HogLbp
+from .descriptors.keypoint_sift import KeypointSIFT as KeypointSIFT
+from .descriptors.lbp_d5 import LBPD5 as LBPD5
+from .descriptors.local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
+from .descriptors.patches import Patches as Patches
+from .descriptors.pattern_words import PatternWords as PatternWords
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger
@@ -15,5 +25,7 @@ from .merging.warmup import warmup as warmup
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
+from .sources.collection import Collection as Collection
+from .sources.opening import open_collection as open_collection
 
 __version__: str

@@ -6,9 +6,10 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -18,20 +19,30 @@ from safetensors.numpy import save as save_tensors
 from bagwise.errors import BagwiseError
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write `content` to `path`: the old file or the whole new one is there at any time, also after a crash."""
+@contextmanager
+def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open `path` for writing: the old file or the whole new one is there at any time, also after a crash.
+
+    The new file takes its name when the block ends without an exception; otherwise it is removed.
+    """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    return target
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write `content` to `path`, wholly or not at all."""
+    with open_atomically(path) as file:
+        file.write(content)
+    return Path(path)
 
 
 def write_tensors(

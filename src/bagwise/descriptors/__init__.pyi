@@ -1,0 +1,13 @@
+from .base import Describing as Describing
+from .base import Descriptor as Descriptor
+from .base import ItemTransformer as ItemTransformer
+from .cache import DamagedCacheWarning as DamagedCacheWarning
+from .color_sift import ColorSIFT as ColorSIFT
+from .dense_sift import DenseSIFT as DenseSIFT
+from .hog_lbp import HogLbp as HogLbp
+from .keypoint_sift import KeypointSIFT as KeypointSIFT
+from .lbp_d5 import LBPD5 as LBPD5
+from .local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
+from .patches import Patches as Patches
+from .pattern_words import PatternWords as PatternWords
+from .sparse_bags import SparseBags as SparseBags

@@ -1,0 +1,131 @@
+"""One way in: open whatever is there."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.sources.archives import ArchiveLimits
+from bagwise.sources.collection import Collection
+from bagwise.sources.images import IMAGE_ENDINGS, open_images
+from bagwise.sources.items import Content
+from bagwise.sources.places import ending, list_place, nothing_found
+from bagwise.sources.record_files import RECORD_ENDINGS
+from bagwise.sources.records import has_text_column, open_records
+from bagwise.sources.texts import TEXT_ENDINGS, open_texts
+from bagwise.sources.videos import VIDEO_ENDINGS, open_videos
+
+__all__ = ["open_collection"]
+
+_ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_ENDINGS, "videos": VIDEO_ENDINGS}
+# Files that are tables for certain; .csv and .tsv may be texts as well.
+_TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet"])
+
+
+def _open_table(path: str | os.PathLike[str], **options: Any) -> Collection:
+    from bagwise.sources.tables import open_table
+
+    return open_table(path, **options)
+
+
+def open_collection(path: str | os.PathLike[str], kind: str = "auto", **options: Any) -> Collection:
+    r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
+
+    Parameters
+    ----------
+    path : path
+        - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
+          an item is its folder; outermost folders named train and test are parts of the collection.
+        - A CSV, TSV or JSONL file with a text in every record; or a folder or an archive of them.
+        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.parquet``.
+    kind : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
+        What to look for. By default what is there, which is an error if it is not clear. (Texts in the outermost folder
+        beside other things, such as a README.txt, do not count.) A CSV or TSV file is a file of records if it has a
+        column named text, body, content or document, or if `text` is given, and a table otherwise.
+    **options
+        What the reader of this kind takes, among others:
+
+        - images: ``mode="grey"`` or ``"rgb"``; see `bagwise.sources.open_images`.
+        - texts: ``encoding``; see `bagwise.sources.open_texts`.
+        - records: columns ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_records`.
+        - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
+        - table: ``label``; see `bagwise.sources.open_table`.
+        - all: ``labels`` and ``splits``, mappings from ids or CSV files; ``limits``, what archives may hold.
+
+    Returns
+    -------
+    collection : Collection
+        Nothing but names is read of images, texts and videos until an item is loaded.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bagwise import open_collection
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "reviews.csv")
+    ...     _ = path.write_text("text,label\nvery good,pos\nboring,neg\n")
+    ...     reviews = open_collection(path)
+    ...     reviews.labels, [text for _, text in reviews.load()]
+    (array(['pos', 'neg'], dtype='<U3'), ['very good', 'boring'])
+    """
+    if kind == "auto":
+        kind = _kind_of(path, options)
+    if kind not in _READERS:
+        raise unknown_name("kind", kind, ("auto", *_READERS))
+    accepted = _options_of(kind)
+    strange = [option for option in options if option not in accepted]
+    if strange:
+        raise unknown_name(f"option of {kind}", strange[0], accepted)
+    return _READERS[kind](path, **options)
+
+
+def _options_of(kind: str) -> list[str]:
+    reader: Callable[..., Any] = _READERS[kind]
+    if kind == "table":
+        from bagwise.sources.tables import open_table as reader
+    return list(inspect.signature(reader).parameters)[1:]
+
+
+def _kind_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
+    name = os.path.basename(os.fspath(path))
+    if ending(name) in _TABLES and os.path.isfile(path):
+        return "table"
+    limits: ArchiveLimits | None = options.get("limits")
+    contents, _ = list_place(path, limits)
+    if list(contents) == [name] and ending(name) in RECORD_ENDINGS:
+        return _kind_of_records(name, contents[name], options)
+    found = {kind: [name for name in contents if ending(name) in endings] for kind, endings in _ENDINGS.items()}
+    there = {kind: names for kind, names in found.items() if names}
+    if len(there) > 1 and not any("/" in name for name in there.get("texts", [])):
+        there.pop("texts", None)
+    if not there:
+        every = frozenset().union(*_ENDINGS.values())
+        raise nothing_found(
+            os.fspath(path), "images, texts, records or videos", contents, every, "; others by kind= and extensions="
+        )
+    if len(there) > 1:
+        listed = " and ".join(f"{len(names)} {kind}" for kind, names in there.items())
+        raise BagwiseError(f"{os.fspath(path)} holds {listed}. Say which to open: kind={min(there)!r}, for instance.")
+    return next(iter(there))
+
+
+def _kind_of_records(name: str, content: Content, options: dict[str, Any]) -> str:
+    if {"text", "columns"} & set(options):
+        return "records"
+    try:
+        return "records" if has_text_column(name, content) else "table"
+    except BagwiseError as error:
+        raise BagwiseError(f"{content.source} cannot be used: {error}.") from error
+
+
+_READERS: dict[str, Callable[..., Collection]] = {
+    "images": open_images,
+    "texts": open_texts,
+    "videos": open_videos,
+    "records": open_records,
+    "table": _open_table,
+}

@@ -1,0 +1,195 @@
+"""Folders, archives and single files: what lies there, and what its folders say about it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from bagwise.errors import BagwiseError
+from bagwise.sources.archives import ArchiveLimits, archive_name, is_archive, list_archive
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Content, Decoder, Item
+
+__all__ = ["FileContent", "arrange", "collect", "ending", "list_place"]
+
+# Folders that divide a collection rather than name a class.
+SPLIT_FOLDERS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "testing": "test",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """The bytes of a file."""
+
+    path: str
+
+    @property
+    def source(self) -> str:
+        """The path."""
+        return self.path
+
+    def open(self) -> BinaryIO:
+        """Open the file."""
+        return open(self.path, "rb")
+
+
+def list_place(
+    path: str | os.PathLike[str], limits: ArchiveLimits | None = None
+) -> tuple[dict[str, Content], list[str]]:
+    """List the files of a folder, an archive or a single file.
+
+    Parameters
+    ----------
+    path : path
+    limits : ArchiveLimits, default=None
+        What archives may hold.
+
+    Returns
+    -------
+    contents : dict of Content by name
+        Names are relative, with ``/`` between folders, in plain order of characters.
+    ignored : list of str
+        Hidden files (those of which a part begins with a dot), what macOS adds to archives, links to folders, and what
+        is not an ordinary file.
+    """
+    place = Path(path)
+    if place.is_dir():
+        names, ignored = _walk(place)
+        found: dict[str, Content] = {name: FileContent(str(place.resolve() / name)) for name in names}
+    elif not place.exists():
+        raise BagwiseError(f"{os.fspath(path)} does not exist. Give a folder, a zip or tar archive, or a file.")
+    elif is_archive(place):
+        found, ignored = dict(list_archive(archive_name(place), limits or ArchiveLimits())), []
+    else:
+        return {place.name: FileContent(str(place.resolve()))}, []
+    hidden = {name for name in found if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))}
+    return {name: found[name] for name in sorted(set(found) - hidden)}, sorted([*ignored, *hidden])
+
+
+def _walk(folder: Path) -> tuple[list[str], list[str]]:
+    """List ordinary files (also through links to files) below a folder, and apart from them what is not one."""
+    names, ignored, folders = [], [], [""]
+    while folders:
+        here = folders.pop()
+        with os.scandir(folder / here) as entries:
+            for entry in entries:
+                name = f"{here}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{name}/")
+                elif entry.is_file():
+                    names.append(name)
+                else:
+                    ignored.append(name)
+    return names, ignored
+
+
+def ending(name: str) -> str:
+    """Give the ending of a file's name, in small letters with its dot."""
+    return PurePosixPath(name).suffix.lower()
+
+
+def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
+    """Read label and part of each file from its folders.
+
+    1. A folder that holds everything else in further folders is only a wrapper and says nothing.
+    2. If all outermost folders are named like parts (train, training, test, testing, val, valid, validation, dev;
+       large or small letters), they are the parts ``train``, ``test`` and ``validation``.
+    3. The next folder is the class. Folders below it say nothing. A file outside any folder has no class.
+
+    Returns
+    -------
+    arranged : dict from name to (label, split)
+
+    Examples
+    --------
+    >>> arrange(["train/cat/1.jpg", "test/dog/old/2.jpg"])
+    {'train/cat/1.jpg': ('cat', 'train'), 'test/dog/old/2.jpg': ('dog', 'test')}
+    """
+    folders = {name: name.split("/")[:-1] for name in names}
+    while folders and all(len(parts) > 1 for parts in folders.values()):
+        outer = {parts[0] for parts in folders.values()}
+        if len(outer) > 1 or min(outer).lower() in SPLIT_FOLDERS:
+            break
+        folders = {name: parts[1:] for name, parts in folders.items()}
+    divided = all(parts and parts[0].lower() in SPLIT_FOLDERS for parts in folders.values())
+    arranged = {}
+    for name, parts in folders.items():
+        split = SPLIT_FOLDERS[parts[0].lower()] if divided else None
+        classes = parts[1:] if divided else parts
+        arranged[name] = (classes[0] if classes else None, split)
+    return arranged
+
+
+def collect(
+    path: str | os.PathLike[str],
+    kind: str,
+    decoder: Decoder,
+    endings: frozenset[str] | None,
+    *,
+    labels: Any = "folders",
+    splits: Any = "folders",
+    limits: ArchiveLimits | None = None,
+) -> Collection:
+    """Make a collection of the files of a place that have one of some endings (None: of all files).
+
+    `labels` and `splits` are ``"folders"``, None, or what `Collection.with_labels` and `with_splits` take.
+    """
+    contents, ignored = list_place(path, limits)
+    chosen = [name for name in contents if endings is None or ending(name) in endings]
+    if not chosen:
+        raise nothing_found(os.fspath(path), kind, contents, endings, "; others by extensions=")
+    by_folder = arrange(chosen)
+    items = []
+    for name in chosen:
+        label, split = by_folder[name]
+        given = (label,) if _by_folder(labels) and label is not None else ()
+        items.append(Item(name, contents[name], decoder, given, split if _by_folder(splits) else None))
+    others = sorted([*ignored, *(set(contents) - set(chosen))])
+    collection = Collection(items, kind, os.fspath(path), others)
+    return annotated(collection, labels, splits)
+
+
+def _by_folder(given: Any) -> bool:
+    return isinstance(given, str) and given == "folders"
+
+
+def annotated(collection: Collection, labels: Any, splits: Any) -> Collection:
+    """Apply the `labels` and `splits` parameters where they are mappings or files."""
+    if labels is not None and not _by_folder(labels):
+        collection = collection.with_labels(labels)
+    if splits is not None and not _by_folder(splits):
+        collection = collection.with_splits(splits)
+    return collection
+
+
+def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]) -> frozenset[str] | None:
+    """Resolve the `extensions` parameter: None is the usual ones, ``"*"`` any file."""
+    if extensions is None:
+        return usual
+    if extensions == "*":
+        return None
+    given = [extensions] if isinstance(extensions, str) else list(extensions)
+    return frozenset("." + extension.lower().lstrip(".") for extension in given)
+
+
+def nothing_found(
+    path: str, kind: str, names: Mapping[str, Any], endings: frozenset[str] | None, others: str = ""
+) -> BagwiseError:
+    """Build the error for a place without a single item; `others` says how to open files with other endings."""
+    there = Counter(ending(name) for name in names)
+    listed = ", ".join(f"{n} {end or 'without an ending'}" for end, n in there.most_common(5))
+    holds = f"its {len(names)} files are: {listed}" if names else "it is empty"
+    accepted = f" Accepted: {', '.join(sorted(endings))}{others}." if endings is not None else ""
+    return BagwiseError(f"{path} holds no {kind}; {holds}.{accepted}")

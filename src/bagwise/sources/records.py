@@ -1,0 +1,295 @@
+"""Collections of texts that are records of CSV, TSV and JSONL files.
+
+A file is gone through once to find where records begin, and their ids, labels and parts. Texts are not kept: an item
+knows its bytes in the file and parses them again when it is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
+
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.sources.archives import ArchiveLimits
+from bagwise.sources.collection import Collection, Skipped, check_on_error, report_skipped
+from bagwise.sources.items import Content, Item
+from bagwise.sources.places import FileContent, annotated, arrange, ending, list_place, nothing_found
+from bagwise.sources.record_files import RECORD_ENDINGS, RecordFormat, shortened
+
+__all__ = ["RecordContent", "RecordDecoder", "has_text_column", "open_records"]
+
+# Columns that are taken where none is named, the first of them that is there.
+USUAL_TEXT = ("text", "body", "content", "document")
+USUAL_LABEL = ("label", "labels", "class", "category")
+
+
+def open_records(
+    path: str | os.PathLike[str],
+    *,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
+    id: str | None = None,
+    split: str | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    quote: str | None = "auto",
+    label_from: str = "auto",
+    encoding: str | None = None,
+    labels: Any = None,
+    splits: Any = None,
+    on_error: str = "raise",
+    limits: ArchiveLimits | None = None,
+) -> Collection:
+    r"""Open the records of CSV, TSV or JSONL files as texts: one file, or all those of a folder or an archive.
+
+    Items stay in the order of their file, files in the order of their names. A file in an archive is decompressed as a
+    whole when its records are loaded (the last two files are kept in memory).
+
+    Parameters
+    ----------
+    path : path
+        File, folder, or zip or tar archive.
+    text : str or sequence of str, default=None
+        Column with the text; several are joined by a line end. By default ``text``, ``body``, ``content`` or
+        ``document``, the first of them that is there.
+    label : str, default=None
+        Column with the label, by default ``label``, ``labels``, ``class`` or ``category``. In JSONL it may hold a list
+        of labels. An empty one is no label.
+    id : str, default=None
+        Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
+        several files the name comes first in any case, as in ``books.csv:17``.
+    split : str, default=None
+        Column with the part, by default ``split``. Without it folders named train and test are looked for.
+    columns : sequence of str, default=None
+        Names of the columns of a CSV or TSV file that has no line with them.
+    delimiter : str, default=None
+        Character between fields; by default a tab in ``.tsv`` and ``.tab``, a comma in ``.csv``.
+    quote : str or None, default="auto"
+        Character around fields, None for none. By default ``"`` in ``.csv`` and none in ``.tsv`` and ``.tab``.
+    label_from : {"auto", "column", "folder", "file"}, default="auto"
+        Where labels come from: the column; the folder of the file; the file's name without its ending. By default the
+        column if there is one, and the folder otherwise.
+    encoding : str, default=None
+        Encoding of the files, of the kind in which a line end is one byte. None is UTF-8.
+    labels : mapping or path, default=None
+        Labels given from outside, see `Collection.with_labels`.
+    splits : mapping or path, default=None
+        Parts given from outside, see `Collection.with_splits`.
+    on_error : {"raise", "skip"}, default="raise"
+        What to do with a record that cannot be parsed: stop, or leave it out with a `SkippedItemsWarning`.
+    limits : ArchiveLimits, default=None
+        What archives may hold.
+
+    Returns
+    -------
+    collection : Collection
+        Its items' `load` gives str.
+    """
+    check_on_error(on_error)
+    if label_from not in ("auto", "column", "folder", "file"):
+        raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
+    source = os.fspath(path)
+    contents, ignored = list_place(path, limits)
+    names = [name for name in contents if ending(name) in RECORD_ENDINGS]
+    if not names:
+        raise nothing_found(source, "records", contents, RECORD_ENDINGS)
+    wanted = Columns(() if text is None else (text,) if isinstance(text, str) else tuple(text), label, id, split)
+    by_folder = arrange(names)
+    items: list[Item] = []
+    skipped: list[Skipped] = []
+    for name in names:
+        format = RecordFormat.of(name, columns, delimiter, quote, encoding)
+        outer, part = by_folder[name]
+        outer = PurePosixPath(name).stem if label_from == "file" else outer
+        file = _File(name, contents[name], format, wanted, label_from, outer, part, prefix=len(names) > 1)
+        for found in file.items():
+            if isinstance(found, Item):
+                items.append(found)
+            elif on_error == "skip":
+                skipped.append(found)
+            else:
+                raise BagwiseError(
+                    f"{source} has a record that cannot be used, {found.id}: {found.reason}. "
+                    "Mend it, or leave such records out by on_error='skip'."
+                )
+    report_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
+    if not items:
+        raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
+    others = sorted([*ignored, *(set(contents) - set(names))])
+    return annotated(Collection(items, "texts", source, others), labels, splits)
+
+
+class Columns(NamedTuple):
+    """Which columns hold what; None (or no text) where it is not known."""
+
+    text: tuple[str, ...]
+    label: str | None
+    id: str | None
+    split: str | None
+
+    def found_in(self, names: Iterable[str]) -> Columns:
+        """Fill in the usual names, or say what is missing."""
+        there = list(names)
+        for name in (*self.text, self.label, self.id, self.split):
+            if name is not None and name not in there:
+                raise BagwiseError(f"there is no column {name!r}; there are {shortened(there)}")
+        text = self.text or tuple(name for name in USUAL_TEXT if name in there)[:1]
+        if not text:
+            raise BagwiseError(
+                f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. Choose by text=. "
+                "If the first line of the file is a record already, name its columns by columns="
+            )
+        label = self.label or next((name for name in USUAL_LABEL if name in there), None)
+        return Columns(
+            text,
+            label,
+            self.id or ("id" if "id" in there else None),
+            self.split or ("split" if "split" in there else None),
+        )
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file with records, and what its place says about them."""
+
+    name: str
+    content: Content
+    format: RecordFormat
+    wanted: Columns
+    label_from: str
+    label: str | None
+    split: str | None
+    prefix: bool
+
+    def items(self) -> Iterator[Item | Skipped]:
+        """Go through the file."""
+        stamp = _stamp(self.content)
+        columns = decoder = None
+        with self.content.open() as file:
+            try:
+                format, start = self.format.with_header(file)
+                if format.names is not None:
+                    columns = self._columns_in(format.names)
+            except BagwiseError as error:
+                raise BagwiseError(f"{self.content.source} cannot be used: {error}.") from error
+            for number, (first, last, fields) in enumerate(format.scan(file, start), start=1):
+                try:
+                    if isinstance(fields, BagwiseError):
+                        raise fields
+                    if columns is None:
+                        columns = self._columns_in(fields)
+                    if decoder is None:
+                        decoder = RecordDecoder(format, columns.text)
+                    decoder.text_of(fields)
+                    inner = _id_of(fields, columns)
+                    labels, split = self._labels_of(fields, columns), self._split_of(fields, columns)
+                except BagwiseError as error:
+                    yield Skipped(f"{self.name}:{number}", str(error))
+                    continue
+                id = f"{self.name}:{number if inner is None else inner}" if self.prefix or inner is None else inner
+                yield Item(id, RecordContent(self.content, first, last, number, stamp), decoder, labels, split)
+
+    def _columns_in(self, names: Iterable[str]) -> Columns:
+        columns = self.wanted.found_in(names)
+        if self.label_from == "column" and columns.label is None:
+            raise BagwiseError(f"no column is the label; there are {shortened(list(names))}. Choose one by label=")
+        return columns
+
+    def _labels_of(self, fields: dict[str, Any], columns: Columns) -> tuple[str, ...]:
+        value: Any = self.label
+        if columns.label is not None and self.label_from in ("auto", "column"):
+            value = fields.get(columns.label)
+        if value is None or value == "":
+            return ()
+        return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+    def _split_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
+        value = self.split if columns.split is None else fields.get(columns.split)
+        return None if value is None or value == "" else str(value)
+
+
+def _id_of(fields: dict[str, Any], columns: Columns) -> str | None:
+    if columns.id is None:
+        return None
+    if fields.get(columns.id) in (None, ""):
+        raise BagwiseError(f"it has no {columns.id!r}")
+    return str(fields[columns.id])
+
+
+@dataclass(frozen=True)
+class RecordDecoder:
+    """Parses one record and gives its text: some of its fields, joined by line ends."""
+
+    format: RecordFormat
+    text: tuple[str, ...]
+
+    def decode(self, content: Content) -> str:
+        """Give the text."""
+        assert isinstance(content, RecordContent)
+        with content.open() as file:
+            return self.text_of(self.format.parse(file.read(), content.start))
+
+    def text_of(self, fields: dict[str, Any]) -> str:
+        """Join the fields that are text. JSON's null is an empty text."""
+        missing = [name for name in self.text if name not in fields]
+        if missing:
+            raise BagwiseError(f"it has no field {missing[0]!r}; it has {shortened(list(fields))}")
+        values = [fields[name] for name in self.text]
+        if not all(value is None or isinstance(value, str) for value in values):
+            raise BagwiseError(f"its text is not a string: {values!r:.60}")
+        return "\n".join(value or "" for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordContent:
+    """The bytes of one record in a file."""
+
+    file: Content
+    start: int
+    end: int
+    number: int
+    stamp: tuple[int, int] | None
+
+    @property
+    def source(self) -> str:
+        """The file and the record's number."""
+        return f"{self.file.source}:{self.number}"
+
+    def open(self) -> BinaryIO:
+        """Read the record's bytes."""
+        if not isinstance(self.file, FileContent):
+            return io.BytesIO(_whole(self.file)[self.start : self.end])
+        if _stamp(self.file) != self.stamp:
+            raise BagwiseError(f"{self.file.path} was changed after it was opened. Open the collection again.")
+        with self.file.open() as file:
+            file.seek(self.start)
+            return io.BytesIO(file.read(self.end - self.start))
+
+
+@functools.lru_cache(maxsize=2)
+def _whole(content: Content) -> bytes:
+    with content.open() as file:
+        return file.read()
+
+
+def _stamp(content: Content) -> tuple[int, int] | None:
+    """Size and time of a file, to notice that it was changed; members of archives notice that themselves."""
+    if not isinstance(content, FileContent):
+        return None
+    status = os.stat(content.path)
+    return status.st_size, status.st_mtime_ns
+
+
+def has_text_column(name: str, content: Content) -> bool:
+    """Whether a file of records has a column that is text by its name. JSONL files are taken to have one."""
+    format = RecordFormat.of(name)
+    if format.delimiter is None:
+        return True
+    with content.open() as file:
+        names = format.with_header(file)[0].names or ()
+    return any(usual in names for usual in USUAL_TEXT)

@@ -1,0 +1,265 @@
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from bagwise import BagwiseError, Collection, open_collection
+from bagwise.sources import Item, ItemError, SkippedItemsWarning
+from bagwise.sources.places import FileContent, arrange
+from bagwise.sources.texts import TextDecoder
+
+TEXTS = {"train/cat/1.txt": "meow", "train/cat/10.txt": "purr", "train/dog/2.txt": "woof", "test/dog/3.txt": "growl"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write(tmp_path / "animals", TEXTS)
+
+
+def write(folder, texts):
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def test_a_folder_of_texts(folder):
+    animals = open_collection(folder)
+    assert animals.ids == sorted(TEXTS)
+    assert animals.kind == "texts"
+    assert animals.labels.tolist() == ["dog", "cat", "cat", "dog"]
+    assert animals.label_sets == [("dog",), ("cat",), ("cat",), ("dog",)]
+    assert animals.splits == ["test", "train", "train", "train"]
+    assert {item.id: text for item, text in animals.load()} == TEXTS
+    assert animals[0].source == str(folder / "test/dog/3.txt")
+    assert repr(animals).startswith("<Collection: 4 texts, 2 classes, 1 in test, 3 in train, from ")
+    assert repr(animals[0]) == "<Item 'test/dog/3.txt' labelled dog in test>"
+
+
+def test_choosing_items(folder):
+    animals = open_collection(folder)
+    ids = np.array(animals.ids)
+    for key in (slice(1, 3), slice(None, None, -1), [2, 0], animals.labels == "cat", np.array([3]), []):
+        assert animals[key].ids == ids[key if len(np.atleast_1d(key)) else slice(0)].tolist()
+    assert animals[-1].id == ids[-1]
+    assert animals[np.int64(1)].id == ids[1]
+    with pytest.raises(IndexError):
+        animals[4]
+    with pytest.raises(IndexError, match=r"There is no item 9"):
+        animals[[9]]
+    with pytest.raises(BagwiseError, match=r"one entry per item, 4; got 1"):
+        animals[[True]]
+
+
+def test_parts(folder):
+    animals = open_collection(folder)
+    train, test = animals.split()
+    assert (train.ids, test.ids) == (animals.ids[1:], animals.ids[:1])
+    assert animals.split("test")[0] == test
+    with pytest.raises(BagwiseError, match=r"has no part 'validation'. It has the parts 'test', 'train'"):
+        animals.split("train", "validation")
+    with pytest.raises(BagwiseError, match=r"It has no parts"):
+        open_collection(folder, splits=None).split()
+    assert set(open_collection(folder, labels=None).labels) == {None}
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "splits"),
+    [
+        (["a.txt", "b.txt"], [None, None], [None, None]),
+        (["cat/a", "dog/b"], ["cat", "dog"], [None, None]),
+        (["cat/a", "cat/b"], ["cat", "cat"], [None, None]),
+        (["cat/a", "b"], ["cat", None], [None, None]),
+        (["cat/a", "train/b"], ["cat", "train"], [None, None]),
+        (["data/cat/a", "data/dog/b"], ["cat", "dog"], [None, None]),
+        (["data/train/cat/a", "data/Test/dog/b"], ["cat", "dog"], ["train", "test"]),
+        (["training/cat/old/a", "val/b"], ["cat", None], ["train", "validation"]),
+        (["train/cat/a", "train/dog/b"], ["cat", "dog"], ["train", "train"]),
+        (["a/b/c/1", "a/b/d/2"], ["c", "d"], [None, None]),
+    ],
+)
+def test_what_folders_say(names, labels, splits):
+    assert list(arrange(names).values()) == list(zip(labels, splits, strict=True))
+
+
+def test_loading_stops_at_what_cannot_be_read(tmp_path):
+    write(tmp_path, {"a.txt": "good", "b.txt": b"caf\xe9", "c.txt": "fine"})
+    texts = open_collection(tmp_path)
+    with pytest.raises(ItemError, match=r"Cannot read 'b.txt': byte 3 \(0xe9\) is not UTF-8.*encoding=") as caught:
+        list(texts.load())
+    assert caught.value.id == "b.txt"
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (copy.id, copy.reason, str(copy)) == ("b.txt", caught.value.reason, str(caught.value))
+
+
+def test_what_cannot_be_read_is_skipped_and_told(tmp_path):
+    write(tmp_path, {"a.txt": "good", "b.txt": b"caf\xe9", "c.txt": "fine"})
+    loading = open_collection(tmp_path).load(on_error="skip")
+    with pytest.warns(SkippedItemsWarning, match=r"1 of 3 items of .* were left out: b.txt: byte 3") as caught:
+        assert [text for _, text in loading] == ["good", "fine"]
+    assert caught[0].filename == __file__
+    assert [id for id, _ in loading.skipped] == ["b.txt"]
+    assert "byte 3" in loading.skipped[0].reason
+    assert [text for _, text in open_collection(tmp_path, encoding="latin-1").load()][1] == "café"
+
+
+def test_nothing_readable_is_an_error_in_any_case(tmp_path):
+    write(tmp_path, {f"{i}.txt": b"\xff" for i in range(5)})
+    with pytest.raises(BagwiseError, match=r"None of the 5 items of .* could be read. 0.txt: byte 0 .*; …"):
+        list(open_collection(tmp_path).load(on_error="skip"))
+
+
+def test_a_file_that_went_away_is_reported(folder):
+    animals = open_collection(folder)
+    (folder / "train/cat/1.txt").unlink()
+    with pytest.raises(ItemError, match=r"Cannot read 'train/cat/1.txt': No such file or directory"):
+        list(animals.load())
+    with pytest.raises(ItemError, match=r"No such file"):
+        animals[1].fingerprint()
+
+
+def test_on_error_is_checked(folder):
+    with pytest.raises(BagwiseError, match=r"Unknown on_error: 'ignore'. Accepted: 'raise', 'skip'"):
+        open_collection(folder).load(on_error="ignore")
+
+
+def test_fingerprints_are_of_what_load_gives(folder, tmp_path):
+    write(tmp_path / "copy", TEXTS)
+    animals, copy = open_collection(folder), open_collection(tmp_path / "copy")
+    first = [item.fingerprint() for item in animals]
+    assert len(set(first)) == 4
+    assert first == [item.fingerprint() for item in copy]
+    assert first[0] != open_collection(folder, encoding="latin-1")[0].fingerprint()
+    write(folder, {"test/dog/3.txt": "growL"})
+    assert [item.fingerprint() != old for item, old in zip(animals, first, strict=True)] == [True, False, False, False]
+
+
+def test_other_threads_and_processes_read_the_same(folder):
+    animals = open_collection(folder)
+    assert pickle.loads(pickle.dumps(animals)) == animals
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda i: animals[i % 4].load(), range(200))) == [
+            animals[i % 4].load() for i in range(200)
+        ]
+    script = "import pickle, sys; print([item.load() for item in pickle.load(sys.stdin.buffer)])"
+    result = subprocess.run(
+        [sys.executable, "-c", script], input=pickle.dumps(list(animals)), capture_output=True, check=True
+    )
+    assert result.stdout.decode().strip() == str([text for _, text in animals.load()])
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_label_and_split_files(folder, tmp_path, ending):
+    comma = {"csv": ",", "tsv": "\t"}[ending]
+    rows = [("id", "label", "note"), *[(id, f"kind{i % 2}", "") for i, id in enumerate(sorted(TEXTS))]]
+    write(tmp_path, {f"labels.{ending}": "\n".join(comma.join(row) for row in rows)})
+    animals = open_collection(folder, labels=tmp_path / f"labels.{ending}", splits=dict.fromkeys(TEXTS, "dev"))
+    assert animals.labels.tolist() == ["kind0", "kind1"] * 2
+    assert set(animals.splits) == {"dev"}
+    assert animals.with_labels({id: ["a", "b"] for id in TEXTS}).label_sets == [("a", "b")] * 4
+    assert animals.with_labels(dict.fromkeys(TEXTS)).labels.tolist() == [None] * 4
+    write(
+        tmp_path,
+        {"some.csv": "id,label\n" + "".join(f"{id},{id[5:8]}\n" for id in sorted(TEXTS)[1:]) + "test/dog/3.txt,\n"},
+    )
+    assert animals.with_labels(tmp_path / "some.csv").labels[0] is None
+
+
+def test_several_labels(folder):
+    animals = open_collection(folder, labels={id: ["a", "b"] for id in TEXTS})
+    with pytest.raises(BagwiseError, match=r"has 2 labels.*Use .labels"):
+        animals.labels  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,label\ntrain/cat/1.txt,cat\n", r"3 of 4 items have no label there, the first is 'test/dog/3.txt'"),
+        ("id,label\n" + "".join(f"{id},x\n" for id in [*TEXTS, "9.txt"]), "1 ids there are not in .*first is '9.txt'"),
+        ("name,label\n", r"needs the columns 'id' and 'label' in its first line, which is \['name', 'label'\]"),
+        ("id,label\na\n", "line 2 has 1 fields, the first line has 2"),
+        ('id,label\n"a,b', "cannot be used for labels: unexpected end of data"),
+        ("", r"which is \[\]"),
+    ],
+)
+def test_label_files_that_do_not_match(folder, tmp_path, content, message):
+    write(tmp_path, {"labels.csv": content})
+    with pytest.raises(BagwiseError, match=message):
+        open_collection(folder, labels=tmp_path / "labels.csv")
+
+
+def test_labels_that_are_none(folder, tmp_path):
+    with pytest.raises(BagwiseError, match=r"labels must be a mapping from ids.*got int"):
+        open_collection(folder, labels=3)
+    with pytest.raises(BagwiseError, match=r"There is no file .*nothing.csv"):
+        open_collection(folder, labels=tmp_path / "nothing.csv")
+    with pytest.raises(BagwiseError, match=r"is in the parts"):
+        open_collection(folder, splits={id: ["train", "test"] for id in TEXTS})
+
+
+def test_ids_must_differ():
+    item = Item("a", FileContent("a.txt"), TextDecoder())
+    with pytest.raises(BagwiseError, match=r"has 2 items with the id 'a'"):
+        Collection([item, item], "texts", "here")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({}, "holds no images, texts, records or videos; it is empty"),
+        (
+            {"a.xyz": "", "b.xyz": "", "c": ""},
+            "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.*kind= and extensions=",
+        ),
+        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Say which to open: kind='images'"),
+    ],
+)
+def test_folders_that_are_not_collections(tmp_path, texts, message):
+    with pytest.raises(BagwiseError, match=message):
+        open_collection(write(tmp_path, texts))
+
+
+def test_kinds_and_options(folder, tmp_path):
+    with pytest.raises(BagwiseError, match=r"does not exist"):
+        open_collection(tmp_path / "nothing")
+    with pytest.raises(BagwiseError, match=r"Unknown kind: 'text'. Did you mean 'texts'"):
+        open_collection(folder, kind="text")
+    with pytest.raises(BagwiseError, match=r"Unknown option of texts: 'encodin'. Did you mean 'encoding'"):
+        open_collection(folder, encodin="latin-1")
+    with pytest.raises(BagwiseError, match=r"holds no videos; its 4 files are: 4 .txt"):
+        open_collection(folder, kind="videos")
+    with pytest.raises(BagwiseError, match=r"encoding='klingon' is not known"):
+        open_collection(folder, encoding="klingon")
+
+
+def test_what_is_not_an_item_is_told(folder):
+    write(folder, {"train/cat/notes.pdf": "", ".hidden/a.txt": "", "train/.DS_Store": ""})
+    (folder / "loop").symlink_to(folder, target_is_directory=True)
+    (folder / "train/dog/link.txt").symlink_to(folder / "train/cat/1.txt")
+    animals = open_collection(folder)
+    assert animals.ignored == (".hidden/a.txt", "loop", "train/.DS_Store", "train/cat/notes.pdf")
+    assert animals.ids == sorted([*TEXTS, "train/dog/link.txt"])
+
+
+def test_a_readme_does_not_make_texts_of_images(tmp_path):
+    write(tmp_path, {"README.txt": "", "cat/1.jpg": ""})
+    assert open_collection(tmp_path).ids == ["cat/1.jpg"]
+
+
+def test_texts(tmp_path):
+    write(tmp_path, {"empty.txt": "", "mark.txt": b"\xef\xbb\xbfhi\r\n", "wide.txt": "hi".encode("utf-16")})
+    texts = open_collection(tmp_path)
+    assert (texts[0].load(), texts[1].load()) == ("", "hi\r\n")
+    with pytest.raises(ItemError, match=r"begins with the mark of utf-16. Pass encoding='utf-16'"):
+        texts[2].load()
+    assert open_collection(tmp_path / "wide.txt", encoding="utf-16")[0].load() == "hi"
+    write(tmp_path, {"mark.txt": b"\xef\xbb\xbfcaf\xe9"})
+    with pytest.raises(ItemError, match=r"byte 6 \(0xe9\) is not UTF-8"):
+        texts[1].load()
+    write(tmp_path / "raw", {"cat/1234": "posted", "cat/1.md": "other"})
+    assert open_collection(tmp_path / "raw", kind="texts", extensions="*").ids == ["cat/1.md", "cat/1234"]
+    assert open_collection(tmp_path / "raw", kind="texts", extensions="MD").ids == ["cat/1.md"]
