@@ -55,7 +55,7 @@ def find_points(
     taus: Sequence[float],
     *,
     k: float = 0.005,
-    threshold: float = 1e-9,
+    threshold: float = 1e-10,
     block_frames: int | None = None,
 ) -> SpaceTimePoints:
     r"""Find the maxima of the space-time corner measure (Harris in three dimensions).
@@ -76,7 +76,7 @@ def find_points(
         Scales in space (pixels) and time (frames); every pair is used.
     k : float, default=0.005
         How much H counts against places that vary in one direction only; at 1/27 nothing is left.
-    threshold : float, default=1e-9
+    threshold : float, default=1e-10
         For brightness in [0, 1]; H goes with its sixth power.
     block_frames : int, default=None
         Frames that are worked on at a time. The result does not depend on it.
