@@ -2,6 +2,7 @@ from . import criteria as criteria
 from . import kernels as kernels
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
+from .descriptors.dense_sift import DenseSIFT as DenseSIFT
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger

@@ -1,0 +1,300 @@
+"""What all descriptors share: going through items in order, on several threads, past damaged ones, with a cache."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from numbers import Integral
+from os import PathLike
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+
+from bagwise._bags_checks import as_count
+from bagwise._progress import ProgressBar
+from bagwise._threads import map_in_order
+from bagwise.bags import Bags, offsets_of
+from bagwise.descriptors.cache import ArrayCache
+from bagwise.descriptors.contents import Thing, things_of
+from bagwise.errors import BagwiseError
+from bagwise.sources.collection import Skipped, check_on_error, report_skipped
+from bagwise.sources.items import ItemError
+
+__all__ = ["Describing", "Descriptor", "ItemTransformer"]
+
+Arrays = dict[str, NDArray[Any]]
+# Parameters that say how something is computed, not what.
+_HOW = ("n_jobs", "verbose", "cache")
+
+
+class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """Computes arrays from one item after the other, of a collection or a list. Nothing is learned.
+
+    A subclass has the parameters `n_jobs`, `verbose` and `cache`, and says in `_compute` which arrays an item gives. It
+    must depend on nothing but the item and the other parameters. `_compute` runs in threads.
+    """
+
+    kind: ClassVar[str] = "images"
+    _parameter_constraints: ClassVar[dict] = {
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "cache": [str, PathLike, None],
+    }
+
+    n_jobs: int | None
+    verbose: int
+    cache: str | PathLike[str] | None
+
+    @abstractmethod
+    def _compute(self, content: Any) -> Arrays:
+        """Give the arrays of one item, by name."""
+
+    def fit(self, X: Any = None, y: Any = None) -> Any:
+        """Check the parameters; nothing is learned.
+
+        Parameters
+        ----------
+        X : ignored
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        return self
+
+    def _stream(self, given: Any, on_error: str) -> Stream:
+        """Go through the items of a collection or list."""
+        self._validate_params()
+        return Stream(self, given, check_on_error(on_error))
+
+    def _cache(self) -> ArrayCache | None:
+        if self.cache is None:
+            return None
+        what = {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
+        return ArrayCache(self.cache, {"name": f"{type(self).__module__}.{type(self).__qualname__}", **what})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True  # what is taken is no matrix
+        return tags
+
+
+class Stream(Iterator[Arrays]):
+    """The arrays of one item after the other, in the order of the items.
+
+    Attributes
+    ----------
+    kept : list of int
+        Numbers of the items that were computed so far.
+    skipped : list of Skipped
+        Items that could not be read or described so far, as pairs of id and reason.
+    """
+
+    def __init__(self, transformer: ItemTransformer, given: Any, on_error: str) -> None:
+        self.kept: list[int] = []
+        self.skipped: list[Skipped] = []
+        things, source = things_of(given, transformer.kind)
+        compute = partial(_compute_one, transformer._compute, transformer._cache())
+        bar = ProgressBar(type(transformer).__name__, len(things), enabled=bool(transformer.verbose))
+        n_threads = min(effective_n_jobs(transformer.n_jobs), len(things))
+        self._arrays = self._go(things, source, compute, bar, n_threads, on_error == "skip")
+
+    def __next__(self) -> Arrays:
+        return next(self._arrays)
+
+    def close(self) -> None:
+        """Stop early."""
+        self._arrays.close()
+
+    def _go(self, things: Any, source: str, compute: Any, bar: ProgressBar, n_threads: int, skip: bool) -> Any:
+        with bar:
+            for number, found in enumerate(map_in_order(compute, things, n_threads)):
+                if isinstance(found, ItemError):
+                    if not skip:
+                        raise found
+                    self.skipped.append(Skipped(found.id, found.reason))
+                else:
+                    self.kept.append(number)
+                    yield found
+                bar.update(number + 1)
+        report_skipped(self.skipped, len(things), source, stacklevel=5)
+
+
+def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, thing: Thing) -> Arrays | ItemError:
+    """Give the arrays of an item, or what is wrong with it."""
+    try:
+        key = "" if cache is None else thing.fingerprint()
+        arrays = None if cache is None else cache.load(key)
+        if arrays is not None:
+            return arrays
+        arrays = compute(thing.load())
+    except ItemError as error:
+        return error
+    except BagwiseError as error:
+        wrapped = ItemError(thing.id, str(error))
+        wrapped.__cause__ = error
+        return wrapped
+    if cache is not None:  # not in the block above: a full disk is no fault of the item
+        cache.save(key, arrays)
+    return arrays
+
+
+class Describing(Iterator[Bags]):
+    """Bags of the items of a collection, some items at a time; see `Descriptor.iter_transform`.
+
+    Attributes
+    ----------
+    kept : list of int
+        Numbers of the items that were described so far. With ``on_error="skip"`` this is what belongs to the bags:
+        ``collection[describing.kept].labels``.
+    skipped : list of Skipped
+        Items that could not be read or described so far, as pairs of id and reason.
+    """
+
+    def __init__(self, stream: Stream, batch: int) -> None:
+        self._stream = stream
+        self._batch = batch
+        self._bags = self._describe()
+
+    @property
+    def kept(self) -> list[int]:
+        """Numbers of the items that were described so far."""
+        return self._stream.kept
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Items that could not be read or described so far."""
+        return self._stream.skipped
+
+    def __next__(self) -> Bags:
+        return next(self._bags)
+
+    def close(self) -> None:
+        """Stop early: threads end, nothing more is computed."""
+        self._bags.close()
+        self._stream.close()
+
+    def _describe(self) -> Any:
+        waiting: list[Arrays] = []
+        for arrays in self._stream:
+            waiting.append(arrays)
+            if len(waiting) == self._batch:
+                yield _as_bags(waiting)
+        if waiting:
+            yield _as_bags(waiting)
+
+
+class Descriptor(ItemTransformer):
+    """Base of all that turn an item into a bag of vectors: local descriptors of images, videos, texts.
+
+    A subclass assigns its parameters in ``__init__`` (`n_jobs`, `verbose` and `cache` among them), lists them in
+    ``_parameter_constraints``, and has ``_describe(content)``, which gives values of shape (n, D) and positions of
+    shape (n, 2) in the unit square, or None where there are no positions; n may be 0, D must not depend on the item.
+    What is wrong with an item is a `BagwiseError`. ``kind`` says which collections are taken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.descriptors import Descriptor
+    >>> class Brightness(Descriptor):
+    ...     def __init__(self, *, n_jobs=None, verbose=0, cache=None):
+    ...         self.n_jobs, self.verbose, self.cache = n_jobs, verbose, cache
+    ...
+    ...     def _describe(self, content):
+    ...         return np.array([[content.mean(), content.std()]]), np.array([[0.5, 0.5]])
+    >>> Brightness().transform([np.zeros((4, 4)), np.ones((2, 3))]).values
+    array([[0., 0.],
+           [1., 0.]], dtype=float32)
+    """
+
+    @abstractmethod
+    def _describe(self, content: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Give values and positions of one item."""
+
+    def describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Describe one image (or video, or text).
+
+        Parameters
+        ----------
+        content : array of shape (height, width) or (height, width, 3)
+            The image, grey or RGB, of any type of number. What other descriptors take, they say.
+
+        Returns
+        -------
+        values : ndarray of float32, shape (n, D)
+        positions : ndarray of float32, shape (n, 2), or None
+            x and y of each descriptor in the unit square.
+        """
+        self._validate_params()
+        arrays = self._compute(content)
+        return arrays["values"], arrays.get("positions")
+
+    def _compute(self, content: Any) -> Arrays:
+        values, positions = self._describe(content)
+        arrays = {"values": np.ascontiguousarray(values, dtype=np.float32)}
+        if positions is not None:
+            arrays["positions"] = np.ascontiguousarray(positions, dtype=np.float32)
+        return arrays
+
+    def transform(self, X: Any, on_error: str = "raise") -> Bags:
+        """Describe all items.
+
+        Parameters
+        ----------
+        X : Collection, or iterable of arrays
+            Items to describe, at least one.
+        on_error : {"raise", "skip"}, default="raise"
+            What to do when an item cannot be read or described: stop with an `ItemError`, or leave it out and warn. To
+            know which items are left, use `iter_transform`.
+
+        Returns
+        -------
+        bags : Bags
+            One bag per item, in the order of the items. An item too small for even one descriptor is an empty bag.
+        """
+        return _as_bags(list(self._stream(X, on_error)))
+
+    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
+        """Describe items batch by batch, never holding more than one batch and a few items.
+
+        Parameters
+        ----------
+        X : Collection, or iterable of arrays
+            Items to describe, at least one.
+        batch : int, default=64
+            Items in one `Bags`. The last one may have fewer.
+        on_error : {"raise", "skip"}, default="raise"
+            As in `transform`.
+
+        Returns
+        -------
+        describing : Describing
+            An iterator over `Bags`. Its ``kept`` and ``skipped`` tell which items there were.
+        """
+        return Describing(self._stream(X, on_error), as_count(batch, "batch", least=1))
+
+
+def _as_bags(items: list[Arrays]) -> Bags:
+    """Put the arrays of items behind one another, one bag per item, and empty the list.
+
+    Items are let go as soon as they are copied, so that no more memory is taken than the result needs.
+    """
+    offsets = offsets_of([len(arrays["values"]) for arrays in items])
+    names = items[0].keys()
+    joined = {name: np.empty((offsets[-1], items[0][name].shape[1]), np.float32) for name in names}
+    items.reverse()
+    for start in offsets[:-1].tolist():
+        for name, array in items.pop().items():
+            joined[name][start : start + len(array)] = array
+    return Bags(joined["values"], offsets, joined.get("positions"))
