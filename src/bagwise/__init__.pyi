@@ -3,6 +3,9 @@ from . import kernels as kernels
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
 from .descriptors.dense_sift import DenseSIFT as DenseSIFT
+from .descriptors.sentences import SentenceVectors as SentenceVectors
+from .descriptors.video import VideoHogHof as VideoHogHof
+from .descriptors.words import WordCounts as WordCounts
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger

@@ -85,7 +85,7 @@ def corner_measure(moments, k, out):
 
 @njit(cache=True, nogil=True)
 def _is_maximum(volume, t, y, x):
-    """Whether an entry is larger than its 26 neighbours; of equal ones the first in order of memory counts as larger."""
+    """Whether an entry is larger than its 26 neighbours; of equal ones the first in memory counts as larger."""
     value = volume[t, y, x]
     for dt in range(-1, 2):
         for dy in range(-1, 2):

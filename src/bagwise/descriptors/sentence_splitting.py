@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bagwise.errors import BagwiseError
+from bagwise.descriptors.texts import as_text
 
 __all__ = ["split_sentences"]
 
@@ -56,7 +56,7 @@ _BEGINNINGS = _words(
 
 
 def split_sentences(text: str, *, line_breaks: bool = False) -> list[str]:
-    """Cut a text into sentences.
+    r"""Cut a text into sentences.
 
     A sentence ends at ``.``, ``!``, ``?`` or ``…`` with a space behind it (and behind closing quotes and brackets,
     which stay with it), at the full stops of other scripts with or without a space, and at an empty line. But it goes
@@ -94,13 +94,10 @@ def split_sentences(text: str, *, line_breaks: bool = False) -> list[str]:
     >>> from bagwise.descriptors.sentence_splitting import split_sentences
     >>> split_sentences('Dr. No paid $3.50 to J. Bond. "Why?" he asked... Nobody knew!')
     ['Dr. No paid $3.50 to J. Bond.', '"Why?" he asked...', 'Nobody knew!']
-    >>> split_sentences("one line\\nand another", line_breaks=True)
+    >>> split_sentences("one line\nand another", line_breaks=True)
     ['one line', 'and another']
     """
-    if not isinstance(text, str):
-        hint = " Decode it first: text.decode('utf-8')." if isinstance(text, (bytes, bytearray)) else ""
-        raise BagwiseError(f"A text must be a str, got {type(text).__name__}.{hint}")
-    text = re.sub(r"\r\n?|[\x85\u2028]", "\n", text)
+    text = re.sub(r"\r\n?|[\x85\u2028]", "\n", as_text(text))
     text = re.sub(r"[\v\f\u2029]", "\n\n", text)
     cased = any(map(str.isupper, text))
     pieces = [

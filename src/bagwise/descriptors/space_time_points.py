@@ -110,7 +110,13 @@ _NONE = SpaceTimePoints(np.empty((0, 3), np.int64), np.empty((0, 2)), np.empty(0
 
 
 def _points_of_block(
-    frames: GreyFrames, start: int, stop: int, sigmas: Iterable[float], taus: Sequence[float], k: float, threshold: float
+    frames: GreyFrames,
+    start: int,
+    stop: int,
+    sigmas: Iterable[float],
+    taus: Sequence[float],
+    k: float,
+    threshold: float,
 ) -> list[SpaceTimePoints]:
     """Find the points of the frames ``start..stop``, looking as far beyond them as any filter reaches."""
     from bagwise.descriptors import _video_kernels as kernels
