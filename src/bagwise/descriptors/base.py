@@ -296,5 +296,10 @@ def _as_bags(items: list[Arrays]) -> Bags:
     items.reverse()
     for start in offsets[:-1].tolist():
         for name, array in items.pop().items():
+            if array.shape[1] != joined[name].shape[1]:
+                raise BagwiseError(
+                    f"All items must give the same numbers a row, but one gave {joined[name].shape[1]} and another "
+                    f"{array.shape[1]} {name}."
+                )
             joined[name][start : start + len(array)] = array
     return Bags(joined["values"], offsets, joined.get("positions"))

@@ -66,8 +66,8 @@ class SentenceVectors(Descriptor):
     ----------
     vectorizer_ : estimator
         Fitted on all sentences. Not there if `embedding` is given, like the others.
-    svd_ : TruncatedSVD
-        Fitted on what `vectorizer_` gives.
+    word_vectors_ : ndarray of float32, shape (n_words, n_components)
+        The singular vectors. A sentence's vector is the sum of those of its words, times their weights.
     n_sentences_ : int
         Sentences seen in `fit`.
 
@@ -156,7 +156,8 @@ class SentenceVectors(Descriptor):
                 f"n_components={self.n_components} is too many for {weights.shape[0]} sentences with "
                 f"{weights.shape[1]} different words. Choose at most {min(weights.shape)}, or give more texts."
             )
-        self.svd_ = TruncatedSVD(self.n_components, random_state=self.random_state).fit(weights)
+        svd = TruncatedSVD(self.n_components, random_state=self.random_state).fit(weights)
+        self.word_vectors_ = np.ascontiguousarray(svd.components_.T, dtype=np.float32)
         self.vectorizer_ = vectorizer
         self.n_sentences_ = weights.shape[0]
         return self
@@ -165,15 +166,16 @@ class SentenceVectors(Descriptor):
         sentences = self._split(content)
         if self.embedding is None:
             check_is_fitted(self)
-            n_features = len(self.svd_.components_)
-            vectors = self.svd_.transform(self.vectorizer_.transform(sentences)) if sentences else []
-            vectors = np.asarray(vectors, dtype=np.float32).reshape(-1, n_features)
+            if sentences:
+                vectors = np.asarray(self.vectorizer_.transform(sentences) @ self.word_vectors_, dtype=np.float32)
+            else:
+                vectors = self.word_vectors_[:0]
         else:
             # an empty bag needs to know how wide it is as well, and models dislike empty lists
             vectors = _embedded(self.embedding, sentences or ["?"])[: len(sentences)]
         if self.normalize:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / np.where(lengths > 0, lengths, 1)
+            vectors = vectors / np.where(lengths > 0, lengths, np.float32(1))
         return vectors, None
 
     def _split(self, text: Any) -> list[str]:
@@ -186,10 +188,10 @@ class SentenceVectors(Descriptor):
             raise BagwiseError("Vectors of an embedding cannot be cached, since it might change. Pass cache=None.")
         check_is_fitted(self)
         about = {"name": "SentenceVectors", "normalize": self.normalize, "line_breaks": self.line_breaks}
-        return ArrayCache(self.cache, {**about, "learned": joblib.hash([self.vectorizer_, self.svd_])})
+        return ArrayCache(self.cache, {**about, "learned": joblib.hash([self.vectorizer_, self.word_vectors_])})
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self.embedding is not None or hasattr(self, "svd_")
+        return self.embedding is not None or hasattr(self, "word_vectors_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

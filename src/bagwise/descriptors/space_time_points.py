@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 
@@ -63,7 +63,8 @@ def find_points(
     For each pair of scales σ, τ the video is smoothed by a Gaussian, L, and the products of its derivatives by a wider
     one,
 
-    .. math:: μ = G_{√2σ, √2τ} * (∇L ∇L^T), \quad ∇L = (σ L_x, σ L_y, τ L_t), \quad H = \det μ - k (\operatorname{tr} μ)^3
+    .. math:: μ = G_{√2σ, √2τ} * (∇L ∇L^T), \quad ∇L = (σ L_x, σ L_y, τ L_t)
+    .. math:: H = \det μ - k (\operatorname{tr} μ)^3
 
     and the points are the maxima of H over their 26 neighbours, where it is above the threshold. What moves evenly has
     ``det μ = 0``, however fast and textured it is: points are where motion begins, ends or turns.
@@ -87,8 +88,8 @@ def find_points(
 
     Notes
     -----
-    Gaussians are cut at three deviations; beyond its borders a video goes on as at the border. Time is O(pixels x taps) a
-    pair of scales; memory is that of about ten float32 copies of one block of frames.
+    Gaussians are cut at three deviations; beyond its borders a video goes on as at the border, so that what
+    moves in the first or last frame begins or ends there. Time is O(pixels x taps) a pair of scales; memory is that of about ten float32 copies of one block of frames.
 
     References
     ----------
@@ -113,7 +114,7 @@ def _points_of_block(
     frames: GreyFrames,
     start: int,
     stop: int,
-    sigmas: Iterable[float],
+    sigmas: Sequence[float],
     taus: Sequence[float],
     k: float,
     threshold: float,

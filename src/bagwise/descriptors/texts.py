@@ -29,7 +29,7 @@ def load_texts(given: Any, on_error: str = "raise") -> Iterator[str]:
     given : Collection of texts, or iterable of str
         At least one.
     on_error : {"raise", "skip"}, default="raise"
-        What to do with what cannot be read or is no text: stop with an `ItemError`, or leave it out and warn at the end.
+        What to do with what cannot be read or is no text: stop with an `ItemError`, or leave it out and warn.
     """
     things, source = things_of(given, "texts")
     return _load(things, source, check_on_error(on_error) == "skip")

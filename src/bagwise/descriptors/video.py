@@ -74,8 +74,8 @@ class VideoHogHof(Descriptor):
     `transform` takes a collection of videos, or a list of arrays of shape (frames, height, width) or (frames, height,
     width, 3): uint8, uint16, bool, or floats in [0, 1].
 
-    Optical flow is OpenCV's (Farnebäck); it and the shrinking of frames need ``bagwise[image]``. It is computed only for
-    frames within the reach of a point. The last frame has none.
+    Optical flow is OpenCV's (Farnebäck); it and the shrinking of frames need ``bagwise[image]``. It is computed only
+    for frames within the reach of a point. The last frame has none.
 
     Videos are converted in blocks of frames; results do not depend on their size. Memory beyond the video is about
     ten float32 copies of a block.
@@ -174,7 +174,7 @@ def describe_points(
         for part, (along_x, along_y) in vectors.items():
             kernels.orientation_votes(along_x, along_y, part == "hof", still, votes[part])
             kernels.add_cells(votes[part], reached, time_cells, patches.rows, patches.columns, sums[part])
-    return np.concatenate([_of_length_one(part.reshape(len(points), -1)) for part in sums.values()], axis=1)
+    return np.concatenate([_of_length_one(part) for part in sums.values()], axis=1)
 
 
 class _Patches:
@@ -227,7 +227,8 @@ def _positions(frames: GreyFrames, points: SpaceTimePoints) -> NDArray[np.float3
     return np.stack([(x + 0.5) / frames.width, (y + 0.5) / frames.height], axis=1).astype(np.float32)
 
 
-def _of_length_one(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+def _of_length_one(histograms: NDArray[np.float64]) -> NDArray[np.float32]:
+    rows = histograms.reshape(len(histograms), math.prod(histograms.shape[1:]))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
