@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._bags_checks import as_values
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.cache import ArrayCache
+from bagwise.descriptors.rows import unit_rows
 from bagwise.descriptors.sentence_splitting import split_sentences
 from bagwise.descriptors.texts import load_texts
 from bagwise.errors import BagwiseError
@@ -173,10 +174,7 @@ class SentenceVectors(Descriptor):
         else:
             # an empty bag needs to know how wide it is as well, and models dislike empty lists
             vectors = _embedded(self.embedding, sentences or ["?"])[: len(sentences)]
-        if self.normalize:
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / np.where(lengths > 0, lengths, np.float32(1))
-        return vectors, None
+        return unit_rows(vectors) if self.normalize else vectors, None
 
     def _split(self, text: Any) -> list[str]:
         return split_sentences(text, line_breaks=self.line_breaks)

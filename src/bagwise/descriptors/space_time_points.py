@@ -88,8 +88,9 @@ def find_points(
 
     Notes
     -----
-    Gaussians are cut at three deviations; beyond its borders a video goes on as at the border, so that what
-    moves in the first or last frame begins or ends there. Time is O(pixels x taps) a pair of scales; memory is that of about ten float32 copies of one block of frames.
+    Gaussians are cut at three deviations. Beyond its borders a video goes on as at the border, so that what moves in
+    the first or last frame begins or ends there. Time is O(pixels x taps) a pair of scales; memory is that of about ten
+    float32 copies of one block of frames.
 
     References
     ----------

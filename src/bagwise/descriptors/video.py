@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.rows import unit_rows
 from bagwise.descriptors.space_time_points import SpaceTimePoints, find_points
 from bagwise.descriptors.video_frames import GreyFrames
 from bagwise.errors import BagwiseError
@@ -165,16 +166,17 @@ def describe_points(
     from bagwise.descriptors import _video_kernels as kernels
 
     patches = _Patches(frames, points)
-    sums = {
-        part: np.zeros((len(points), _TIME_CELLS, _SIDE_CELLS, _SIDE_CELLS, _BINS[part])) for part in _PARTS[features]
-    }
-    votes = {part: np.empty((_BINS[part], frames.height, frames.width), np.float32) for part in sums}
-    for t, reached, vectors in _vectors(frames, patches.firsts, patches.ends, tuple(sums)):
+    sums, votes = {}, {}
+    for part in _PARTS[features]:
+        sums[part] = np.zeros((len(points), _TIME_CELLS * _SIDE_CELLS**2 * _BINS[part]))
+        votes[part] = np.empty((_BINS[part], frames.height, frames.width), np.float32)
+    for t, reached, vectors in _vectors(frames, patches, _PARTS[features]):
         time_cells = (t >= points.places[reached, 0]).astype(np.int64)
         for part, (along_x, along_y) in vectors.items():
             kernels.orientation_votes(along_x, along_y, part == "hof", still, votes[part])
-            kernels.add_cells(votes[part], reached, time_cells, patches.rows, patches.columns, sums[part])
-    return np.concatenate([_of_length_one(part) for part in sums.values()], axis=1)
+            cells = sums[part].reshape(len(points), _TIME_CELLS, _SIDE_CELLS, _SIDE_CELLS, _BINS[part])
+            kernels.add_cells(votes[part], reached, time_cells, patches.rows, patches.columns, cells)
+    return np.concatenate([unit_rows(part) for part in sums.values()], axis=1)
 
 
 class _Patches:
@@ -199,14 +201,14 @@ class _Patches:
 
 
 def _vectors(
-    frames: GreyFrames, firsts: NDArray[np.int64], ends: NDArray[np.int64], parts: tuple[str, ...]
+    frames: GreyFrames, patches: _Patches, parts: tuple[str, ...]
 ) -> Iterator[tuple[int, NDArray[np.int64], dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]]]:
     """Go through the frames that some point reaches: number, these points, gradients and flow of the frame."""
     from bagwise.descriptors import _video_kernels as kernels
 
     cv2 = require("cv2", "image", "Optical flow") if "hof" in parts else None
     for t in range(frames.n_frames):
-        reached = np.flatnonzero((firsts <= t) & (t < ends))
+        reached = np.flatnonzero((patches.firsts <= t) & (t < patches.ends))
         if len(reached) == 0:
             continue
         pair = frames.block(t, t + 2)
@@ -225,12 +227,6 @@ def _positions(frames: GreyFrames, points: SpaceTimePoints) -> NDArray[np.float3
     """Middles of the points' pixels, (x, y) in the unit square."""
     x, y = points.places[:, 2], points.places[:, 1]
     return np.stack([(x + 0.5) / frames.width, (y + 0.5) / frames.height], axis=1).astype(np.float32)
-
-
-def _of_length_one(histograms: NDArray[np.float64]) -> NDArray[np.float32]:
-    rows = histograms.reshape(len(histograms), math.prod(histograms.shape[1:]))
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def _scales(scales: Any, name: str) -> list[float]:

@@ -34,7 +34,10 @@ class GreyFrames:
     """
 
     def __init__(self, video: Any, max_side: int | None = None) -> None:
-        self._video = as_numpy(video)
+        try:
+            self._video = as_numpy(video)
+        except ValueError as error:
+            raise BagwiseError(f"A video must be an array, got what is not an array: {error}.") from error
         shape = self._video.shape
         if len(shape) not in (3, 4) or shape[3:] not in ((), (3,)):
             raise BagwiseError(
