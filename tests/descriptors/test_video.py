@@ -95,7 +95,7 @@ def corner_measure(video, sigma, tau, k=0.005):
 
 @pytest.mark.parametrize(("sigma", "tau"), [(1.5, 1.0), (2.0, 2.0)])
 def test_points_are_the_maxima_of_the_corner_measure(sigma, tau):
-    video = np.random.default_rng(1).integers(0, 256, (20, 24, 26), dtype=np.uint8)
+    video = np.random.default_rng(1).integers(0, 256, (26, 44, 46), dtype=np.uint8)
     video = ndi.uniform_filter(video, 3)
     measure = corner_measure(video, sigma, tau)
     is_top = (ndi.maximum_filter(measure, 3, mode="constant", cval=np.inf) == measure) & (measure > 1e-13)
