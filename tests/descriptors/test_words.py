@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError, SkipTestWarning
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from bagwise import BagwiseError, WordCounts, WordMerger, open_collection
+from bagwise import BagwiseError, WordCounts, open_collection
 from bagwise.sources import ItemError
 
 TEXTS = ["The cat sat on the mat.", "", "A dog and a cat; the dog sat.", "Mat! Mat! Mat!"]
@@ -50,12 +50,11 @@ def test_it_is_scikit_learns(options, tmp_path):
 
 def test_parameters_and_pipelines():
     words = WordCounts(min_df=2, stop_words="english")
-    assert (
-        clone(words).get_params() == words.get_params() == CountVectorizer(min_df=2, stop_words="english").get_params()
-    )
-    groups = make_pipeline(WordCounts(), WordMerger(n_words=3)).fit_transform(TEXTS, ["x", "x", "y", "y"])
-    assert sp.issparse(groups)
-    assert groups.shape == (4, 3)
+    assert clone(words).get_params() == words.get_params()
+    assert words.get_params() == CountVectorizer(min_df=2, stop_words="english").get_params()
+    weights = make_pipeline(words, TfidfTransformer()).fit_transform(TEXTS)
+    assert sp.issparse(weights)
+    assert weights.shape == (4, 3)
 
 
 @pytest.mark.parametrize("wrong", [b"bytes", None, 3, np.nan, ["a"]])
