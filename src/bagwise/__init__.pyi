@@ -2,7 +2,14 @@ from . import criteria as criteria
 from . import kernels as kernels
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
+from .descriptors.color_sift import ColorSIFT as ColorSIFT
 from .descriptors.dense_sift import DenseSIFT as DenseSIFT
+from .descriptors.hog_lbp import HogLbp as HogLbp
+from .descriptors.keypoint_sift import KeypointSIFT as KeypointSIFT
+from .descriptors.lbp_d5 import LBPD5 as LBPD5
+from .descriptors.local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
+from .descriptors.patches import Patches as Patches
+from .descriptors.pattern_words import PatternWords as PatternWords
 from .descriptors.sentences import SentenceVectors as SentenceVectors
 from .descriptors.video import VideoHogHof as VideoHogHof
 from .descriptors.words import WordCounts as WordCounts

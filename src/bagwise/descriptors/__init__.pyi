@@ -1,7 +1,17 @@
 from .base import Describing as Describing
 from .base import Descriptor as Descriptor
+from .base import ItemTransformer as ItemTransformer
+from .cache import DamagedCacheWarning as DamagedCacheWarning
+from .color_sift import ColorSIFT as ColorSIFT
 from .dense_sift import DenseSIFT as DenseSIFT
+from .hog_lbp import HogLbp as HogLbp
+from .keypoint_sift import KeypointSIFT as KeypointSIFT
+from .lbp_d5 import LBPD5 as LBPD5
+from .local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
+from .patches import Patches as Patches
+from .pattern_words import PatternWords as PatternWords
 from .sentence_splitting import split_sentences as split_sentences
 from .sentences import SentenceVectors as SentenceVectors
+from .sparse_bags import SparseBags as SparseBags
 from .video import VideoHogHof as VideoHogHof
 from .words import WordCounts as WordCounts

@@ -66,12 +66,16 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         -------
         self
         """
-        self._validate_params()
+        self._check_parameters()
         return self
+
+    def _check_parameters(self) -> None:
+        """Check what does not depend on items, once before any is read."""
+        self._validate_params()
 
     def _stream(self, given: Any, on_error: str) -> Stream:
         """Go through the items of a collection or list."""
-        self._validate_params()
+        self._check_parameters()
         return Stream(self, given, check_on_error(on_error))
 
     def _cache(self) -> ArrayCache | None:
@@ -150,8 +154,8 @@ def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, thi
     return arrays
 
 
-class Describing(Iterator[Bags]):
-    """Bags of the items of a collection, some items at a time; see `Descriptor.iter_transform`.
+class Describing(Iterator[Any]):
+    """Results for the items of a collection, some items at a time; see `Descriptor.iter_transform`.
 
     Attributes
     ----------
@@ -162,10 +166,9 @@ class Describing(Iterator[Bags]):
         Items that could not be read or described so far, as pairs of id and reason.
     """
 
-    def __init__(self, stream: Stream, batch: int) -> None:
+    def __init__(self, stream: Stream, batch: int, join: Callable[[list[Arrays]], Any]) -> None:
         self._stream = stream
-        self._batch = batch
-        self._bags = self._describe()
+        self._results = self._go(as_count(batch, "batch", least=1), join)
 
     @property
     def kept(self) -> list[int]:
@@ -177,22 +180,23 @@ class Describing(Iterator[Bags]):
         """Items that could not be read or described so far."""
         return self._stream.skipped
 
-    def __next__(self) -> Bags:
-        return next(self._bags)
+    def __next__(self) -> Any:
+        return next(self._results)
 
     def close(self) -> None:
         """Stop early: threads end, nothing more is computed."""
-        self._bags.close()
+        self._results.close()
         self._stream.close()
 
-    def _describe(self) -> Any:
+    def _go(self, batch: int, join: Callable[[list[Arrays]], Any]) -> Any:
         waiting: list[Arrays] = []
         for arrays in self._stream:
             waiting.append(arrays)
-            if len(waiting) == self._batch:
-                yield _as_bags(waiting)
+            if len(waiting) == batch:
+                yield join(waiting)
+                waiting = []
         if waiting:
-            yield _as_bags(waiting)
+            yield join(waiting)
 
 
 class Descriptor(ItemTransformer):
@@ -236,7 +240,7 @@ class Descriptor(ItemTransformer):
         positions : ndarray of float32, shape (n, 2), or None
             x and y of each descriptor in the unit square.
         """
-        self._validate_params()
+        self._check_parameters()
         arrays = self._compute(content)
         return arrays["values"], arrays.get("positions")
 
@@ -282,7 +286,7 @@ class Descriptor(ItemTransformer):
         describing : Describing
             An iterator over `Bags`. Its ``kept`` and ``skipped`` tell which items there were.
         """
-        return Describing(self._stream(X, on_error), as_count(batch, "batch", least=1))
+        return Describing(self._stream(X, on_error), batch, _as_bags)
 
 
 def _as_bags(items: list[Arrays]) -> Bags:

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
 
-__all__ = ["Thing", "things_of"]
+__all__ = ["Thing", "as_grey", "as_image", "as_rgb", "things_of"]
+
+# Largest number a pixel may be.
+LARGEST = 1e15
+# Luminance of red, green and blue (ITU-R BT.601), as used by Pillow and OpenCV.
+GREY_WEIGHTS = (0.299, 0.587, 0.114)
 
 
 class Thing(Protocol):
@@ -92,19 +97,13 @@ def as_image(content: Any) -> NDArray[Any]:
     if image.ndim != 2 and not (image.ndim == 3 and image.shape[2] == 3):
         raise BagwiseError(f"an image must have shape (height, width), or (height, width, 3) in RGB; got {image.shape}")
     # Squares of gradients must fit float32; written so that NaN is caught as well.
-    if image.dtype.kind == "f" and image.size and not np.abs(image).max() <= LARGEST:
-        raise BagwiseError(f"pixels must be finite and at most {LARGEST:g}, got {_strangest(image)}")
+    if image.size:
+        least, most = float(image.min()), float(image.max())
+        if not (least >= -LARGEST and most <= LARGEST):
+            raise BagwiseError(
+                f"pixels must be numbers between -{LARGEST:g} and {LARGEST:g}; these go from {least:g} to {most:g}"
+            )
     return image
-
-
-# Largest number a pixel may be.
-LARGEST = 1e15
-# Luminance of red, green and blue (ITU-R BT.601), as used by Pillow and OpenCV.
-GREY_WEIGHTS = (0.299, 0.587, 0.114)
-
-
-def _strangest(image: NDArray[Any]) -> Any:
-    return image[~(np.abs(image) <= LARGEST)][0]
 
 
 def as_grey(content: Any) -> NDArray[np.float32]:

@@ -14,9 +14,10 @@ from sklearn.utils._param_validation import Interval
 
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey
+from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.errors import BagwiseError
 
-__all__ = ["DenseSIFT", "describe_channels", "grid_of"]
+__all__ = ["DenseSIFT", "describe_channels"]
 
 N_CELLS = 4
 N_NUMBERS = 128
@@ -120,6 +121,10 @@ class DenseSIFT(Descriptor):
         self.verbose = verbose
         self.cache = cache
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        checked_scales(self.scales)
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         grey = as_grey(content)
         return describe_channels(grey[np.newaxis], self.step, self.patch, self.scales, self.smoothing)
@@ -148,7 +153,7 @@ def describe_channels(
     values, positions = [], []
     for scale in checked_scales(scales):
         size = patch * scale
-        rows, columns = grid_of(height, size, step), grid_of(width, size, step)
+        rows, columns = (starts_of(side, size, step) + int(size) // 2 for side in (height, width))
         found = np.empty((len(rows) * len(columns), n_channels * N_NUMBERS), np.float32)
         if len(found):
             firsts, weights = _cell_weights(size / N_CELLS)
@@ -162,7 +167,7 @@ def describe_channels(
                 kernels.describe_grid(planes, rows, columns, firsts, weights, part)
                 kernels.normalize(part, CLIP, FLAT)
         values.append(found)
-        positions.append(positions_of(rows, columns, height, width))
+        positions.append(centres_in_unit_square(rows + 0.5, columns + 0.5, height, width))
     return np.concatenate(values), np.concatenate(positions)
 
 
@@ -175,20 +180,6 @@ def checked_scales(scales: Any) -> list[float]:
     if not factors or not all(0 < factor < math.inf for factor in factors):
         raise BagwiseError(f"scales must be a list of at least one positive number, got {scales!r}.")
     return factors
-
-
-def grid_of(length: int, size: float, step: int) -> NDArray[np.int64]:
-    """Centres of patches along a side of an image: as many as fit, with the same margin at both ends."""
-    spare = length - math.ceil(size)
-    if spare < 0:
-        return np.empty(0, np.int64)
-    return np.arange(spare % step // 2, spare + 1, step) + int(size) // 2
-
-
-def positions_of(rows: NDArray[Any], columns: NDArray[Any], height: int, width: int) -> NDArray[np.float32]:
-    """Positions of all points of a grid, row after row, in the unit square."""
-    x, y = np.meshgrid((columns + 0.5) / width, (rows + 0.5) / height)
-    return np.stack([x.ravel(), y.ravel()], axis=1).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,0 +1,114 @@
+"""`Patches`: pixels themselves as descriptors."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from os import PathLike
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.contents import as_grey, as_rgb
+from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+
+__all__ = ["Patches"]
+
+# Lengths and deviations below this count as zero.
+FLAT = 1e-8
+
+
+class Patches(Descriptor):
+    """Take the pixels of square patches on a regular grid as descriptors.
+
+    Parameters
+    ----------
+    patch : int, default=8
+        Side of a patch in pixels.
+    step : int, default=4
+        Pixels between neighbouring patches. The grid is centred in the image.
+    mode : {"grey", "rgb"}, default="grey"
+        Grey patches have ``patch²`` numbers, row after row; colour images are converted. RGB patches have
+        ``3 patch²``: all red ones, then green, then blue; grey images are refused.
+    normalization : {"mean", "standard", "l2"} or None, default="standard"
+        Take away the mean of each patch; divide by its standard deviation as well; or scale the patch to length 1. None
+        leaves the pixels as they are. Flat patches become zero by all three but "l2", by which only black ones do.
+    n_jobs, verbose, cache
+        As in `DenseSIFT`.
+
+    Notes
+    -----
+    Numbers are on the scale of the image: 0 to 255 for images of uint8 without normalisation. Mean and deviation are
+    over all numbers of a patch, all channels together. Images smaller than a patch give an empty bag.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise import Patches
+    >>> image = np.arange(12.0).reshape(3, 4)
+    >>> values, positions = Patches(patch=2, step=2, normalization=None).describe(image)
+    >>> values
+    array([[0., 1., 4., 5.],
+           [2., 3., 6., 7.]], dtype=float32)
+    >>> positions
+    array([[0.25      , 0.33333334],
+           [0.75      , 0.33333334]], dtype=float32)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **ItemTransformer._parameter_constraints,
+        "patch": [Interval(Integral, 1, None, closed="left")],
+        "step": [Interval(Integral, 1, None, closed="left")],
+        "mode": [StrOptions({"grey", "rgb"})],
+        "normalization": [StrOptions({"mean", "standard", "l2"}), None],
+    }
+
+    def __init__(
+        self,
+        patch: int = 8,
+        *,
+        step: int = 4,
+        mode: str = "grey",
+        normalization: str | None = "standard",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        cache: str | PathLike[str] | None = None,
+    ) -> None:
+        self.patch = patch
+        self.step = step
+        self.mode = mode
+        self.normalization = normalization
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.cache = cache
+
+    def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        channels = as_rgb(content, 'Patches(mode="rgb")') if self.mode == "rgb" else as_grey(content)[np.newaxis]
+        n_channels, height, width = channels.shape
+        rows, columns = starts_of(height, self.patch, self.step), starts_of(width, self.patch, self.step)
+        n_numbers = n_channels * self.patch**2
+        if not (len(rows) and len(columns)):
+            return np.empty((0, n_numbers), np.float32), np.empty((0, 2), np.float32)
+        windows = np.lib.stride_tricks.sliding_window_view(channels, (self.patch, self.patch), axis=(1, 2))
+        chosen = windows[:, rows[:, np.newaxis], columns]  # channels, rows, columns, patch, patch
+        values = np.moveaxis(chosen, 0, 2).reshape(-1, n_numbers)
+        positions = centres_in_unit_square(rows + self.patch / 2, columns + self.patch / 2, height, width)
+        return _normalized(values, self.normalization), positions
+
+
+def _normalized(values: NDArray[np.float32], how: str | None) -> NDArray[np.float32]:
+    if how is None:
+        return values
+    numbers = values.astype(np.float64)
+    if how != "l2":
+        numbers -= numbers.mean(axis=1, keepdims=True)
+    if how != "mean":
+        size = np.linalg.norm(numbers, axis=1, keepdims=True)
+        if how == "standard":
+            size /= np.sqrt(numbers.shape[1])
+        # relative to the pixels: what is left of a flat patch after taking the mean away is rounding
+        flat = size <= FLAT * np.maximum(1.0, np.abs(values).max(axis=1, keepdims=True))
+        numbers = np.where(flat, 0.0, numbers / np.where(flat, 1.0, size))
+    return numbers.astype(np.float32)
