@@ -211,7 +211,7 @@ def test_wrong_embeddings(embedding, reason):
 
 @pytest.mark.parametrize("width", [len, lambda sentences: 4 - len(sentences)])
 def test_embeddings_of_changing_width(width):
-    with pytest.raises(BagwiseError, match="All items must give the same numbers a row"):
+    with pytest.raises(BagwiseError, match="All items must give vectors of the same width"):
         SentenceVectors(embedding=lambda s: np.ones((len(s), width(s)))).transform(["One. Two. Three.", "One.", "A. B"])
 
 

@@ -120,6 +120,25 @@ def test_points_do_not_depend_on_blocks(block_frames):
     assert (np.diff(whole.places[:, 0]) >= 0).all()
 
 
+def test_long_videos_are_taken_in_blocks(monkeypatch):
+    asked = []
+
+    class Recorded(GreyFrames):
+        def block(self, start, stop):
+            asked.append(stop - start)
+            return super().block(start, stop)
+
+    video = square(BOUNCE * 10)
+    whole = find_points(GreyFrames(video), [2], [1])
+    monkeypatch.setattr("bagwise.descriptors.space_time_points._BLOCK", 0)
+    found = find_points(Recorded(video), [2], [1])
+    assert len(asked) == 19  # of 16 frames, and how far filters reach on both sides
+    assert max(asked) <= 16 + 2 * (3 + 5 + 2)
+    describe_points(Recorded(video), found)
+    assert set(asked[19:]) == {1}
+    np.testing.assert_array_equal(found.places, whole.places)
+
+
 def test_plateaus_have_one_maximum():
     flat = np.zeros((5, 6, 7))
     flat[1:4, 1:4, 2:5] = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -207,17 +208,17 @@ def _vectors(
     from bagwise.descriptors import _video_kernels as kernels
 
     cv2 = require("cv2", "image", "Optical flow") if "hof" in parts else None
+    frame_at = functools.lru_cache(maxsize=2)(lambda t: frames.block(t, t + 1)[0])
     for t in range(frames.n_frames):
         reached = np.flatnonzero((patches.firsts <= t) & (t < patches.ends))
         if len(reached) == 0:
             continue
-        pair = frames.block(t, t + 2)
         vectors = {}
         if "hog" in parts:
-            vectors["hog"] = np.empty_like(pair[0]), np.empty_like(pair[0])
-            kernels.differences(pair[0], *vectors["hog"])
-        if cv2 is not None and len(pair) == 2:
-            now, then = np.rint(pair * 255).astype(np.uint8)
+            vectors["hog"] = np.empty_like(frame_at(t)), np.empty_like(frame_at(t))
+            kernels.differences(frame_at(t), *vectors["hog"])
+        if cv2 is not None and t + 1 < frames.n_frames:
+            now, then = (np.rint(frame_at(number) * 255).astype(np.uint8) for number in (t, t + 1))
             flow = cv2.calcOpticalFlowFarneback(now, then, None, 0.5, 3, 15, 3, 5, 1.2, 0)
             vectors["hof"] = flow[..., 0], flow[..., 1]
         yield t, reached, vectors

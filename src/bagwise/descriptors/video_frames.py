@@ -42,7 +42,7 @@ class GreyFrames:
         if len(shape) not in (3, 4) or shape[3:] not in ((), (3,)):
             raise BagwiseError(
                 "A video must be an array of shape (frames, height, width), or (frames, height, width, 3) in RGB; "
-                f"got shape {shape}. For a single image use image[None]."
+                f"got shape {shape}. For one video pass [video]."
             )
         if self._video.dtype not in (np.uint8, np.uint16, bool) and self._video.dtype.kind != "f":
             raise BagwiseError(f"A video must be uint8, uint16, bool or floats in [0, 1]; got {self._video.dtype}.")
