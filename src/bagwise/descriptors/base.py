@@ -302,8 +302,8 @@ def _as_bags(items: list[Arrays]) -> Bags:
         for name, array in items.pop().items():
             if array.shape[1] != joined[name].shape[1]:
                 raise BagwiseError(
-                    f"All items must give vectors of the same width, but one gave {joined[name].shape[1]} numbers a vector "
-                    f"and another {array.shape[1]}."
+                    "All items must give vectors of the same width, but one gave vectors of "
+                    f"{joined[name].shape[1]} numbers and another of {array.shape[1]}."
                 )
             joined[name][start : start + len(array)] = array
     return Bags(joined["values"], offsets, joined.get("positions"))
