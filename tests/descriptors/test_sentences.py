@@ -123,7 +123,8 @@ def test_vectors_are_the_decomposed_weights_of_sentences():
     bags = plain.transform(TEXTS)
     assert bags.lengths.tolist() == [2, 0, 3, 2, 1]
     assert bags.positions is None
-    np.testing.assert_allclose(bags.values, expected, atol=1e-5)
+    np.testing.assert_allclose(abs(bags.values), abs(expected), atol=1e-5)
+    np.testing.assert_allclose(bags.values @ bags.values.T, expected @ expected.T, atol=1e-5)  # signs are free
     scaled = SentenceVectors(4, random_state=0).fit_transform(TEXTS)
     np.testing.assert_allclose(scaled.values, normalize(bags.values), atol=1e-5)
 
@@ -136,6 +137,12 @@ def test_other_vectorizers():
     assert described.word_vectors_.shape == (4, 2)
     assert not described.transform(TEXTS)[4].any()  # no word that is known
     assert SentenceVectors(2, vectorizer=counts).set_params(vectorizer__min_df=1).vectorizer.min_df == 1
+
+
+@pytest.mark.parametrize("texts", [["word"], ["same word", "same word"], ["Word. Word.", "word"]])
+def test_few_words(texts):
+    vectors = SentenceVectors(1, random_state=0).fit_transform(texts).values
+    np.testing.assert_allclose(abs(vectors), 1, rtol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_vectors():

@@ -377,11 +377,11 @@ def test_what_it_cannot_use():
             VideoHogHof(**wrong).transform(videos())
     for wrong in ({"sigmas": []}, {"sigmas": [0]}, {"taus": [np.inf]}, {"taus": ["a"]}, {"taus": [-1.0, 2.0]}):
         with pytest.raises(BagwiseError, match=f"{next(iter(wrong))} must be a list of"):
-            VideoHogHof(**wrong).transform(videos())
+            VideoHogHof(**wrong).transform(videos(), on_error="skip")
 
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(BagwiseError, match=r'Optical flow needs cv2\. Install it with: pip install "bagwise\[image\]"'):
-        ONE.transform(videos())
+        ONE.transform(videos(), on_error="skip")
     assert VideoHogHof("hog", sigmas=[2], taus=[2]).transform(videos()).n_rows > 0

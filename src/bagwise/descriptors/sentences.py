@@ -11,10 +11,10 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._bags_checks import as_values
@@ -26,6 +26,9 @@ from bagwise.descriptors.texts import load_texts
 from bagwise.errors import BagwiseError
 
 __all__ = ["SentenceVectors"]
+
+# Power iterations of the randomised decomposition, as in scikit-learn's TruncatedSVD.
+_N_ITER = 5
 
 
 class SentenceVectors(Descriptor):
@@ -140,7 +143,7 @@ class SentenceVectors(Descriptor):
         -------
         self : SentenceVectors
         """
-        self._validate_params()
+        self._check_parameters()
         if self.embedding is not None:
             return self
         texts = load_texts(X, on_error)
@@ -157,8 +160,9 @@ class SentenceVectors(Descriptor):
                 f"n_components={self.n_components} is too many for {weights.shape[0]} sentences with "
                 f"{weights.shape[1]} different words. Choose at most {min(weights.shape)}, or give more texts."
             )
-        svd = TruncatedSVD(self.n_components, random_state=self.random_state).fit(weights)
-        self.word_vectors_ = np.ascontiguousarray(svd.components_.T, dtype=np.float32)
+        # TruncatedSVD would do, but refuses a single word and warns where all sentences are the same
+        _, _, rows = randomized_svd(weights, self.n_components, n_iter=_N_ITER, random_state=self.random_state)
+        self.word_vectors_ = np.ascontiguousarray(rows.T, dtype=np.float32)
         self.vectorizer_ = vectorizer
         self.n_sentences_ = weights.shape[0]
         return self

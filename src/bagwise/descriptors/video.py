@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from numbers import Integral, Real
 from os import PathLike
@@ -15,10 +14,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.dense_sift import checked_scales
 from bagwise.descriptors.rows import unit_rows
 from bagwise.descriptors.space_time_points import SpaceTimePoints, find_points
 from bagwise.descriptors.video_frames import GreyFrames
-from bagwise.errors import BagwiseError
 
 __all__ = ["VideoHogHof", "describe_points"]
 
@@ -137,9 +136,16 @@ class VideoHogHof(Descriptor):
         self.verbose = verbose
         self.cache = cache
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        checked_scales(self.sigmas, "sigmas")
+        checked_scales(self.taus, "taus")
+        if "hof" in self.features:
+            require("cv2", "image", "Optical flow")
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         frames = GreyFrames(content, self.max_side)
-        sigmas, taus = _scales(self.sigmas, "sigmas"), _scales(self.taus, "taus")
+        sigmas, taus = checked_scales(self.sigmas, "sigmas"), checked_scales(self.taus, "taus")
         points = find_points(frames, sigmas, taus, threshold=self.threshold)
         if self.max_points is not None:
             points = points.strongest(self.max_points)
@@ -228,14 +234,3 @@ def _positions(frames: GreyFrames, points: SpaceTimePoints) -> NDArray[np.float3
     """Middles of the points' pixels, (x, y) in the unit square."""
     x, y = points.places[:, 2], points.places[:, 1]
     return np.stack([(x + 0.5) / frames.width, (y + 0.5) / frames.height], axis=1).astype(np.float32)
-
-
-def _scales(scales: Any, name: str) -> list[float]:
-    """Check a list of scales."""
-    try:
-        numbers = [float(scale) for scale in scales]
-    except (TypeError, ValueError) as error:
-        raise BagwiseError(f"{name} must be a list of positive numbers, got {scales!r}.") from error
-    if not numbers or not all(0 < number < math.inf for number in numbers):
-        raise BagwiseError(f"{name} must be a list of at least one positive number, got {scales!r}.")
-    return numbers
