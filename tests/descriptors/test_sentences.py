@@ -63,6 +63,7 @@ def test_lines_and_paragraphs():
         "A line that goes on.",
         "Then more",
     ]
+    assert split_sentences("Or\u2003not .\u00a0. .\tand on") == ["Or not . . . and on"]
     for paragraph in ("\n \t\n", "\r\n\r\n", "\r\r", "\u2029", "\f", "\v"):
         assert split_sentences(f"one{paragraph}two") == ["one", "two"]
     for line in ("\n", "\r\n", "\r", "\u2028", "\x85"):

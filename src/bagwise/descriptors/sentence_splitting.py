@@ -11,6 +11,7 @@ __all__ = ["split_sentences"]
 # Full stops of scripts that put no space behind them, or have one mark for nothing else. The full-width stop is also
 # a decimal point.
 _OTHER_STOPS = "。｡！？।॥؟۔։።፧។။\u037e"
+_ASKS_OR_CALLS = frozenset("!?‼⁇⁈⁉‽")
 _CLOSING = "\"'”’»›)\\]}」』】）〉》〕"
 _OPENING = "\"'“‘„‚«‹(\\[{「『【（〈《〔¿¡"
 
@@ -128,7 +129,7 @@ def _ends(text: str, start: int, found: re.Match[str], cased: bool) -> bool:
     if following["other"] and not word and following["other"] in ",;:":
         return False
     mark, alone = found["mark"], text[found.start() - 1 : found.start()].isspace()
-    asks_or_calls = mark.strip(". …\n\t")
+    asks_or_calls = not _ASKS_OR_CALLS.isdisjoint(mark)
     if cased and word[:1].islower() and (asks_or_calls or len(mark) > 1 or not alone):
         return False
     if asks_or_calls:
@@ -158,11 +159,13 @@ def _full_stop_ends(text: str, start: int, stop: int, following: str, cased: boo
 
 def _with_strays(pieces: list[str]) -> list[str]:
     """Join pieces without a letter or digit to the sentence before, or to the first one if there is none before."""
-    sentences: list[str] = []
-    for piece in pieces:
-        stray = not any(map(str.isalnum, piece))
-        if piece and sentences and (stray or not any(map(str.isalnum, sentences[-1]))):
-            sentences[-1] += " " + piece
-        elif piece:
-            sentences.append(piece)
-    return sentences
+    sentences: list[list[str]] = []
+    begun = False  # only before the first piece with a word can there be a sentence without one
+    for piece in filter(None, pieces):
+        has_word = any(map(str.isalnum, piece))
+        if sentences and not (has_word and begun):
+            sentences[-1].append(piece)
+        else:
+            sentences.append([piece])
+        begun = begun or has_word
+    return [" ".join(sentence) for sentence in sentences]
