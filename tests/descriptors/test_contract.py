@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -26,6 +28,7 @@ from bagwise import (
     open_collection,
 )
 from bagwise.descriptors import DamagedCacheWarning, SparseBags
+from bagwise.descriptors.growing import GrowingRows
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 ALL = [
@@ -263,6 +266,18 @@ def test_progress_is_shown_on_request(capsys):
     assert "DenseSIFT [" in capsys.readouterr().err
     DenseSIFT().transform(textures(2))
     assert capsys.readouterr().err == ""
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 7))
+@settings(max_examples=40)
+def test_rows_grow_over_blocks(lengths, capacity):
+    growing = GrowingRows(3, np.float32)
+    growing._capacity = growing._filled = capacity
+    parts = [np.random.default_rng(n).random((n, 3)).astype(np.float32) for n in lengths]
+    for _ in range(2):  # it can be used again
+        for part in parts:
+            growing.append(part)
+        np.testing.assert_array_equal(growing.joined(), np.concatenate([np.empty((0, 3), np.float32), *parts]))
 
 
 def forbid_computing(monkeypatch, descriptor):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from numbers import Integral
 from os import PathLike
@@ -21,6 +21,7 @@ from bagwise._threads import map_in_order
 from bagwise.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.descriptors.contents import Thing, things_of
+from bagwise.descriptors.growing import GrowingRows
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Skipped, check_on_error, report_skipped
 from bagwise.sources.items import ItemError
@@ -267,7 +268,7 @@ class Descriptor(ItemTransformer):
         bags : Bags
             One bag per item, in the order of the items. An item too small for even one descriptor is an empty bag.
         """
-        return _as_bags(list(self._stream(X, on_error)))
+        return _as_bags(self._stream(X, on_error))
 
     def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
         """Describe items batch by batch, never holding more than one batch and a few items.
@@ -289,21 +290,15 @@ class Descriptor(ItemTransformer):
         return Describing(self._stream(X, on_error), batch, _as_bags)
 
 
-def _as_bags(items: list[Arrays]) -> Bags:
-    """Put the arrays of items behind one another, one bag per item, and empty the list.
-
-    Items are let go as soon as they are copied, so that no more memory is taken than the result needs.
-    """
-    offsets = offsets_of([len(arrays["values"]) for arrays in items])
-    names = items[0].keys()
-    joined = {name: np.empty((offsets[-1], items[0][name].shape[1]), np.float32) for name in names}
-    items.reverse()
-    for start in offsets[:-1].tolist():
-        for name, array in items.pop().items():
-            if array.shape[1] != joined[name].shape[1]:
-                raise BagwiseError(
-                    "All items must give vectors of the same width, but one gave vectors of "
-                    f"{joined[name].shape[1]} numbers and another of {array.shape[1]}."
-                )
-            joined[name][start : start + len(array)] = array
-    return Bags(joined["values"], offsets, joined.get("positions"))
+def _as_bags(items: Iterable[Arrays]) -> Bags:
+    """Put the arrays of items behind one another, one bag per item."""
+    lengths: list[int] = []
+    rows: dict[str, GrowingRows] = {}
+    for arrays in items:
+        lengths.append(len(arrays["values"]))
+        for name, array in arrays.items():
+            if name not in rows:
+                rows[name] = GrowingRows(array.shape[1], np.float32)
+            rows[name].append(array)
+    joined = {name: growing.joined() for name, growing in rows.items()}
+    return Bags(joined["values"], offsets_of(lengths), joined.get("positions"))

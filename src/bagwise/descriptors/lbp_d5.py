@@ -52,7 +52,8 @@ class LBPD5(ItemTransformer):
     to grey. An image smaller than 5 x 5 pixels has a histogram of zeros; smaller than a patch, an empty bag.
 
     Time O(H W) per image, plus O(patch² log patch) per patch. With 16 x 16 pixels a patch has at most 144 entries that
-    are not zero, so its row takes about a kilobyte; the same rows in dense form would take 256.
+    are not zero, so its row takes about a kilobyte; the same row in dense form would take 256. Rows of patches are the
+    local features that HDLF-II reduces to some hundred numbers and encodes by VLAD.
 
     References
     ----------
@@ -135,9 +136,10 @@ class LBPD5(ItemTransformer):
         image = as_comparable(content)
         codes = pattern_codes(image, RADIUS)
         if self.per == "image":
-            patterns, counts = np.unique(codes, return_counts=True)
+            counts = np.bincount(codes.ravel(), minlength=N_PATTERNS).astype(np.int32)
+            patterns = np.flatnonzero(counts)
             starts = np.array([0, len(patterns)])
-            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts.astype(np.int32)}
+            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts[patterns]}
         if self.per != "patch":
             raise unknown_name("per", self.per, ("image", "patch"))
         return _count_patches(codes, int(self.patch), int(self.step), *image.shape)
