@@ -17,7 +17,7 @@ __all__ = ["SpaceTimePoints", "find_points"]
 _REACH = 3.0
 # The window that products of derivatives are averaged over is this much wider than that of the derivatives.
 _WIDER = sqrt(2.0)
-# Frames are taken in blocks of about this many pixels, in about ten arrays of four bytes each.
+# Frames are taken in blocks of about this many pixels, in about twelve arrays of four bytes each.
 _BLOCK = 1 << 21
 _LEAST_FRAMES = 16
 
@@ -89,8 +89,8 @@ def find_points(
     Notes
     -----
     Gaussians are cut at three deviations. Beyond its borders a video goes on as at the border, so that what moves in
-    the first or last frame begins or ends there. Time is O(pixels x taps) a pair of scales; memory is that of about ten
-    float32 copies of one block of frames.
+    the first or last frame begins or ends there. Time is O(pixels x taps) a pair of scales; memory is that of about
+    twelve float32 copies of one block of frames.
 
     References
     ----------

@@ -79,7 +79,7 @@ class VideoHogHof(Descriptor):
     for frames within the reach of a point. The last frame has none.
 
     Videos are converted in blocks of frames; results do not depend on their size. Memory beyond the video is about
-    ten float32 copies of a block.
+    twelve float32 copies of a block.
 
     References
     ----------
