@@ -11,6 +11,9 @@ from .descriptors.lbp_d5 import LBPD5 as LBPD5
 from .descriptors.local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
 from .descriptors.patches import Patches as Patches
 from .descriptors.pattern_words import PatternWords as PatternWords
+from .descriptors.sentences import SentenceVectors as SentenceVectors
+from .descriptors.video import VideoHogHof as VideoHogHof
+from .descriptors.words import WordCounts as WordCounts
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger

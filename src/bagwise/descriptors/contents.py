@@ -47,6 +47,8 @@ class GivenArray:
 
     def fingerprint(self) -> str:
         """Hash type, shape and bytes."""
+        if isinstance(self._array, str):  # NumPy's strings do not tell "" from a character zero
+            return hashlib.blake2b(self._array.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         array = np.asarray(self._array)
         if array.dtype == object:
             raise BagwiseError(f"it is not an array of numbers but {type(self._array).__name__}")

@@ -176,14 +176,14 @@ def describe_channels(
     return values, np.concatenate(positions)
 
 
-def checked_scales(scales: Any) -> list[float]:
-    """Check the `scales` parameter: at least one positive number."""
+def checked_scales(scales: Any, name: str = "scales") -> list[float]:
+    """Check a parameter that lists scales: at least one positive number."""
     try:
         factors = [float(scale) for scale in scales]
     except (TypeError, ValueError) as error:
-        raise BagwiseError(f"scales must be a list of positive numbers, got {scales!r}.") from error
+        raise BagwiseError(f"{name} must be a list of positive numbers, got {scales!r}.") from error
     if not factors or not all(0 < factor < math.inf for factor in factors):
-        raise BagwiseError(f"scales must be a list of at least one positive number, got {scales!r}.")
+        raise BagwiseError(f"{name} must be a list of at least one positive number, got {scales!r}.")
     return factors
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bagwise.errors import BagwiseError
+
 __all__ = ["GrowingRows"]
 
 # Large enough that systems map it apart from the heap and take it back when it is let go.
@@ -36,6 +38,11 @@ class GrowingRows:
 
     def append(self, rows: NDArray[Any]) -> None:
         """Copy rows to the end."""
+        if rows.shape[1] != self._width:
+            raise BagwiseError(
+                "All items must give vectors of the same width, but one gave vectors of "
+                f"{self._width} numbers and another of {rows.shape[1]}."
+            )
         while len(rows):
             if self._filled == self._capacity:
                 self._blocks.append(np.empty((self._capacity, self._width), self._dtype))
