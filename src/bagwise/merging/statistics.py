@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from bagwise._data import class_sums
-from bagwise._files import read_tensors, write_tensors
+from bagwise._tensor_files import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging._grams import gram_around, move_centre
 from bagwise.merging._scatter import add_gram, mirror

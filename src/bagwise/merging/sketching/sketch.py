@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from bagwise._files import read_tensors, write_tensors
 from bagwise._hashes import PER_SEED
 from bagwise._memory import readable_size, resolve_limit
+from bagwise._tensor_files import read_tensors, write_tensors
 from bagwise._threads import run_over_ranges
 from bagwise.errors import BagwiseError
 
