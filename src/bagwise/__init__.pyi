@@ -1,4 +1,5 @@
 from . import criteria as criteria
+from . import distributed as distributed
 from . import kernels as kernels
 from . import metrics as metrics
 from .bags import Bags as Bags
@@ -17,12 +18,19 @@ from .descriptors.lbp_d5 import LBPD5 as LBPD5
 from .descriptors.local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
 from .descriptors.patches import Patches as Patches
 from .descriptors.pattern_words import PatternWords as PatternWords
+from .descriptors.sentences import SentenceVectors as SentenceVectors
+from .descriptors.video import VideoHogHof as VideoHogHof
+from .descriptors.words import WordCounts as WordCounts
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger
 from .merging.hierarchy import Hierarchy as Hierarchy
 from .merging.merge import MergingInterrupted as MergingInterrupted
 from .merging.merge import merge_words as merge_words
+from .merging.merge_statistics import merge_statistics as merge_statistics
+from .merging.sketching.sketch import Sketch as Sketch
+from .merging.sketching.sketch_merger import SketchMerger as SketchMerger
+from .merging.statistics import Statistics as Statistics
 from .merging.warmup import warmup as warmup
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV

@@ -10,13 +10,24 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 
-__all__ = ["centre_full_words", "check_non_negative", "class_sums", "constant_words", "is_whole"]
+__all__ = ["centre_full_words", "check_non_negative", "class_sums", "constant_words", "is_lazy", "is_whole"]
 
 
-def class_sums(X: Any, codes: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Add up the samples of each class: classes x words, dense. `codes` numbers the classes from 0."""
+def is_lazy(X: Any) -> bool:
+    """Whether X is a Dask collection, or a list of them: data that are not there yet. Does not import Dask."""
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and is_lazy(X[0])
+    return hasattr(X, "__dask_graph__")
+
+
+def class_sums(X: Any, codes: NDArray[np.intp], n_classes: int | None = None) -> NDArray[np.float64]:
+    """Add up the samples of each class: classes x words, dense.
+
+    `codes` numbers the classes from 0; `n_classes` is for data that may lack the last of them.
+    """
     n = len(codes)
-    indicator = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(int(codes.max()) + 1, n))
+    n_rows = int(codes.max()) + 1 if n_classes is None else n_classes
+    indicator = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(n_rows, n))
     sums = indicator @ X
     return sums.toarray() if sp.issparse(sums) else sums
 

@@ -7,7 +7,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
-from bagwise.merging.hashing import HashMerger, _hashes
+from bagwise._hashes import hashes
+from bagwise.merging.hashing import HashMerger
 
 
 @parametrize_with_checks([HashMerger(), HashMerger(2, seed=3), HashMerger(3, signed=False)])
@@ -26,7 +27,7 @@ def test_the_hash_is_splitmix64():
 
     assert mix(0) == 0xE220A8397B1DCDAF  # the first output of the published generator from seed 0
     for first in (0, 7, 2**63, 2**64 - 3):
-        assert _hashes(6, first).tolist() == [mix((first + i) & mask) for i in range(6)]
+        assert hashes(6, first).tolist() == [mix((first + i) & mask) for i in range(6)]
 
 
 def test_results_are_the_same_everywhere():

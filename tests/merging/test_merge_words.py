@@ -289,8 +289,12 @@ class TestInterruption:
 
         sender = threading.Thread(target=send)
         sender.start()
-        with pytest.raises(MergingInterrupted) as caught:
-            merge_words(X, y, search="exhaustive", callback=lambda *_: started.set())
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        try:
+            with pytest.raises(MergingInterrupted) as caught:
+                merge_words(X, y, search="exhaustive", callback=lambda *_: started.set())
+        finally:
+            signal.signal(signal.SIGINT, before)
         sender.join()
         partial = caught.value.hierarchy
         assert 0 < len(partial.merges) < 2999

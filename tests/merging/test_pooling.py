@@ -62,6 +62,42 @@ def test_both_ways_to_pool_sparse_rows(kernel, filled, n_groups):
     np.testing.assert_array_equal(pooled.toarray(), pool(counts.astype(float), labels, n_groups))
 
 
+@pytest.mark.parametrize("n_groups", [257, 4096, 4097, 20_000])
+@pytest.mark.parametrize("signed", [False, True])
+def test_many_groups_come_in_order(n_groups, signed):
+    rng = np.random.default_rng(n_groups)
+    d = n_groups + 500
+    X = sp.random_array((25, d), density=0.01, format="csr", rng=rng)
+    X.data = np.rint(9 * X.data) - 4  # some sums are zero
+    labels = rng.permutation(np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, 500)]))
+    signs = rng.choice([-1, 1], d).astype(np.int8) if signed else None
+    to_groups = sp.csr_array(((signs if signed else np.ones(d)), (np.arange(d), labels)), shape=(d, n_groups))
+    pooled = pool(X, labels, n_groups, signs=signs)
+    pooled.check_format(full_check=True)
+    assert pooled.has_canonical_format
+    assert (pooled.data != 0).all()
+    np.testing.assert_array_equal(pooled.toarray(), (X @ to_groups).toarray())
+    np.testing.assert_array_equal(pool(X.toarray(), labels, n_groups, signs=signs), pooled.toarray())
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@given(grouped(), st.integers(0, 10**6))
+def test_signs_and_sizes(pooling, case, seed):
+    X, labels, n_groups = case
+    rng = np.random.default_rng(seed)
+    signs, sizes = rng.choice([-1, 1], X.shape[1]).astype(np.int8), rng.integers(1, 5, n_groups)
+    divisor = {"sum": np.ones(n_groups), "mean": sizes, "sqrt": np.sqrt(sizes)}[pooling]
+    expected = pool(X * signs, labels, n_groups) / divisor
+    Z = pool(X, labels, n_groups, pooling, signs=signs, sizes=sizes)
+    np.testing.assert_allclose(Z, expected, atol=1e-12)
+    sparse = pool(sp.csr_array(X), labels, n_groups, pooling, signs=signs, sizes=sizes)
+    np.testing.assert_allclose(sparse.toarray(), expected, atol=1e-12)
+    back = spread(Z, labels, pooling, signs=signs, sizes=sizes)
+    np.testing.assert_allclose(pool(back, labels, n_groups, pooling, signs=signs, sizes=sizes), Z, atol=1e-12)
+    widened = spread(sp.csr_array(Z), labels, pooling, signs=signs, sizes=sizes)
+    np.testing.assert_allclose(widened.toarray(), back, atol=1e-12)
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 @given(grouped())
 def test_spreading_then_pooling_is_the_identity(pooling, case):

@@ -10,4 +10,8 @@ from .lbp_d5 import LBPD5 as LBPD5
 from .local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
 from .patches import Patches as Patches
 from .pattern_words import PatternWords as PatternWords
+from .sentence_splitting import split_sentences as split_sentences
+from .sentences import SentenceVectors as SentenceVectors
 from .sparse_bags import SparseBags as SparseBags
+from .video import VideoHogHof as VideoHogHof
+from .words import WordCounts as WordCounts

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
+from bagwise._data import is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool, spread
 
@@ -29,21 +30,30 @@ class GroupTransformer(TransformerMixin):
         """Number of groups that `labels_` has."""
         return int(self.labels_.max()) + 1
 
+    def _weights(self) -> dict[str, Any]:
+        """`signs` and `sizes` for `pool` and `spread`, where they are not plain."""
+        return {}
+
     def transform(self, X: Any) -> Any:
         """Add up the words of each group.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
 
         Returns
         -------
-        Z : ndarray or CSR matrix of shape (n_samples, n_words)
-            Sparse if X is.
+        Z : ndarray, CSR matrix or Dask array of shape (n_samples, n_words)
+            Sparse if X is. A Dask array is transformed chunk by chunk when it is computed.
         """
         check_is_fitted(self)
+        if is_lazy(X):
+            from bagwise.distributed import pool_collection  # a step up the house, taken only with Dask data
+
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return pool_collection(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return pool(X, self.labels_, self._n_groups(), self.pooling)
+        return pool(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
 
     def inverse_transform(self, Z: Any) -> Any:
         """Spread the values of groups evenly over their words.
@@ -62,7 +72,7 @@ class GroupTransformer(TransformerMixin):
         Z = check_array(Z, accept_sparse="csr", dtype=FLOATS, input_name="Z")
         if Z.shape[1] != self._n_groups():
             raise BagwiseError(f"Z has {Z.shape[1]} columns, expected one per group: {self._n_groups()}.")
-        return spread(Z, self.labels_, self.pooling)
+        return spread(Z, self.labels_, self.pooling, **self._weights())
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Name each group after its heaviest words, such as ``car+auto+truck…(17)``.

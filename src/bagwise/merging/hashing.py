@@ -13,15 +13,11 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
+from bagwise._hashes import FOR_SIGNS, PER_SEED, hashes
 from bagwise.errors import BagwiseError
 from bagwise.merging.grouping import FLOATS
 
 __all__ = ["HashMerger"]
-
-# Odd numbers without structure: SplitMix64's own, from the golden ratio, then bits of √2 and π to keep streams apart.
-_STEP = 0x9E3779B97F4A7C15
-_PER_SEED = 0x6A09E667F3BCC909
-_FOR_SIGNS = 0x243F6A8885A308D3
 
 
 class HashMerger(TransformerMixin, BaseEstimator):
@@ -108,12 +104,12 @@ class HashMerger(TransformerMixin, BaseEstimator):
         self : HashMerger
         """
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
-        first = int(self.seed) * _PER_SEED
+        first = int(self.seed) * PER_SEED
         n_words = X.shape[1]
-        self.labels_ = (_hashes(n_words, first) % np.uint64(self.n_words)).astype(np.int64)
+        self.labels_ = (hashes(n_words, first) % np.uint64(self.n_words)).astype(np.int64)
         self.signs_ = np.ones(n_words, dtype=np.int8)
         if self.signed:
-            self.signs_[_hashes(n_words, first + _FOR_SIGNS) >> np.uint64(63) == 1] = -1
+            self.signs_[hashes(n_words, first + FOR_SIGNS) >> np.uint64(63) == 1] = -1
         self._n_groups = int(self.n_words)  # as fitted: `n_words` may be set to something else since
         return self
 
@@ -182,14 +178,6 @@ class HashMerger(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _hashes(n: int, first: int) -> NDArray[np.uint64]:
-    """SplitMix64's output for the states first, first + 1, …, modulo 2⁶⁴; that generator adds its step beforehand."""
-    z = np.arange(n, dtype=np.uint64) + np.uint64((first + _STEP) % 2**64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def _times(X: Any, matrix: sp.csr_array) -> Any:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
-from bagwise._files import write_atomically
+from bagwise._tensor_files import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
 
 __all__ = ["Hierarchy"]
@@ -195,31 +190,13 @@ class Hierarchy:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the hierarchy to a safetensors file, atomically. `load` reads it back; no code is run by that."""
-        header = {"kind": _KIND, "schema": _SCHEMA, "n_words": self.n_words, "criterion": self.criterion}
-        content = save_tensors(
-            {"merges": np.ascontiguousarray(self.merges), "scores": np.ascontiguousarray(self.scores)},
-            metadata={"bagwise": json.dumps(header)},
-        )
-        return write_atomically(path, content)
+        tensors = {"merges": np.ascontiguousarray(self.merges), "scores": np.ascontiguousarray(self.scores)}
+        return write_tensors(path, _KIND, _SCHEMA, {"n_words": self.n_words, "criterion": self.criterion}, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
         """Read a hierarchy that `save` wrote."""
-        content = Path(path).read_bytes()
-        try:
-            header = _read_header(content)
-            tensors = load_tensors(content)
-        except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
-            raise BagwiseError(f"{os.fspath(path)} is not a file written by Hierarchy.save: {error}") from error
-        if header.get("kind") != _KIND:
-            raise BagwiseError(f"{os.fspath(path)} holds {header.get('kind')!r}, not {_KIND!r}.")
-        if header.get("schema") != _SCHEMA:
-            raise BagwiseError(
-                f"{os.fspath(path)} has schema {header.get('schema')!r}, this version of bagwise reads {_SCHEMA}. "
-                "Upgrade bagwise to read it."
-            )
-        if set(tensors) != {"merges", "scores"}:
-            raise BagwiseError(f"{os.fspath(path)} holds the arrays {sorted(tensors)}, expected merges and scores.")
+        header, tensors = read_tensors(path, _KIND, _SCHEMA, ("merges", "scores"))
         return cls(header.get("n_words", -1), tensors["merges"], tensors["scores"], str(header.get("criterion", "")))
 
     def __eq__(self, other: object) -> bool:
@@ -279,14 +256,3 @@ def _check_merges(n_words: int, merges: NDArray[np.int64]) -> None:
         if bad.any():
             k = int(np.argmax(bad))
             raise BagwiseError(f"Merge {k} joins ({s[k]}, {t[k]}), but {words[k]} was already absorbed.")
-
-
-def _read_header(content: bytes) -> dict[str, Any]:
-    """Read the metadata of a safetensors file without trusting the sizes it declares."""
-    (length,) = struct.unpack("<Q", content[:8])
-    if length > len(content) - 8:
-        raise ValueError(f"its header declares {length} bytes, the file has {len(content)}")
-    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["bagwise"])
-    if not isinstance(header, dict):
-        raise ValueError("its header is not an object")
-    return header

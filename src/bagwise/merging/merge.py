@@ -13,6 +13,7 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
+from bagwise._data import is_lazy
 from bagwise._progress import ProgressBar
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
@@ -69,8 +70,9 @@ def merge_words(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n_samples, n_words)
-        Histograms or counts, one sample a row. Sparse data stay sparse.
+    X : array-like, sparse matrix or Dask array of shape (n_samples, n_words)
+        Histograms or counts, one sample a row. Sparse data stay sparse. Dask arrays, for the criteria "csm", "aib"
+        and "mlt", are added up chunk by chunk (`bagwise.distributed`).
     y : array-like of shape (n_samples,), default=None
         Labels, for supervised criteria.
     criterion : str or object from `bagwise.criteria`, default="csm"
@@ -130,22 +132,21 @@ def merge_words(
     >>> hierarchy.cut(2)
     array([0, 0, 1, 1])
     """
-    if isinstance(n_words, bool) or not isinstance(n_words, Integral) or n_words < 1:
-        raise BagwiseError(f"n_words must be an integer of at least 1, got {n_words!r}.")
-    if callback is not None and not callable(callback):
-        raise BagwiseError(f"callback must be callable, got {callback!r}.")
-    merging = Merging(
-        X,
-        y,
-        criterion=criterion,
-        kernel=kernel,
-        search=search,
-        store=store,
-        memory_limit=memory_limit,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
-    return merging.carry_out(int(n_words), callback)
+    check_request(n_words, callback)
+    how: dict[str, Any] = {
+        "criterion": criterion,
+        "kernel": kernel,
+        "search": search,
+        "store": store,
+        "memory_limit": memory_limit,
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
+    if is_lazy(X):
+        from bagwise.distributed import merge_collection  # a step up the house, taken only with Dask data
+
+        return merge_collection(X, y, n_words=n_words, callback=callback, **how)
+    return Merging(X, y, **how).carry_out(int(n_words), callback)
 
 
 class Merging:
@@ -201,7 +202,24 @@ class Merging:
                 f"{type(self._criterion).__name__}.start must return a Plan for all {d} words; got {plan!r}."
             )
         self.store = plan.store
-        return _carry_out(plan, name, d, n_words, callback, self._options.show_progress)
+        return carry_out_plan(plan, name, d, n_words, callback, self._options.show_progress)
+
+
+def check_request(n_words: Any, callback: Any) -> None:
+    """Raise where it is not a number of words that is asked for, or not a function that is to be called."""
+    if isinstance(n_words, bool) or not isinstance(n_words, Integral) or n_words < 1:
+        raise BagwiseError(f"n_words must be an integer of at least 1, got {n_words!r}.")
+    if callback is not None and not callable(callback):
+        raise BagwiseError(f"callback must be callable, got {callback!r}.")
+
+
+def check_largest(largest: float) -> None:
+    """Raise where products of values up to this size overflow or vanish."""
+    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
+        raise BagwiseError(
+            f"The largest value of X is {largest:g} in size; products of such values cannot be represented. Scale X, "
+            "for example by dividing it by its largest value; ratios of distances do not depend on the scale."
+        )
 
 
 def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
@@ -212,12 +230,7 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
             X = X.copy()
             X.sum_duplicates()
     values = X.data if sp.issparse(X) else X
-    largest = max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0))))
-    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
-        raise BagwiseError(
-            f"The largest value of X is {largest:g} in size; products of such values cannot be represented. Scale X, "
-            "for example by dividing it by its largest value; ratios of distances do not depend on the scale."
-        )
+    check_largest(max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))))
     if y is None:
         return X, None
     if sp.issparse(y):
@@ -231,7 +244,7 @@ def _check_data(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any] | None]:
     return X, labels
 
 
-def _carry_out(
+def carry_out_plan(
     plan: Plan, name: str, n_words: int, target: int, callback: Callback | None, show_progress: bool
 ) -> Hierarchy:
     """Merge in chunks, between which progress is shown, callbacks are made and interrupts are heeded."""

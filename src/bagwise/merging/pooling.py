@@ -23,7 +23,15 @@ def pool_factors(sizes: NDArray[np.int64], pooling: str) -> NDArray[np.float64]:
     return np.asarray(1.0 / sizes**exponent, dtype=np.float64)
 
 
-def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum") -> Any:
+def pool(
+    X: Any,
+    labels: NDArray[np.int64],
+    n_groups: int,
+    pooling: str = "sum",
+    *,
+    signs: NDArray[np.int8] | None = None,
+    sizes: NDArray[np.int64] | None = None,
+) -> Any:
     """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32.
 
     Parameters
@@ -34,15 +42,19 @@ def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum")
     n_groups : int
     pooling : {"sum", "mean", "sqrt"}
         "sum", the sum divided by the size of the group, or by the root of the size.
+    signs : ndarray of shape (n_words,), default=None
+        1 or -1 for each word: what it is multiplied by before. None: 1 for all.
+    sizes : ndarray of shape (n_groups,), default=None
+        What counts as the size of each group. None: its number of words.
     """
     from bagwise.merging._pooling_kernels import pool_dense, pool_sparse
 
     if X.shape[1] != len(labels):
         raise BagwiseError(f"X has {X.shape[1]} words, but there are groups for {len(labels)}.")
-    factors = pool_factors(np.bincount(labels, minlength=n_groups), pooling)
+    factors = pool_factors(np.bincount(labels, minlength=n_groups) if sizes is None else sizes, pooling)
     if not sp.issparse(X):
         out = np.empty((X.shape[0], n_groups), dtype=X.dtype)
-        pool_dense(X, labels, factors, out)
+        pool_dense(X, labels, factors, out, signs)
         return out
     if n_groups <= 2**16:
         labels = labels.astype(np.uint16)  # a table that stays in the innermost cache
@@ -50,7 +62,7 @@ def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum")
     starts = np.empty(X.shape[0] + 1, dtype=X.indptr.dtype)
     groups = np.empty(room, dtype=X.indices.dtype)
     values = np.empty(room, dtype=X.dtype)
-    pool_sparse(X.indptr, X.indices, X.data, labels, factors, starts, groups, values)
+    pool_sparse(X.indptr, X.indices, X.data, labels, factors, starts, groups, values, signs)
     filled = int(starts[-1])
     form = sp.csr_array if isinstance(X, sp.sparray) else sp.csr_matrix
     pooled = form((values[:filled], groups[:filled], starts), shape=(X.shape[0], n_groups), copy=False)
@@ -59,13 +71,24 @@ def pool(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str = "sum")
     return pooled
 
 
-def spread(Z: Any, labels: NDArray[np.int64], pooling: str = "sum") -> Any:
+def spread(
+    Z: Any,
+    labels: NDArray[np.int64],
+    pooling: str = "sum",
+    *,
+    signs: NDArray[np.int8] | None = None,
+    sizes: NDArray[np.int64] | None = None,
+) -> Any:
     """Spread the values of groups evenly over their words, so that pooling again gives the same values."""
-    sizes = np.bincount(labels)
-    shares = 1.0 / (pool_factors(sizes, pooling) * sizes)
+    n_members = np.bincount(labels)
+    shares = 1.0 / (pool_factors(n_members if sizes is None else sizes, pooling) * n_members)
     if not sp.issparse(Z):
-        return (Z * shares.astype(Z.dtype))[:, labels]
+        words = (Z * shares.astype(Z.dtype))[:, labels]
+        if signs is not None:
+            words *= signs
+        return words
     n_words = len(labels)
-    to_words = sp.csr_array((shares[labels].astype(Z.dtype), (labels, np.arange(n_words))), shape=(len(sizes), n_words))
+    weights = (shares[labels] if signs is None else shares[labels] * signs).astype(Z.dtype)
+    to_words = sp.csr_array((weights, (labels, np.arange(n_words))), shape=(len(n_members), n_words))
     form = sp.csr_array if isinstance(Z, sp.sparray) else sp.csr_matrix
     return form(sp.csr_array(Z) @ to_words)

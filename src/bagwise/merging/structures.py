@@ -25,7 +25,16 @@ from bagwise.merging._scatter import (
     row_blocks,
 )
 
-__all__ = ["BetweenClasses", "Combination", "Factor", "GraphLaplacian", "Residuals", "Structure", "TotalScatter"]
+__all__ = [
+    "BetweenClasses",
+    "Combination",
+    "Factor",
+    "GraphLaplacian",
+    "Residuals",
+    "Structure",
+    "TotalScatter",
+    "between_classes_factor",
+]
 
 # Share of a block that must be filled for it to be made dense, block by block.
 _CROWDED = 0.1
@@ -155,9 +164,7 @@ class BetweenClasses(Structure):
 
     def _factor(self, X: Matrix) -> NDArray[np.float64]:
         """Class means less the overall mean, times the root of the class size: classes x words."""
-        sums = class_sums(X, self.codes)
-        sizes = np.bincount(self.codes).astype(np.float64)[:, np.newaxis]
-        return np.sqrt(sizes) * (sums / sizes - sums.sum(axis=0) / len(self.codes))
+        return between_classes_factor(class_sums(X, self.codes), np.bincount(self.codes))
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         add_gram(out, self._factor(X), scale, n_threads)
@@ -177,6 +184,12 @@ class BetweenClasses(Structure):
         indicator = class_sums(np.eye(len(self.codes)), self.codes)
         sizes = np.bincount(self.codes)[:, np.newaxis]
         return indicator.T @ (indicator / sizes) - 1.0 / len(self.codes)
+
+
+def between_classes_factor(sums: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Compute F, classes x words, with ``FᵀF`` the scatter of the class means, from the sums over classes."""
+    weights = sizes.astype(np.float64)[:, np.newaxis]
+    return np.sqrt(weights) * (sums / weights - sums.sum(axis=0) / int(sizes.sum()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 
 from bagwise.merging.merge import merge_words
 from bagwise.merging.searches import SEARCHES
+from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
 
 
@@ -28,6 +29,7 @@ def warmup() -> None:
     for data in (X, sp.csr_array(X)):
         merge_words(data, y, criterion="nda")
         WordMerger(n_words=3).fit(data, y).transform(data)
+        SketchMerger(n_words=3).fit(data).transform(data)
     for store in ("factored", "sparse"):
         merge_words(X, y, store=store)
     merge_words(X, y, criterion="mme")

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._data import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -154,8 +155,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Histograms or counts, one sample a row.
+        X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
+            Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib" and "mlt".
         y : array-like of shape (n_samples,), default=None
             Labels; unsupervised criteria do not use them.
 
@@ -169,23 +170,35 @@ class WordMerger(GroupTransformer, BaseEstimator):
         criterion = resolve_criterion(self.criterion)
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
+        how: dict[str, Any] = {
+            "criterion": criterion,
+            "kernel": self.kernel,
+            "search": self.search,
+            "store": self.store,
+            "memory_limit": self.memory_limit,
+            "n_jobs": self.n_jobs,
+            "verbose": self.verbose,
+        }
+        if is_lazy(X):
+            return self._fit_collection(X, y, how)
         checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
         if criterion.supervised and y is not None and not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
         else:
             X = validate_data(self, X, **checks)
         word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
-        merging = Merging(
-            X,
-            y if criterion.supervised else None,
-            criterion=criterion,
-            kernel=self.kernel,
-            search=self.search,
-            store=self.store,
-            memory_limit=self.memory_limit,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
+        merging = Merging(X, y if criterion.supervised else None, **how)
+        return self._carry_out(merging, word_totals)
+
+    def _fit_collection(self, X: Any, y: Any, how: dict[str, Any]) -> WordMerger:
+        """Fit to a Dask collection, by sums over its chunks."""
+        from bagwise.distributed import CollectionMerging  # a step up the house, taken only with Dask data
+
+        merging = CollectionMerging(X, y, **how)
+        validate_data(self, merging.statistics.class_sums)  # sets the number of features, forgets names seen before
+        return self._carry_out(merging, merging.statistics.word_totals)
+
+    def _carry_out(self, merging: Any, word_totals: NDArray[np.float64]) -> WordMerger:
         try:
             self.hierarchy_ = merging.carry_out()
         except MergingInterrupted as interrupt:

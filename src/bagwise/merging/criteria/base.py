@@ -24,6 +24,7 @@ from bagwise.merging.searches.factored import FactoredSearch
 from bagwise.merging.searches.given import factored_merges_of_equals, merges_of_equals
 from bagwise.merging.searches.kernel import KernelSearch
 from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.stores.choice import choose_store, make_factored_store
 from bagwise.merging.structures import Structure
@@ -45,11 +46,14 @@ class Criterion(BaseEstimator, ABC):
         Whether labels are needed.
     takes_missing_labels : bool
         Whether some of them may be missing.
+    sums_needed : tuple of str or None
+        What `Statistics` must have beside class sums ("gram", "shares") to be enough; None: it needs the samples.
     """
 
     name: ClassVar[str] = ""
     supervised: ClassVar[bool] = True
     takes_missing_labels: ClassVar[bool] = False
+    sums_needed: ClassVar[tuple[str, ...] | None] = None
 
     @abstractmethod
     def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
@@ -62,6 +66,13 @@ class Criterion(BaseEstimator, ABC):
             Labels; never None where `supervised` is true.
         options : Options
         """
+
+    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:
+        """Set up merging from sums over samples, which have what `sums_needed` says."""
+        raise BagwiseError(
+            f"The criterion {self.name!r} needs the samples themselves, in memory. Sums over samples, and so Dask "
+            "collections, are enough for 'aib', 'csm' and 'mlt'."
+        )
 
 
 class TraceRatio(Criterion):
@@ -142,7 +153,7 @@ class TraceRatio(Criterion):
             store = DenseStore.from_structures(X, *structures, options.n_threads)
             search = merges_of_equals(store.A, store.B) or make_search(options.search, store, options.n_threads)
         else:
-            factored = make_factored_store(kind, X, structures, options.memory_limit)
+            factored = make_factored_store(kind, X, structures, options.memory_limit, options.n_threads)
             search = factored_merges_of_equals(factored, options.n_threads) or FactoredSearch(
                 factored, options.n_threads, options.show_progress
             )
@@ -250,11 +261,14 @@ class AdditiveScore(Criterion):
         """Fold the words that can be merged at no cost, and set up the search over the others."""
         if self.keeps_values:
             check_values_fit(X, options.memory_limit, self.name)
-        scoring = self.scoring(X, y)
-        if not isinstance(scoring, Scoring) or len(scoring.states) != X.shape[1]:
+        return self._plan(self.scoring(X, y), X.shape[1])
+
+    def _plan(self, scoring: Scoring, n_words: int) -> Plan:
+        """Plan a search over the words that are left after folding."""
+        if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
             raise BagwiseError(
                 f"{type(self).__name__}.scoring must return a scoring from bagwise.merging.scoring with one state for "
-                f"each of the {X.shape[1]} words; got {scoring!r}."
+                f"each of the {n_words} words; got {scoring!r}."
             )
         if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
             found = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
@@ -263,14 +277,14 @@ class AdditiveScore(Criterion):
                 f"of shape {np.shape(scoring.states)}{found}."
             )
         numbers = np.asarray(scoring.ties())
-        if numbers.shape != (X.shape[1],):
+        if numbers.shape != (n_words,):
             raise BagwiseError(
-                f"{type(scoring).__name__}.ties must give one number for each of the {X.shape[1]} words; got shape "
+                f"{type(scoring).__name__}.ties must give one number for each of the {n_words} words; got shape "
                 f"{numbers.shape}."
             )
         folded, words = fold(numbers)
         if len(folded):
-            place = np.searchsorted(words, np.arange(X.shape[1]))
+            place = np.searchsorted(words, np.arange(n_words))
             place[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
             joined = np.zeros((len(words), scoring.states.shape[1]))
             np.add.at(joined, place, scoring.states)

@@ -8,6 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.merging.criteria.base import TraceRatio, class_codes
+from bagwise.merging.plans import Options, Plan, fold
+from bagwise.merging.searches import make_search
+from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.given import merges_of_equals
+from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores import DenseStore, check_fits
 from bagwise.merging.structures import BetweenClasses, Structure, TotalScatter
 
 __all__ = ["ClassSeparability"]
@@ -42,7 +48,21 @@ class ClassSeparability(TraceRatio):
     """
 
     name = "csm"
+    sums_needed = ("gram",)
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
         return BetweenClasses(codes), TotalScatter(np.ones(len(codes)))
+
+    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:  # noqa: D102
+        statistics.require("gram", self.name)
+        constant = statistics.constant_words
+        check_fits(statistics.n_words - len(constant[1:]), options.memory_limit, options.search)
+        numbers = np.arange(statistics.n_words)
+        numbers[constant] = constant[:1]
+        folded, words = fold(numbers)
+        store = DenseStore(
+            statistics.between_classes(words, options.n_threads), statistics.total_scatter(words, options.n_threads)
+        )
+        search: Search = merges_of_equals(store.A, store.B) or make_search(options.search, store, options.n_threads)
+        return Plan(folded, words, search, "dense")

@@ -13,7 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bagwise._data import check_non_negative, class_sums
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
+from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import Information, Scoring
+from bagwise.merging.statistics import Statistics
 
 __all__ = ["InformationLoss", "SampleInformationLoss"]
 
@@ -50,6 +52,7 @@ class InformationLoss(AdditiveScore):
     """
 
     name = "aib"
+    sums_needed = ()
     _parameter_constraints: ClassVar[dict] = {"smoothing": [Interval(Real, 0, None, closed="left")]}
 
     def __init__(self, smoothing: float = 0.5) -> None:
@@ -58,10 +61,18 @@ class InformationLoss(AdditiveScore):
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
         self._validate_params()
         check_non_negative(X, f"The criterion {self.name!r}", "Use counts or histograms.")
-        counts = class_sums(X, class_codes(y, self.name)).T + self.smoothing
+        return self._scoring(class_sums(X, class_codes(y, self.name)))
+
+    def _scoring(self, sums: NDArray[np.float64]) -> Scoring:
+        counts = sums.T + self.smoothing
         if not counts.any():
             raise BagwiseError("The criterion 'aib' needs counts, but all of X is zero.")
         return Information(counts / counts.sum())
+
+    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:  # noqa: D102
+        self._validate_params()
+        statistics.check_non_negative(f"The criterion {self.name!r}", "Use counts or histograms.")
+        return self._plan(self._scoring(statistics.class_sums), statistics.n_words)
 
 
 class SampleInformationLoss(AdditiveScore):

@@ -17,6 +17,7 @@ from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.posterior import PosteriorSearch
+from bagwise.merging.statistics import Statistics
 
 __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
 
@@ -51,6 +52,7 @@ class MultinomialPosterior(AdditiveScore):
     """
 
     name = "mlt"
+    sums_needed = ("shares",)
     _parameter_constraints: ClassVar[dict] = {
         "mass": [Interval(Real, 0, None, closed="neither")],
         "total": [Interval(Real, 0, None, closed="neither")],
@@ -67,8 +69,18 @@ class MultinomialPosterior(AdditiveScore):
         if not is_whole(X):
             totals = np.asarray(X.sum(axis=1)).ravel()
             X = sp.diags_array(self.total / np.where(totals > 0, totals, 1.0)) @ X
-        counts = class_sums(X, codes).T
-        return MultinomialEvidence(np.column_stack([counts, np.full(len(counts), float(self.mass))]))
+        return self._scoring(class_sums(X, codes))
+
+    def _scoring(self, sums: NDArray[np.float64]) -> Scoring:
+        return MultinomialEvidence(np.column_stack([sums.T, np.full(sums.shape[1], float(self.mass))]))
+
+    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:  # noqa: D102
+        self._validate_params()
+        statistics.check_non_negative("The criterion 'mlt'", "Use counts or histograms.")
+        if statistics.whole.all():
+            return self._plan(self._scoring(statistics.class_sums), statistics.n_words)
+        shares = statistics.require("shares", self.name)
+        return self._plan(self._scoring(self.total * shares), statistics.n_words)
 
 
 class GaussianLikelihood(AdditiveScore):

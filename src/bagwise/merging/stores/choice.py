@@ -57,11 +57,11 @@ def choose_store(name: str, X: Any, n_words: int, search: str, memory_limit: int
 
 
 def make_factored_store(
-    kind: str, X: Any, structures: Sequence[Structure], memory_limit: int | float | str | None
+    kind: str, X: Any, structures: Sequence[Structure], memory_limit: int | float | str | None, n_threads: int = 1
 ) -> FactoredStore:
     """Set up the store "factored" or "sparse", unless it does not fit.
 
-    A sparse store keeps rows in as much memory as it takes itself, or in what the limit leaves.
+    A sparse store keeps rows in half of what a given limit leaves; without one, in as much memory as it takes itself.
     """
     n_samples, d = X.shape
     limit = resolve_limit(memory_limit)
@@ -76,14 +76,17 @@ def make_factored_store(
     check_memory(need + least_beside, memory_limit, f"{what}, and some rows of the statistics", _advice(kind, d))
     if kind == "factored" and sp.issparse(X):
         X = X.toarray()
-    preferred, undesired = ([make_product(factor) for factor in structure.factors(X)] for structure in structures)
+    preferred, undesired = (
+        [make_product(factor, n_threads) for factor in structure.factors(X)] for structure in structures
+    )
     need = sum(product.n_bytes for product in (*preferred, *undesired))  # graphs can fill sparse data
     check_memory(need + least_beside, memory_limit, f"{what}, and what the criterion makes of them", _advice(kind, d))
-    room = need if limit is None else min(need, (limit - need) / 2)
+    room = np.inf if limit is None else (limit - need) / 2
+    room_for_rows = room if memory_limit is not None else min(room, need)
     sparse = [product for product in (*preferred, *undesired) if isinstance(product, SparseProduct)]
     for product in sparse:
-        product.kept.n_bytes = room / len(sparse)
-    return FactoredStore(preferred, undesired, d, np.inf if limit is None else (limit - need) / 2)
+        product.kept.n_bytes = room_for_rows / len(sparse)
+    return FactoredStore(preferred, undesired, d, room)
 
 
 def _advice(kind: str, n_words: int) -> str:

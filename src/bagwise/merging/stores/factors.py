@@ -20,6 +20,10 @@ __all__ = ["DenseProduct", "Product", "SparseProduct", "make_product"]
 _LOW_RANK = 64
 # Rows that one thread takes at a time when all rows are computed.
 _ROWS = 8
+# Rows that take more additions than this are computed in parts by several threads. There are as many parts whatever
+# the number of threads, so that the result does not depend on it.
+_HEAVY = 500_000
+_PARTS = 4
 # A row is worth keeping if computing it takes this many times the additions of going through it once.
 _WORTH_KEEPING = 2
 
@@ -137,8 +141,9 @@ class SparseProduct(Product):
         Has no room to begin with; set ``kept.n_bytes``.
     """
 
-    def __init__(self, factor: Factor) -> None:
+    def __init__(self, factor: Factor, n_threads: int = 1) -> None:
         self._weight = float(factor.weight)
+        self._n_threads = n_threads
         self.kept = KeptRows(0)
         self.n_computed = 0
         shared = factor.left is factor.right
@@ -180,11 +185,29 @@ class SparseProduct(Product):
         return samples[:n], values[:n]
 
     def _compute(self, out: NDArray[np.float64], slot: int) -> None:
+        """Add the row of a slot, from the samples in which it occurs."""
         rows = self._rows
+        samples, values = self._vector(slot)
         self.n_computed += 1
-        kernels.add_sparse_row(
-            out, *self._vector(slot), rows.indptr, rows.indices, rows.data, self._slot_of, self._weight
-        )  # fmt: skip
+
+        def add(sums: NDArray[np.float64], part: slice) -> None:
+            kernels.add_sparse_row(
+                sums, samples[part], values[part], rows.indptr, rows.indices, rows.data, self._slot_of, self._weight
+            )  # fmt: skip
+
+        if self._cost[slot] < _HEAVY:
+            add(out, slice(None))
+            return
+        sums = np.zeros((_PARTS, self._size))
+        ends = np.linspace(0, len(samples), _PARTS + 1).astype(int)
+
+        def add_parts(first: int, last: int) -> None:
+            for k in range(first, last):
+                add(sums[k], slice(ends[k], ends[k + 1]))
+
+        run_over_ranges(add_parts, _PARTS, self._n_threads, size=1)
+        for part_sums in sums:
+            out += part_sums
 
     def add_diagonal(self, out: NDArray[np.float64]) -> None:  # noqa: D102
         left = self._rows if self._left is None else self._left
@@ -251,6 +274,6 @@ class SparseProduct(Product):
         return sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in matrices) + 40 * self._size
 
 
-def make_product(factor: Factor) -> Product:
+def make_product(factor: Factor, n_threads: int = 1) -> Product:
     """Choose the product for dense or for sparse factors."""
-    return SparseProduct(factor) if sp.issparse(factor.right) else DenseProduct(factor)
+    return SparseProduct(factor, n_threads) if sp.issparse(factor.right) else DenseProduct(factor)

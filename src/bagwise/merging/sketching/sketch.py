@@ -1,0 +1,403 @@
+"""`Sketch`: a small signature of each feature of a stream of samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from bagwise._hashes import PER_SEED
+from bagwise._memory import readable_size, resolve_limit
+from bagwise._tensor_files import read_tensors, write_tensors
+from bagwise._threads import run_over_ranges
+from bagwise.errors import BagwiseError
+
+__all__ = ["Sketch"]
+
+_KIND = "bagwise.Sketch"
+_SCHEMA = 1
+_ARRAYS = ("sums", "coefficient_sums", "totals", "n_active", "smallest", "largest")
+# Samples are added in blocks whose coefficients take this much: larger blocks fetch rows of features less often,
+# smaller ones find the coefficients in a nearer cache.
+_BLOCK_BYTES = 4 * 2**20
+# Features that one thread takes at a time.
+_FEATURES = 2048
+
+
+class Sketch:
+    """A signature of `size` numbers for each feature of a stream, from which features can be compared and clustered.
+
+    Sample i is added, times a sign, to some of the `size` columns: ``S[f, row_m(i)] += sign_m(i) X[i, f]`` for each
+    of the hashes m. Signs cancel what does not belong together, so inner products between the rows of the signature
+    are, on average over seeds, `n_hashes` times those between the centred columns of X. Samples are seen once and
+    not kept.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of columns of the data.
+    size : int, default=256
+        Length of the signature of a feature. The error of inner products falls as its inverse root.
+    n_hashes : int, default=30
+        Columns that each sample is added to; if hashes choose the same one, it gets the sum of their signs.
+    seed : int, default=0
+        Another seed gives other hashes. Below 2³².
+    first_sample : int, default=0
+        Place in the stream of the first sample that will be added, for sketches of parts of a stream.
+    dtype : {"float32", "float64"}, default="float32"
+        Numbers of the signature. It takes ``n_features * size`` of them.
+
+    Attributes
+    ----------
+    n_samples : int
+        Samples seen until now.
+    totals : ndarray of shape (n_features,)
+        Sum of each feature.
+    n_active : ndarray of shape (n_features,)
+        Number of samples in which each feature is not zero.
+    from_neighbors : bool
+        Whether it holds sums over neighbours of samples, as `SketchMerger` makes them, instead of samples.
+
+    Notes
+    -----
+    For sample i, counted from the beginning of the stream, and hash m, with SplitMix64's output function ``mix`` and
+    all in 64-bit integers, the column is ``mix(z) mod size`` and the sign is the highest bit (0 for 1, 1 for -1) of
+    ``mix(z + 0x243F6A8885A308D3)``, where ``z = i + 0x6A09E667F3BCC909 seed + 0xB7E151628AED2A6B m``. So results
+    depend neither on the platform nor on how the stream is cut into chunks: the bytes are the same. Sums of sketches
+    (``a + b``) add parts in another order; they are the same for whole numbers, and up to rounding for others.
+
+    Adding samples costs O(size) for each value that is not zero: all columns are updated in one vectorised step, which
+    is faster than to visit a few of them.
+
+    References
+    ----------
+    L. Liu, L. Wang, "A scalable unsupervised feature merging approach to efficient dimensionality reduction of
+    high-dimensional visual data", ICCV 2013. K. Weinberger et al., "Feature hashing for large scale multitask
+    learning", ICML 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise import Sketch
+    >>> X = np.random.default_rng(0).integers(0, 5, (100, 8)).astype(float)
+    >>> whole = Sketch(8, size=16).update(X)
+    >>> early, late = Sketch(8, size=16).update(X[:60]), Sketch(8, size=16, first_sample=60).update(X[60:])
+    >>> early + late == whole
+    True
+    >>> whole.signature().shape
+    (8, 16)
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        size: int = 256,
+        n_hashes: int = 30,
+        *,
+        seed: int = 0,
+        first_sample: int = 0,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        self.n_features = _integer(n_features, "n_features", 1)
+        self.size = _integer(size, "size", 1)
+        self.n_hashes = _integer(n_hashes, "n_hashes", 1)
+        self.seed = _integer(seed, "seed", 0, 2**32 - 1)
+        self.first_sample = _integer(first_sample, "first_sample", 0, 2**62)
+        self.dtype = _float_type(dtype)
+        self.n_samples = 0
+        self.from_neighbors = False
+        self._whole = True  # False while samples are being added, and for good if that is interrupted
+        needed, limit = self.n_features * self.size * self.dtype.itemsize, resolve_limit(None)
+        if limit is not None and needed > limit:
+            raise BagwiseError(
+                f"A sketch of {self.n_features} features x {self.size} takes {readable_size(needed)}, but only "
+                f"{readable_size(limit)} of memory may be used. Choose a smaller size or dtype='float32'."
+            )
+        self._sums = np.zeros((self.n_features, self.size), dtype=self.dtype)
+        self._coefficient_sums = np.zeros(self.size, dtype=np.int64)
+        self.totals = np.zeros(self.n_features)
+        self.n_active = np.zeros(self.n_features, dtype=np.int64)
+        # of the values that are not zero
+        self._smallest = np.full(self.n_features, np.inf)
+        self._largest = np.full(self.n_features, -np.inf)
+
+    def update(self, X: Any, *, n_threads: int = 1) -> Sketch:
+        """Add the next samples of the stream.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, n_features)
+            Any number of samples. CSC is turned into CSR first.
+        n_threads : int, default=1
+
+        Returns
+        -------
+        self : Sketch
+        """
+        if self.from_neighbors:
+            raise BagwiseError(
+                "This sketch holds sums over neighbours, which single samples cannot be added to. "
+                "Fit SketchMerger again with all samples."
+            )
+        from bagwise.merging.sketching._sketch_kernels import hashed_coefficients
+
+        def fill(out: NDArray[Any]) -> None:
+            hashed_coefficients(self._state(self.first_sample + self.n_samples), self.n_hashes, out)
+
+        self._add(self._checked(X), fill, n_threads)
+        return self
+
+    def _update_neighbors(self, X: Any, followers: sp.csr_array, n_threads: int = 1) -> None:
+        """Add the next samples, each with the coefficients of all those that it is a neighbour of.
+
+        Row j of `followers` lists them for sample j of the stream, all of it. That is `update` with the sums of the
+        neighbours of each sample, which are never formed.
+        """
+        from bagwise.merging.sketching._sketch_kernels import neighbor_coefficients
+
+        self.from_neighbors = True
+        X = self._checked(X)
+        last = self.n_samples + X.shape[0]
+        if last > followers.shape[0]:
+            raise BagwiseError(f"Neighbours are known of {followers.shape[0]} samples, but {last} came.")
+
+        def fill(out: NDArray[Any]) -> None:
+            state = self._state(self.first_sample)
+            neighbor_coefficients(state, self.n_hashes, followers.indptr, followers.indices, self.n_samples, out)
+
+        self._add(X, fill, n_threads)
+
+    def _add(self, X: Any, fill: Callable[[NDArray[Any]], None], n_threads: int) -> None:
+        """Add checked samples, block by block; ``fill(out)`` writes the coefficients of a block."""
+        from bagwise.merging.sketching._sketch_kernels import add_dense, add_sorted, sort_by_feature
+
+        n_block = max(_BLOCK_BYTES // (self.size * self.dtype.itemsize), 1)
+        room = np.empty((min(n_block, X.shape[0]), self.size), dtype=self.dtype)
+        statistics = (self._sums, self.totals, self.n_active, self._smallest, self._largest)
+        ends = np.empty(self.n_features, dtype=np.int64)
+        parts: tuple[Any, ...]
+        add: Callable[..., None]
+        for first in range(0, X.shape[0], n_block):
+            last = min(first + n_block, X.shape[0])
+            coefficients = room[: last - first]
+            fill(coefficients)
+            if sp.issparse(X):
+                n_entries = int(X.indptr[last] - X.indptr[first])
+                samples, values = np.empty(n_entries, dtype=np.int32), np.empty(n_entries, dtype=self.dtype)
+                sort_by_feature(X.indptr, X.indices, X.data, first, last, ends, samples, values)
+                parts, add = (ends, samples, values), add_sorted
+            else:
+                parts, add = (X[first:last].astype(self.dtype, copy=False),), add_dense
+
+            def add_features(start: int, stop: int, parts: Any = parts, add: Any = add, c: Any = coefficients) -> None:
+                add(*parts, c, *statistics, start, stop)
+
+            self._whole = False
+            run_over_ranges(add_features, self.n_features, n_threads, size=_FEATURES)
+            # small whole numbers, so that adding them is exact
+            self._coefficient_sums += coefficients.sum(axis=0, dtype=np.float64).astype(np.int64)
+            self.n_samples += last - first
+            self._whole = True
+
+    def _check_whole(self) -> None:
+        if not self._whole:
+            raise BagwiseError(
+                "Adding samples to this sketch was interrupted, so it holds part of some. "
+                "Begin a new one, or load one that was saved before."
+            )
+
+    def _state(self, sample: int) -> np.uint64:
+        """Where the hashes of a sample begin."""
+        return np.uint64((sample + PER_SEED * self.seed) % 2**64)
+
+    def _checked(self, X: Any) -> Any:
+        """Bring data into a form that kernels take, or say what is wrong with it."""
+        self._check_whole()
+        X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise BagwiseError(f"X has shape {X.shape}, expected (n, {self.n_features}): one column for each feature.")
+        if X.dtype not in (np.float32, np.float64):
+            if X.dtype.kind not in "biuf":
+                raise BagwiseError(f"X holds {X.dtype}, expected real numbers.")
+            X = X.astype(np.float64)
+        if sp.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()  # an entry given in two parts is one value
+        values = X.data if sp.issparse(X) else X
+        if values.size == 0:
+            return X
+        lowest, highest = float(values.min()), float(values.max())  # NaN if there is one
+        if not (np.isfinite(lowest) and np.isfinite(highest)):
+            raise self._not_finite(X)
+        self._check_range(max(-lowest, highest, -float(self._smallest.min()), float(self._largest.max())), X.shape[0])
+        return X
+
+    def _not_finite(self, X: Any) -> BagwiseError:
+        if sp.issparse(X):
+            entry = int(np.argmin(np.isfinite(X.data)))
+            row, feature = int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
+            value = X.data[entry]
+        else:
+            row, feature = (int(k) for k in np.unravel_index(int(np.argmin(np.isfinite(X))), X.shape))
+            value = X[row, feature]
+        sample = self.first_sample + self.n_samples + row
+        return BagwiseError(
+            f"Row {row} of X (sample {sample} of the stream) is {value} (NaN or infinity) at feature {feature}. "
+            "Only finite numbers can be added: mend it or leave the row out."
+        )
+
+    def _check_range(self, peak: float, n_more: int) -> None:
+        limits = np.finfo(self.dtype)
+        if peak * self.n_hashes * (self.n_samples + n_more) > float(limits.max) or 0 < peak < float(limits.tiny):
+            raise BagwiseError(
+                f"Values reach {peak:g}, too {'large' if peak > 1 else 'small'} for sums in {self.dtype}. "
+                "Scale X, or use dtype='float64'."
+            )
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Which features had the same value in all samples; their rows of the signature are exactly zero."""
+        always = (self.n_active == self.n_samples) & (self._smallest == self._largest)
+        return (self.n_active == 0) | always
+
+    def signature(self) -> NDArray[Any]:
+        """Compute the signature of the centred data: features x size, in the type of the sketch.
+
+        It is ``S[f] - mean(f) c``, where c sums the coefficients of all samples, so that means need not be known
+        beforehand. Computed in float64, then rounded.
+        """
+        from bagwise.merging.sketching._sketch_kernels import centre_rows
+
+        self._check_whole()
+        if self.n_samples == 0:
+            raise BagwiseError("The sketch has no samples yet. Add some by update(X).")
+        signature = np.empty_like(self._sums)
+        centre_rows(self._sums, self._coefficient_sums, self.totals / self.n_samples, self.constant, signature)
+        return signature
+
+    def __add__(self, other: object) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._check_whole()
+        other._check_whole()
+        if self._settings() != other._settings():
+            differing = [key for key, value in self._settings().items() if value != other._settings()[key]]
+            raise BagwiseError(
+                "Only sketches with the same settings can be added, but these differ: "
+                + "; ".join(f"{key} {self._settings()[key]} and {other._settings()[key]}" for key in differing)
+            )
+        if self.from_neighbors or other.from_neighbors:
+            raise BagwiseError("Sketches of sums over neighbours cannot be added: neighbours may lie in other parts.")
+        early, late = (self, other) if self.first_sample + self.n_samples == other.first_sample else (other, self)
+        if early.first_sample + early.n_samples != late.first_sample:
+            raise BagwiseError(
+                f"These sketches hold the samples {_range(self)} and {_range(other)} of the stream. Ranges must "
+                "follow each other, in either order: set first_sample of the later one to the end of the earlier."
+            )
+        both = Sketch(**self._settings(), first_sample=early.first_sample)
+        both.n_samples = early.n_samples + late.n_samples
+        np.add(early._sums, late._sums, out=both._sums)
+        both._coefficient_sums += early._coefficient_sums + late._coefficient_sums
+        both.totals += early.totals + late.totals
+        both.n_active += early.n_active + late.n_active
+        both._smallest = np.minimum(early._smallest, late._smallest)
+        both._largest = np.maximum(early._largest, late._largest)
+        return both
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the sketch to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        self._check_whole()
+        header = self._settings() | {
+            "dtype": self.dtype.name,
+            "first_sample": self.first_sample,
+            "n_samples": self.n_samples,
+            "from_neighbors": self.from_neighbors,
+        }
+        return write_tensors(path, _KIND, _SCHEMA, header, self._arrays())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Sketch:
+        """Read a sketch that `save` wrote."""
+        header, tensors = read_tensors(path, _KIND, _SCHEMA, _ARRAYS)
+        shape = tensors["sums"].shape
+        try:
+            if shape != (header["n_features"], header["size"]):  # before memory is taken for what a header claims
+                raise BagwiseError(f"its sums have shape {shape}")
+            settings = {key: header[key] for key in ("n_features", "size", "n_hashes", "seed", "first_sample", "dtype")}
+            sketch = cls(**settings)
+            sketch.n_samples = _integer(header["n_samples"], "n_samples", 0)
+            sketch.from_neighbors = bool(header["from_neighbors"])
+            for name, array in sketch._arrays().items():
+                if tensors[name].shape != array.shape or tensors[name].dtype != array.dtype:
+                    raise BagwiseError(
+                        f"its {name} are {tensors[name].dtype} of shape {tensors[name].shape}, "
+                        f"expected {array.dtype} of shape {array.shape}"
+                    )
+                array[...] = tensors[name]
+        except (BagwiseError, KeyError, TypeError) as error:
+            raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Sketch.save: {error}") from error
+        if not (np.isfinite(sketch._sums).all() and np.isfinite(sketch.totals).all()):
+            raise BagwiseError(f"{os.fspath(path)} is damaged: it holds sums that are not finite.")
+        return sketch
+
+    def _settings(self) -> dict[str, Any]:
+        """What two sketches must share to be added."""
+        return {key: getattr(self, key) for key in ("n_features", "size", "n_hashes", "seed", "dtype")}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return dict(
+            zip(
+                _ARRAYS,
+                (self._sums, self._coefficient_sums, self.totals, self.n_active, self._smallest, self._largest),
+                strict=True,
+            )
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        return (
+            self._settings() == other._settings()
+            and (self.first_sample, self.n_samples) == (other.first_sample, other.n_samples)
+            and self.from_neighbors == other.from_neighbors
+            and all(np.array_equal(array, other._arrays()[name]) for name, array in self._arrays().items())
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __sizeof__(self) -> int:
+        # schedulers that move sketches about ask for it
+        return super().__sizeof__() + sum(array.nbytes for array in self._arrays().values())
+
+    def __repr__(self) -> str:
+        return f"<Sketch: {self.n_features} features x {self.size}, samples {_range(self)}>"
+
+
+def _range(sketch: Sketch) -> str:
+    return f"{sketch.first_sample} to {sketch.first_sample + sketch.n_samples} (exclusive)"
+
+
+def _integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise BagwiseError(f"{name} must be an integer, got {value!r}.")
+    value = int(value)
+    if value < lowest or (highest is not None and value > highest):
+        accepted = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise BagwiseError(f"{name} must be {accepted}, got {value}.")
+    return value
+
+
+def _float_type(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        resolved = np.dtype(dtype)
+    except TypeError:
+        resolved = None
+    if resolved not in (np.float32, np.float64):
+        raise BagwiseError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
+    return resolved

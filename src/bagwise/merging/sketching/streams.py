@@ -1,0 +1,92 @@
+"""Reading matrices one after the other, with errors that say where the stream was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bagwise._progress import ProgressBar
+from bagwise.errors import BagwiseError
+
+__all__ = ["Chunks", "open_chunks", "read_chunks"]
+
+Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
+
+
+def open_chunks(chunks: Chunks) -> Iterator[Any]:
+    """Begin to read an iterable of matrices, or what a function returns."""
+    source = chunks() if callable(chunks) else chunks
+    try:
+        return iter(source)
+    except TypeError as error:
+        raise BagwiseError(
+            f"chunks is a {type(source).__name__}, expected an iterable of matrices or a function that returns one."
+        ) from error
+
+
+def check_can_be_read_again(chunks: Chunks, why: str) -> None:
+    """Raise an error for iterators and generators, which give their matrices only once."""
+    if not callable(chunks) and iter(open_chunks(chunks)) is chunks:
+        raise BagwiseError(
+            f"{why}, but chunks is a {type(chunks).__name__}, which can be read only once. "
+            "Give a list, or a function without arguments that returns a new iterator each time."
+        )
+
+
+def read_chunks(
+    chunks: Chunks,
+    take: Callable[[Any], int],
+    *,
+    n_samples: int | None = None,
+    after_failure: str = "",
+    task: str = "reading",
+    verbose: int = 0,
+) -> int:
+    """Hand the matrices to `take` one after the other; it returns how many samples they had.
+
+    Parameters
+    ----------
+    chunks : iterable, or function that returns one
+    take : callable
+        May raise ValueError for matrices that it cannot use.
+    n_samples : int, default=None
+        Number of samples that must come. None: any.
+    after_failure : str, default=""
+        What an error says about how to go on.
+    task : str, default="reading"
+        Name of the progress bar, which is drawn if `verbose` and `n_samples` is known.
+    verbose : int, default=0
+
+    Returns
+    -------
+    n_taken : int
+    """
+    stream = open_chunks(chunks)
+    n_chunks = n_taken = 0
+
+    def so_far() -> str:
+        advice = after_failure if n_taken else ""
+        return f"Until then {n_taken} samples came (number of chunks: {n_chunks}). {advice}".rstrip()
+
+    with ProgressBar(task, n_samples or 1, enabled=bool(verbose) and n_samples is not None) as bar:
+        while True:
+            try:
+                chunk = next(stream)
+            except StopIteration:
+                break
+            except Exception as error:
+                raise BagwiseError(
+                    f"The stream of chunks failed with {type(error).__name__}: {error}. {so_far()}"
+                ) from error
+            try:
+                n_new = take(chunk)
+            except ValueError as error:
+                raise BagwiseError(f"Chunk {n_chunks} (counted from 0) cannot be used: {error} {so_far()}") from error
+            n_taken += n_new
+            n_chunks += 1
+            bar.update(n_taken)
+    if n_taken == 0:
+        raise BagwiseError(f"The stream had no samples, in {n_chunks} chunks. At least one sample is needed.")
+    if n_samples is not None and n_taken != n_samples:
+        raise BagwiseError(f"The stream ended, but {n_samples} samples were to come. {so_far()}")
+    return n_taken

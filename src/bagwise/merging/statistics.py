@@ -1,0 +1,406 @@
+"""Sums over samples that are enough for some criteria, made chunk by chunk and added up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from bagwise._data import class_sums
+from bagwise._tensor_files import read_tensors, write_tensors
+from bagwise.errors import BagwiseError
+from bagwise.merging._grams import gram_around, move_centre
+from bagwise.merging._scatter import add_gram, mirror
+from bagwise.merging.structures import between_classes_factor
+
+__all__ = ["Statistics"]
+
+_KIND = "bagwise.Statistics"
+_SCHEMA = 1
+# Whole numbers below this are exact in float64.
+_EXACT = 2.0**53
+_ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
+_PARTS = ("gram", "shares")
+_NOTHING = np.empty((0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What merging by "csm", "aib" or "mlt" needs to know of a set of samples: sums over them.
+
+    1. `Statistics.of` makes them from one chunk of samples.
+    2. ``a + b`` are those of both chunks together.
+    3. `bagwise.merge_statistics` merges words, as `bagwise.merge_words` would do on all the samples.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Names of the classes.
+    class_sizes : ndarray of int, shape (n_classes,)
+        Number of samples in each class.
+    class_sums : ndarray of shape (n_classes, n_words)
+        Sum of the samples of each class.
+    smallest, largest : ndarray of shape (n_words,)
+        Least and greatest value of each word.
+    whole : ndarray of bool, shape (n_words,)
+        Whether all values of a word are whole numbers.
+    stored : ndarray of int, shape (n_words,)
+        In how many samples a word is stored: all of them for dense samples.
+    sparse : bool
+        Whether the samples were sparse.
+    gram : ndarray or CSR array of shape (n_words, n_words), default=None
+        Sums of products of words around `centre`. Sparse samples give its upper triangle as a CSR array.
+    deviations : ndarray of shape (n_words,), default=None
+        Sums of samples less `centre`; comes with `gram`.
+    shares : ndarray of shape (n_classes, n_words), default=None
+        Class sums of samples that were divided by their totals, which "mlt" needs if not all values are whole numbers.
+
+    Notes
+    -----
+    Products are summed up around a point near the mean, so that a large offset does no harm, in one pass: adding two
+    chunks moves both to the point of their union, as in the updating formulae of Chan, Golub and LeVeque,
+    ``G_a + G_b + n_a e_a e_aᵀ + n_b e_b e_bᵀ`` with e the way from the common mean to that of the chunk. For whole
+    numbers the point is the whole number next to the mean and all is done in integers, as long as the sums stay below
+    2⁵³: in any order, in any chunks, the bytes are the same. In sparse samples only words that are stored everywhere
+    have a mean worth subtracting, as in `merge_words`; others stay around zero.
+
+    Memory for d words and C classes: 8 C d bytes for class sums, again for shares, 33 d for what is known of each word,
+    and 8 d² for the Gram, or 12 for each entry of its triangle if it is sparse. Time O(n d) and, for the Gram, O(n d²)
+    or one addition for each pair of non-zeros that share a sample.
+
+    References
+    ----------
+    T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+    COMPSTAT 1982.
+
+    Examples
+    --------
+    >>> from bagwise import Statistics, merge_statistics
+    >>> first = Statistics.of([[4, 3, 0, 1], [0, 1, 4, 5]], [0, 1], 2)
+    >>> second = Statistics.of([[5, 4, 1, 0], [1, 0, 5, 4]], [0, 1], 2)
+    >>> merge_statistics(first + second).groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+
+    classes: NDArray[Any]
+    class_sizes: NDArray[np.int64]
+    class_sums: NDArray[np.float64]
+    smallest: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    whole: NDArray[np.bool_]
+    stored: NDArray[np.int64]
+    sparse: bool
+    gram: Any = None
+    deviations: Any = None
+    shares: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        C, d = len(self.classes), self.n_words
+        expected = {"class_sizes": (C,), "class_sums": (C, d), "gram": (d, d), "shares": (C, d)}
+        for name in (*_ARRAYS, *_PARTS, "deviations"):
+            value, shape = getattr(self, name), expected.get(name, (d,))
+            if value is not None and value.shape != shape:
+                raise BagwiseError(f"{name} must have shape {shape} for {C} classes; got {value.shape}.")
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        codes: ArrayLike,
+        n_classes: int,
+        gram: bool = True,
+        *,
+        shares: bool = False,
+        classes: Sequence[Any] | NDArray[Any] | None = None,
+    ) -> Statistics:
+        """Make the statistics of one chunk of samples.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_words)
+            May have no samples at all.
+        codes : array-like of int, shape (n_samples,)
+            Class of each sample, from 0 to ``n_classes - 1``. All chunks must number classes alike; a chunk may lack
+            some.
+        n_classes : int
+        gram : bool, default=True
+            Whether to sum up products of words, which "csm" needs.
+        shares : bool, default=False
+            Whether to sum up samples divided by their totals, which "mlt" needs for values that are not whole numbers.
+        classes : sequence of shape (n_classes,), default=None
+            Names of the classes. None: their numbers.
+
+        Returns
+        -------
+        statistics : Statistics
+        """
+        X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=0)
+        is_sparse = sp.issparse(X)
+        if is_sparse:
+            X = sp.csr_array(X)
+            if not X.has_canonical_format:
+                X = X.copy()
+                X.sum_duplicates()
+        numbers = _check_codes(codes, X.shape[0], n_classes)
+        names = np.arange(n_classes) if classes is None else np.asarray(classes)
+        if names.shape != (n_classes,):
+            raise BagwiseError(f"classes must name {n_classes} classes; got an array of shape {names.shape}.")
+        smallest, largest = _extremes(X)
+        statistics = cls(
+            classes=names,
+            class_sizes=np.bincount(numbers, minlength=n_classes).astype(np.int64),
+            class_sums=class_sums(X, numbers, n_classes),
+            smallest=smallest,
+            largest=largest,
+            whole=_whole_words(X),
+            stored=(np.bincount(X.indices, minlength=X.shape[1]) if is_sparse else np.full(X.shape[1], X.shape[0])),
+            sparse=is_sparse,
+            shares=_class_shares(X, numbers, n_classes) if shares else None,
+        )
+        if not gram:
+            return statistics
+        products, deviations = gram_around(X, statistics.centre)
+        return replace(statistics, gram=products, deviations=deviations)
+
+    @property
+    def n_words(self) -> int:
+        """Number of words."""
+        return len(self.smallest)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of words."""
+        return self.n_samples, self.n_words
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return int(self.class_sizes.sum())
+
+    @cached_property
+    def word_totals(self) -> NDArray[np.float64]:
+        """Sum of each word over all samples."""
+        return self.class_sums.sum(axis=0)
+
+    @property
+    def constant_words(self) -> NDArray[np.int64]:
+        """The words that are the same in all samples."""
+        return np.flatnonzero(self.largest == self.smallest).astype(np.int64)
+
+    @cached_property
+    def exact(self) -> NDArray[np.bool_]:
+        """Words that are whole numbers, with sums of products that float64 holds exactly."""
+        if self.n_samples == 0:
+            return self.whole
+        size = np.maximum(np.abs(self.largest), np.abs(self.smallest))
+        return self.whole & (size**2 * self.n_samples < _EXACT)
+
+    @cached_property
+    def centre(self) -> NDArray[np.float64]:
+        """The point around which `gram` is: the mean, rounded for exact words; zero if not stored in all samples."""
+        if self.n_samples == 0:
+            return np.zeros(self.n_words)
+        mean = self.word_totals / self.n_samples
+        return np.where(self.stored == self.n_samples, np.where(self.exact, np.rint(mean), mean), 0.0)
+
+    def __add__(self, other: object) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        if self.n_words != other.n_words:
+            raise BagwiseError(
+                f"Statistics of {self.n_words} and of {other.n_words} words cannot be added. All chunks must have the "
+                "same columns."
+            )
+        if not np.array_equal(self.classes, other.classes):
+            raise BagwiseError(
+                f"Statistics of other classes cannot be added: {_some(self.classes)} and {_some(other.classes)}. "
+                "Number the classes over all chunks, and pass the same n_classes and classes for each."
+            )
+        for part in _PARTS:
+            if (getattr(self, part) is None) != (getattr(other, part) is None):
+                raise BagwiseError(f"Only one of the two statistics has {part}; make both with {part}=True, or none.")
+        total = Statistics(
+            classes=self.classes,
+            class_sizes=self.class_sizes + other.class_sizes,
+            class_sums=self.class_sums + other.class_sums,
+            smallest=np.minimum(self.smallest, other.smallest),
+            largest=np.maximum(self.largest, other.largest),
+            whole=self.whole & other.whole,
+            stored=self.stored + other.stored,
+            sparse=self.sparse and other.sparse,
+            shares=None if self.shares is None or other.shares is None else self.shares + other.shares,
+        )
+        if self.gram is None:
+            return total
+        parts = [
+            move_centre(part.gram, total.centre - part.centre, part.deviations, total.exact, part.n_samples)
+            for part in (self, other)
+        ]
+        left, right = (_mirrored(gram) if sp.issparse(gram) and not total.sparse else gram for gram, _ in parts)
+        if isinstance(left, np.ndarray) and left is not self.gram:
+            left += right  # a copy already, and there may be no room for another one
+        else:
+            left = left + right
+        return replace(total, gram=left, deviations=parts[0][1] + parts[1][1])
+
+    def without_empty_classes(self) -> Statistics:
+        """Leave out classes that have no sample."""
+        present = self.class_sizes > 0
+        if present.all():
+            return self
+        by_class: dict[str, Any] = {
+            "classes": self.classes,
+            "class_sizes": self.class_sizes,
+            "class_sums": self.class_sums,
+        }
+        if self.shares is not None:
+            by_class["shares"] = self.shares
+        return replace(self, **{name: values[present] for name, values in by_class.items()})
+
+    def require(self, part: str, who: str) -> Any:
+        """Give `gram` or `shares`, which the criterion `who` needs, or say that it was not made."""
+        if getattr(self, part) is None:
+            raise BagwiseError(f"The criterion {who!r} needs statistics that were made with {part}=True.")
+        return getattr(self, part)
+
+    def check_non_negative(self, who: str, advice: str) -> None:
+        """Raise an error that names the first word with a negative value, if there is one."""
+        negative = np.flatnonzero(self.smallest < 0)
+        if len(negative):
+            word = int(negative[0])
+            raise BagwiseError(
+                f"{who} needs non-negative data, but word {word} goes down to {self.smallest[word]:g}. {advice}"
+            )
+
+    def between_classes(self, words: NDArray[np.int64], n_threads: int = 1) -> NDArray[np.float64]:
+        """Form the scatter of the class means of some words; constant words have none, exactly."""
+        sizes, sums = self.class_sizes, self.class_sums[:, words]
+        if self.sparse:  # as the structures do with samples that are sparse
+            sums = sums - sizes[:, np.newaxis] * self.centre[words]
+        sums[:, self._is_constant(words)] = 0.0
+        out = np.zeros((len(words), len(words)))
+        add_gram(out, between_classes_factor(sums, sizes), 1.0, n_threads)
+        mirror(out, n_threads)
+        return out
+
+    def total_scatter(self, words: NDArray[np.int64], n_threads: int = 1) -> NDArray[np.float64]:
+        """Form the scatter around the mean of some words, dense; constant words have none, exactly."""
+        out = _mirrored(self.gram[words][:, words]) if sp.issparse(self.gram) else self.gram[np.ix_(words, words)]
+        deviations = self.deviations[words]
+        constant = self._is_constant(words)
+        out[constant], out[:, constant], deviations[constant] = 0.0, 0.0, 0.0
+        add_gram(out, deviations[np.newaxis], -1.0 / self.n_samples, n_threads)
+        mirror(out, n_threads)
+        return out
+
+    def _is_constant(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self.largest[words] == self.smallest[words]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the statistics to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        names = self.classes.tolist()
+        if self.classes.dtype.kind not in "biufU" and not all(isinstance(name, str) for name in names):
+            raise BagwiseError(
+                f"Names of classes are written as numbers or strings; got {_some(self.classes)}. Number the classes."
+            )
+        tensors = {name: getattr(self, name) for name in _ARRAYS}
+        tensors["shares"] = _NOTHING if self.shares is None else self.shares
+        tensors["gram"] = _NOTHING if self.gram is None else self.gram
+        tensors["deviations"] = np.empty(0) if self.deviations is None else self.deviations
+        tensors["gram_indices"] = tensors["gram_indptr"] = np.empty(0, dtype=np.int32)
+        if sp.issparse(self.gram):
+            lists = (self.gram.data, self.gram.indices, self.gram.indptr)
+            tensors["gram"], tensors["gram_indices"], tensors["gram_indptr"] = lists
+        header = {
+            "classes": names,
+            "dtype": "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str,
+            "sparse": self.sparse,
+            "parts": [part for part in _PARTS if getattr(self, part) is not None],
+        }
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+        return write_tensors(path, _KIND, _SCHEMA, header, tensors)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+        """Read statistics that `save` wrote."""
+        names = (*_ARRAYS, *_PARTS, "deviations", "gram_indices", "gram_indptr")
+        header, tensors = read_tensors(path, _KIND, _SCHEMA, names)
+        try:
+            classes = np.array(header["classes"], dtype=header["dtype"])
+            parts: dict[str, Any] = {part: tensors[part] for part in header["parts"]}
+            if "gram" in parts:
+                parts["deviations"] = tensors["deviations"]
+            if "gram" in parts and parts["gram"].ndim == 1:
+                lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
+                parts["gram"] = sp.csr_array(lists, shape=(len(tensors["smallest"]),) * 2)
+            arrays = {name: tensors[name] for name in _ARRAYS}
+            return cls(classes=classes, sparse=bool(header["sparse"]), **arrays, **parts)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
+
+    def __sizeof__(self) -> int:
+        # schedulers that move statistics about ask for it
+        arrays = [getattr(self, name) for name in (*_ARRAYS, "deviations", "shares", "gram")]
+        if sp.issparse(self.gram):
+            arrays[-1:] = [self.gram.data, self.gram.indices, self.gram.indptr]
+        return super().__sizeof__() + sum(array.nbytes for array in arrays if array is not None)
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {part}" for part in _PARTS if getattr(self, part) is not None)
+        return f"<Statistics: {self.n_samples} samples of {len(self.classes)} classes, {self.n_words} words{extra}>"
+
+
+def _check_codes(codes: ArrayLike, n_samples: int, n_classes: int) -> NDArray[np.intp]:
+    numbers = np.asarray(codes)
+    if numbers.shape != (n_samples,):
+        raise BagwiseError(f"codes must have one class per sample, shape ({n_samples},); got shape {numbers.shape}.")
+    if n_samples == 0:
+        return np.empty(0, dtype=np.intp)
+    if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= n_classes:
+        raise BagwiseError(
+            f"codes must be whole numbers from 0 to {n_classes - 1}, the number of each sample's class; got "
+            f"{_some(np.unique(numbers))}. np.unique(y, return_inverse=True) gives names and numbers."
+        )
+    return numbers.astype(np.intp)
+
+
+def _extremes(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Least and greatest value of each word; infinities if there is no sample."""
+    if X.shape[0] == 0:
+        return np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    smallest, largest = X.min(axis=0), X.max(axis=0)
+    if sp.issparse(X):
+        return smallest.toarray().ravel(), largest.toarray().ravel()
+    return smallest, largest
+
+
+def _whole_words(X: Any) -> NDArray[np.bool_]:
+    if sp.issparse(X):
+        return np.bincount(X.indices[X.data != np.rint(X.data)], minlength=X.shape[1]) == 0
+    return np.all(np.rint(X) == X, axis=0)
+
+
+def _class_shares(X: Any, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
+    totals = np.asarray(X.sum(axis=1)).ravel()
+    return class_sums(sp.diags_array(1.0 / np.where(totals > 0, totals, 1.0)) @ X, codes, n_classes)
+
+
+def _mirrored(triangle: sp.csr_array) -> NDArray[np.float64]:
+    """Make a dense symmetric matrix of an upper triangle."""
+    out = triangle.toarray()
+    mirror(out)
+    return out
+
+
+def _some(names: NDArray[Any], most: int = 5) -> str:
+    """Show the first few entries."""
+    shown = ", ".join(repr(name) for name in names.tolist()[:most])
+    return f"[{shown}{', …' if len(names) > most else ''}]"

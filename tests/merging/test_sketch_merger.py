@@ -1,0 +1,371 @@
+import pickle
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bagwise import BagwiseError, HashMerger, Sketch, SketchMerger
+from bagwise.merging.neighbors import Nearness, neighbor_graph
+from bagwise.merging.sketching import sketch_merger as module
+from helpers import topic_counts
+
+
+def expected_failures(estimator):
+    if estimator.n_neighbors == 0:
+        return {}
+    calling = ("fit_score_takes_y", "n_features_in_after_fitting")
+    return {f"check_{name}": "calls partial_fit, which refuses: neighbours need all samples" for name in calling}
+
+
+@parametrize_with_checks(
+    [
+        SketchMerger(),
+        SketchMerger(2, sketch_size=16, pooling="mean"),
+        SketchMerger(2, sketch_size=16, bipolar=True, dtype="float64"),
+        SketchMerger(2, sketch_size=16, n_neighbors=3, n_intermediate=2),
+        SketchMerger(2, sketch_size=16, batch_size=2),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return topic_counts(np.random.default_rng(0), 120, 80)[0]
+
+
+def kept(X, labels, signs):
+    """Scatter of the merged features: Σ_j |Σ_{k in G_j} σ_k x_k|² / |G_j| of centred features."""
+    X = (X - X.mean(axis=0)) * signs
+    return sum((X[:, labels == g].sum(axis=1) ** 2).sum() / (labels == g).sum() for g in np.unique(labels))
+
+
+@pytest.mark.parametrize("bipolar", [False, True])
+def test_transform_is_the_sum_with_signs_over_the_root_of_the_size(counts, bipolar):
+    merger = SketchMerger(9, bipolar=bipolar).fit(counts)
+    active = ~merger.sketch_.constant
+    assert not active.all()
+    expected = np.zeros((len(counts), 9))
+    for k in range(80):
+        expected[:, merger.labels_[k]] += merger.signs_[k] * counts[:, k]
+    expected /= np.sqrt(np.bincount(merger.labels_[active], minlength=9))
+    Z = merger.transform(counts)
+    np.testing.assert_allclose(Z, expected)
+    assert (merger.signs_ == -1).any() == bipolar
+    assert merger.signs_.dtype == np.int8
+    back = merger.inverse_transform(Z)
+    np.testing.assert_allclose(merger.transform(back), Z)
+    np.testing.assert_allclose(merger.inverse_transform(sp.csr_array(Z)).toarray(), back)
+    scatter = ((Z - Z.mean(axis=0)) ** 2).sum()
+    np.testing.assert_allclose(scatter, kept(counts[:, active], merger.labels_[active], merger.signs_[active]))
+
+
+@pytest.mark.parametrize("bipolar", [False, True])
+@pytest.mark.parametrize("pooling", ["sqrt", "sum", "mean"])
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("n_words", [5, 300])
+def test_sparse_is_dense(form, pooling, bipolar, n_words):
+    X = np.random.default_rng(1).integers(0, 3, (40, 400)).astype(np.float32)
+    X[:, 7] = 0
+    dense = SketchMerger(n_words, bipolar=bipolar, pooling=pooling).fit(X)
+    sparse = SketchMerger(n_words, bipolar=bipolar, pooling=pooling).fit(form(X))
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    Z = sparse.transform(form(X))
+    assert Z.format == "csr"
+    assert Z.dtype == np.float32
+    assert Z.has_canonical_format
+    np.testing.assert_allclose(Z.toarray(), dense.transform(X), rtol=1e-6)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 120), max_size=4), st.booleans(), st.integers(1, 2))
+def test_any_chunks_give_the_same_bytes(cuts, sparse, n_jobs):
+    X = topic_counts(np.random.default_rng(0), 120, 80)[0] + 0.1
+    whole = SketchMerger(6).fit(X)
+    cuts = sorted({0, *cuts, 120})
+    chunks = [(sp.csr_array if sparse else np.asarray)(X[a:b]) for a, b in pairwise(cuts)]
+    parts, stream = SketchMerger(6, n_jobs=n_jobs), SketchMerger(6, n_jobs=n_jobs)
+    for chunk in chunks:
+        parts.partial_fit(chunk)
+    stream.fit_chunks(iter(chunks), n_samples=120)
+    for merger in (parts, stream):
+        assert merger.sketch_ == whole.sketch_
+        assert merger.labels_.tobytes() == whole.labels_.tobytes()
+        assert merger.inertia_ == whole.inertia_
+
+
+def test_partial_fit_does_not_cluster_until_asked(counts, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        module, "group_features", lambda *a, f=module.group_features, **k: calls.append(1) or f(*a, **k)
+    )
+    merger = SketchMerger(5).partial_fit(counts[:60])
+    assert merger.word_totals_.shape == (80,)
+    assert not calls
+    first = merger.labels_
+    assert merger.signs_.shape == (80,)
+    assert merger.transform(counts).shape == (120, 5)
+    assert len(calls) == 1
+    merger.partial_fit(counts[60:])
+    assert len(calls) == 1
+    assert merger.labels_ is not first
+    assert len(calls) == 2
+    np.testing.assert_array_equal(merger.labels_, SketchMerger(5).fit(counts).labels_)
+    merger.set_params(n_words=8)  # another size needs no data
+    np.testing.assert_array_equal(merger.labels_, SketchMerger(8).fit(counts).labels_)
+    with pytest.raises(ValueError, match="n_words"):
+        merger.set_params(n_words=0).transform(counts)
+
+
+def test_from_a_sketch_that_was_saved_or_added_up(counts, tmp_path):
+    whole = SketchMerger(7, sketch_size=32, bipolar=True, random_state=3).fit(counts)
+    parts = [Sketch(80, 32, seed=3, first_sample=a).update(counts[a : a + 40]) for a in (0, 40, 80)]
+    merger = SketchMerger.from_sketch(parts[2] + (parts[0] + parts[1]), 7, bipolar=True)
+    np.testing.assert_array_equal(merger.labels_, whole.labels_)
+    np.testing.assert_array_equal(merger.signs_, whole.signs_)
+    np.testing.assert_array_equal(merger.transform(counts), whole.transform(counts))
+    np.testing.assert_array_equal(clone(merger).fit(counts).labels_, whole.labels_)
+    resumed = SketchMerger.from_sketch(Sketch.load((parts[0] + parts[1]).save(tmp_path / "part")), 7, bipolar=True)
+    resumed.partial_fit(counts[80:])
+    np.testing.assert_array_equal(resumed.labels_, whole.labels_)
+    with pytest.raises(BagwiseError, match="random_state cannot be chosen"):
+        SketchMerger.from_sketch(parts[0], random_state=1)
+    with pytest.raises(BagwiseError, match="n_neighbors=5 needs the samples"):
+        SketchMerger.from_sketch(parts[0], n_neighbors=5)
+    with pytest.raises(BagwiseError, match="no samples yet"):
+        SketchMerger.from_sketch(Sketch(3))
+    with pytest.raises(ValueError, match="n_words"):
+        SketchMerger.from_sketch(parts[0], 0)
+
+
+def test_it_keeps_nearly_what_exact_signatures_keep_and_more_than_hashing(counts):
+    scatter = ((counts - counts.mean(axis=0)) ** 2).sum()
+    eigenvalues = np.linalg.svd(counts - counts.mean(axis=0), compute_uv=False) ** 2
+    merger = SketchMerger(10, n_init=5).fit(counts)
+    share = kept(counts, merger.labels_, merger.signs_) / scatter
+    hashed = HashMerger(10).fit(counts)
+    assert share <= eigenvalues[:10].sum() / scatter
+    assert share > 1.5 * kept(counts, hashed.labels_, np.ones(80)) / scatter
+    bipolar = SketchMerger(10, n_init=5, bipolar=True).fit(counts)
+    assert bipolar.inertia_ < 1.05 * merger.inertia_
+    # the sketch's own estimate of what is lost is near the truth
+    assert merger.inertia_ == pytest.approx((1 - share) * scatter, rel=0.2)
+
+
+def test_equal_features_are_merged_and_distances_kept():
+    rng = np.random.default_rng(2)
+    different = rng.normal(size=(50, 6))
+    columns = np.concatenate([np.arange(6), rng.integers(0, 6, 20)])
+    X = different[:, columns]
+    merger = SketchMerger(6).fit(X)
+    np.testing.assert_array_equal(merger.labels_, columns)
+    Z = merger.transform(X)
+    np.testing.assert_allclose(Z @ Z.T, X @ X.T)
+    signs = rng.choice([1, -1], 26)
+    signs[:6] = 1
+    turned = SketchMerger(6, bipolar=True).fit(X * signs)
+    np.testing.assert_array_equal(turned.labels_, columns)
+    np.testing.assert_array_equal(turned.signs_, signs)
+    np.testing.assert_allclose(turned.transform(X * signs), Z)
+
+
+@pytest.mark.parametrize("bipolar", [False, True])
+def test_permuting_features_permutes_groups(bipolar):
+    rng = np.random.default_rng(3)
+    centres = rng.normal(size=(100, 5))
+    X = centres[:, np.arange(30) % 5] + 0.05 * rng.normal(size=(100, 30))
+    order = rng.permutation(30)
+    merger = SketchMerger(5, bipolar=bipolar, n_init=10).fit(X)
+    permuted = SketchMerger(5, bipolar=bipolar, n_init=10).fit(X[:, order])
+    together = merger.labels_[:, np.newaxis] == merger.labels_
+    np.testing.assert_array_equal(together[np.ix_(order, order)], permuted.labels_[:, np.newaxis] == permuted.labels_)
+    np.testing.assert_allclose(permuted.inertia_, merger.inertia_, rtol=1e-5)
+    np.testing.assert_allclose(
+        kept(X[:, order], permuted.labels_, permuted.signs_), kept(X, merger.labels_, merger.signs_)
+    )
+
+
+@pytest.mark.parametrize("bipolar", [False, True])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_neighbours_streamed_are_the_sums_written_out(counts, form, bipolar):
+    settings = {"sketch_size": 64, "bipolar": bipolar, "random_state": 4}
+    merger = SketchMerger(8, n_neighbors=6, n_intermediate=20, **settings).fit(form(counts))
+    plain = SketchMerger(20, sketch_size=64, random_state=4).fit(counts)
+    graph = neighbor_graph(Nearness(plain.transform(counts), "euclidean"), 6).toarray() + np.eye(120)
+    assert (graph.sum(axis=1) == 7).all()
+    Z = graph @ (counts - counts.mean(axis=0))
+    # signature of Z without centring it again: its mean is not zero, since some samples are neighbours more often
+    H = np.array([Sketch(120, 64, seed=4, dtype="float64").update(np.eye(120))._sums])[0]
+    np.testing.assert_allclose(merger.sketch_.signature(), Z.T @ H, atol=1e-4 * abs(Z).sum(axis=0).max())
+    assert merger.sketch_.from_neighbors
+    chunks = [form(counts[:50]), form(counts[50:51]), form(counts[51:])]
+    streamed = SketchMerger(8, n_neighbors=6, n_intermediate=20, **settings).fit_chunks(chunks)
+    called = SketchMerger(8, n_neighbors=6, n_intermediate=20, **settings).fit_chunks(lambda: iter(chunks), 120)
+    for other in (streamed, called):
+        assert other.sketch_ == merger.sketch_
+        np.testing.assert_array_equal(other.labels_, merger.labels_)
+
+
+def test_neighbours_need_to_read_again(counts):
+    merger = SketchMerger(4, n_neighbors=3)
+    with pytest.raises(BagwiseError, match=r"generator, which can be read only once. Give a list, or a function"):
+        merger.fit_chunks(chunk for chunk in [counts])
+    with pytest.raises(BagwiseError, match="partial_fit sees samples once, but n_neighbors=3"):
+        merger.partial_fit(counts)
+    passes = []
+
+    def shrinking():
+        passes.append(1)
+        return iter([counts[: 100 - 10 * len(passes)]])
+
+    with pytest.raises(
+        BagwiseError, match=r"90 samples were to come. Until then 80 samples.*the same samples each time"
+    ):
+        merger.fit_chunks(shrinking)
+    assert not hasattr(merger, "sketch_")
+    with pytest.raises(BagwiseError, match="Chunk 1"):
+        merger.fit_chunks([counts, counts[:, 1:]])
+    assert not hasattr(merger, "sketch_")
+    with pytest.raises(NotFittedError):
+        merger.transform(counts)
+
+
+def test_a_stream_that_fails_can_be_taken_up_again(counts):
+    whole = SketchMerger(5).fit(counts)
+    merger = SketchMerger(5)
+
+    def broken():
+        yield counts[:30]
+        yield counts[30:50]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(
+        BagwiseError, match=r"OSError: the disk is gone. Until then 50 samples came \(number of chunks: 2"
+    ):
+        merger.fit_chunks(broken())
+    assert merger.sketch_.n_samples == 50
+    merger.partial_fit(counts[50:])
+    np.testing.assert_array_equal(merger.labels_, whole.labels_)
+
+    with pytest.raises(BagwiseError, match=r"120 samples were to come. Until then 100 samples"):
+        merger.fit_chunks([counts[:60], counts[60:100]], n_samples=120)
+    np.testing.assert_array_equal(merger.partial_fit(counts[100:]).labels_, whole.labels_)
+
+    spoiled = counts[60:].copy()
+    spoiled[7, 3] = np.inf
+    with pytest.raises(BagwiseError, match=r"Chunk 2 .*Row 7 of X \(sample 67 of the stream\) is inf.*feature 3"):
+        merger.fit_chunks([counts[:20], counts[20:60], spoiled])
+    assert merger.sketch_.n_samples == 60
+    np.testing.assert_array_equal(merger.partial_fit(counts[60:]).labels_, whole.labels_)
+
+    with pytest.raises(BagwiseError, match=r"Chunk 1 .* X has 79 features, but SketchMerger is expecting 80"):
+        merger.fit_chunks([counts, counts[:, 1:]])
+
+
+def test_streams_that_are_none(counts):
+    with pytest.raises(BagwiseError, match="had no samples, in 0 chunks"):
+        SketchMerger().fit_chunks([])
+    with pytest.raises(BagwiseError, match="chunks is a int, expected an iterable"):
+        SketchMerger().fit_chunks(3)
+    empty = SketchMerger(5).fit_chunks([counts[:0], counts, counts[:0]])
+    np.testing.assert_array_equal(empty.labels_, SketchMerger(5).fit(counts).labels_)
+
+
+def test_constant_features_join_the_first_group_and_do_not_count():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 10))
+    X[:, 0], X[:, 4] = 0.0, 2.0
+    merger = SketchMerger(4).fit(X)
+    assert merger.labels_[[0, 4]].tolist() == [0, 0]
+    assert merger.labels_[1] == 0
+    assert merger.sizes_.sum() == 8
+    reduced = SketchMerger(4).fit(X[:, [1, 2, 3, 5, 6, 7, 8, 9]])
+    assert merger.sizes_.tolist() == reduced.sizes_.tolist()
+    Z, other = merger.transform(X), reduced.transform(X[:, [1, 2, 3, 5, 6, 7, 8, 9]])
+    np.testing.assert_allclose(Z - Z.mean(axis=0), other - other.mean(axis=0), atol=1e-12)  # only an offset
+
+
+@pytest.mark.parametrize("n_words", [3, 5, 50])
+def test_few_samples_and_few_features(n_words):
+    X = np.arange(5.0)[np.newaxis]
+    one = SketchMerger(n_words).fit(X)  # one sample: all features are constant
+    assert one.transform(X).shape == (1, min(n_words, 5))
+    merger = SketchMerger(n_words).fit(np.random.default_rng(0).normal(size=(4, 5)))
+    if n_words >= 5:
+        np.testing.assert_array_equal(merger.labels_, np.arange(5))  # every feature is its own group
+        np.testing.assert_allclose(merger.transform(X), X)
+        assert merger.inertia_ == 0
+
+
+def test_seeds(counts):
+    first, same = SketchMerger(6, random_state=1).fit(counts), SketchMerger(6, random_state=1).fit(counts)
+    assert first.sketch_ == same.sketch_
+    assert first.labels_.tobytes() == same.labels_.tobytes()
+    assert SketchMerger(6, random_state=2).fit(counts).sketch_ != first.sketch_
+    a, b = (SketchMerger(6, random_state=np.random.RandomState(0)).fit(counts) for _ in range(2))
+    assert a.sketch_ == b.sketch_
+    merger = SketchMerger(6, random_state=None).partial_fit(counts[:50]).partial_fit(counts[50:])
+    expected = SketchMerger(6, random_state=merger.sketch_.seed).fit(counts)
+    np.testing.assert_array_equal(merger.labels_, expected.labels_)
+
+
+def test_interrupting_the_clustering_keeps_the_sketch(counts, monkeypatch):
+    def interrupt(*arguments, **others):
+        raise KeyboardInterrupt
+
+    merger = SketchMerger(6)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "group_features", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            merger.fit(counts)
+    assert merger.sketch_.n_samples == 120
+    np.testing.assert_array_equal(merger.labels_, SketchMerger(6).fit(counts).labels_)
+
+
+def test_names_frames_pipelines_and_pickles(counts):
+    frame = pd.DataFrame(counts, columns=[f"word{i}" for i in range(80)])
+    merger = SketchMerger(4).fit(frame)
+    names = merger.get_feature_names_out()
+    heaviest = int(np.argmax(np.where(merger.labels_ == 2, counts.sum(axis=0), -1)))
+    assert names[2].startswith(f"word{heaviest}")
+    assert make_pipeline(SketchMerger(4), StandardScaler()).fit_transform(counts).shape == (120, 4)
+    loaded = pickle.loads(pickle.dumps(merger))
+    np.testing.assert_array_equal(loaded.transform(frame), merger.transform(frame))
+
+
+def test_progress_is_shown(counts, capsys):
+    SketchMerger(6, verbose=1).fit_chunks([counts], n_samples=120)
+    shown = capsys.readouterr().err
+    assert "sketching [" in shown
+    assert "clustering [" in shown
+
+
+def test_what_it_cannot_use(counts, monkeypatch):
+    with pytest.raises(NotFittedError):
+        SketchMerger().transform(counts)
+    assert not hasattr(SketchMerger(), "labels_")
+    with pytest.raises(BagwiseError, match="Did you mean 'sqrt'"):
+        SketchMerger(pooling="sqrrt").fit(counts)
+    with pytest.raises(BagwiseError, match="Did you mean 'faiss'"):
+        SketchMerger(backend="fais").fit(counts)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(BagwiseError, match=r"bagwise\[ann\]"):
+        SketchMerger(backend="faiss").partial_fit(counts)
+    for wrong in ({"n_words": 0}, {"dtype": "int8"}, {"n_neighbors": -1}, {"tol": -1}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            SketchMerger(**wrong).fit(counts)
+    merger = SketchMerger(4).fit(counts)
+    with pytest.raises(BagwiseError, match="expected one per group: 4"):
+        merger.inverse_transform(np.ones((2, 3)))

@@ -1,0 +1,445 @@
+"""Sums over Dask collections: the same as in memory, on any scheduler, also if a worker dies."""
+
+import builtins
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import dask
+import dask.array as da
+import dask.sizeof
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+
+from bagwise import (
+    BagwiseError,
+    Hierarchy,
+    Sketch,
+    SketchMerger,
+    Statistics,
+    WordMerger,
+    distributed,
+    merge_statistics,
+    merge_words,
+)
+from helpers import topic_counts
+
+CRITERIA = ["csm", "aib", "mlt"]
+ROWS = 150
+WORDS = 40
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = topic_counts(np.random.default_rng(0), ROWS, WORDS)
+    X[:, [3, 8]] = 2.0
+    return X, np.array(["cat", "dog"])[y]
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A cluster of two processes on this machine."""
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+            memory_limit="1GiB",
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def sparse_chunks(X):
+    return X.map_blocks(sp.csr_array, meta=sp.csr_array((0, 0), dtype=X.dtype))
+
+
+def collections(X, rows=37, columns=WORDS):
+    """X as Dask arrays, dense and sparse."""
+    chunked = da.from_array(X, chunks=(rows, columns))
+    return [chunked, sparse_chunks(chunked)]
+
+
+def same_bytes(one, other):
+    """Whether two statistics are the same to the last bit."""
+    names = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored", "deviations")
+    grams = [part.gram.toarray() if sp.issparse(part.gram) else part.gram for part in (one, other)]
+    return (
+        one.classes.tolist() == other.classes.tolist()
+        and all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in names)
+        and grams[0].tobytes() == grams[1].tobytes()
+    )
+
+
+def in_memory(X, y):
+    classes, codes = np.unique(y, return_inverse=True)
+    return Statistics.of(X, codes, len(classes), classes=classes)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.parametrize("columns", [WORDS, 17])
+@pytest.mark.parametrize("rows", [1, 37, ROWS])
+def test_statistics_are_those_of_the_whole(data, rows, columns, scheduler):
+    X, y = data
+    for chunked, whole in zip(collections(X, rows, columns), (X, sp.csr_array(X)), strict=True):
+        total = distributed.statistics(chunked, y).compute(scheduler=scheduler)
+        assert same_bytes(total, in_memory(whole, y))
+        assert total.sparse == sp.issparse(whole)
+
+
+def test_parts_of_the_statistics(data):
+    X, y = data
+    sums = np.array([X[y == name].sum(axis=0) for name in ("cat", "dog")])
+    for chunked in collections(X, 37, 17):
+        np.testing.assert_array_equal(distributed.class_sums(chunked, y).compute(), sums)
+        np.testing.assert_array_equal(distributed.gram(chunked).compute(), X.T @ X)
+        together = distributed.cooccurrence(chunked).compute()
+        assert together.format == "csr"
+        np.testing.assert_array_equal(together.toarray(), np.triu(X.T @ X))
+        reverse = distributed.class_sums(chunked, y, classes=["dog", "cat"]).compute()
+        np.testing.assert_array_equal(reverse, sums[::-1])
+
+
+def test_nothing_is_computed_before_it_is_asked_for(data):
+    _, y = data
+
+    def fail(block):
+        raise AssertionError("computed")
+
+    X = da.zeros((ROWS, WORDS), chunks=(50, WORDS)).map_blocks(fail, dtype=float, meta=np.empty((0, 0)))
+    labels = da.from_array(np.array(y), chunks=50).map_blocks(fail, dtype=y.dtype, meta=np.empty(0, dtype=y.dtype))
+    lazy = [
+        distributed.statistics(X, y),
+        distributed.statistics(X, labels, classes=["cat", "dog"]),
+        distributed.class_sums(X, y),
+        distributed.gram(X),
+        distributed.cooccurrence(X),
+        distributed.sketch(X),
+        WordMerger(5).fit(*data).transform(X),
+    ]
+    for result in lazy:
+        with pytest.raises(AssertionError, match="computed"):
+            result.compute(scheduler="synchronous")
+
+
+def test_chunks_are_read_once_for_several_results(data):
+    X, y = data
+    read = []
+
+    def note(block):
+        read.append(len(block))
+        return block
+
+    chunked = da.from_array(X, chunks=(50, WORDS)).map_blocks(note, dtype=X.dtype, meta=np.empty((0, 0)))
+    lazy = distributed.statistics(chunked, y, gram=False), distributed.sketch(chunked), distributed.gram(chunked)
+    dask.compute(*lazy, scheduler="synchronous")
+    assert read == [50, 50, 50]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("kind", ["array", "dask", "column"])
+def test_merging_equals_merging_in_memory(data, criterion, kind):
+    X, y = data
+    labels = {
+        "array": y,
+        "dask": da.from_array(y, chunks=20),
+        "column": da.from_array(y[:, np.newaxis], chunks=(60, 1)),
+    }[kind]
+    for chunked, whole in zip(collections(X), (X, sp.csr_array(X)), strict=True):
+        expected = merge_words(whole, y, criterion=criterion)
+        assert merge_words(chunked, labels, criterion=criterion) == expected
+        ours = WordMerger(7, criterion=criterion).fit(chunked, labels)
+        theirs = WordMerger(7, criterion=criterion).fit(whole, y)
+        assert ours.hierarchy_ == theirs.hierarchy_ == expected
+        np.testing.assert_array_equal(ours.word_totals_, theirs.word_totals_)
+        assert ours.n_features_in_ == WORDS
+        assert ours.store_ == ("dense" if criterion == "csm" else None)
+        np.testing.assert_array_equal(ours.get_feature_names_out(), theirs.get_feature_names_out())
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_histograms_are_merged_alike(data, criterion):
+    X, y = data
+    X = X / X.sum(axis=1, keepdims=True)
+    for chunked, whole in zip(collections(X), (X, sp.csr_array(X)), strict=True):
+        here, there = (merge_words(form, y, criterion=criterion) for form in (chunked, whole))
+        np.testing.assert_allclose(here.scores, there.scores, rtol=1e-8, atol=1e-14)
+
+
+def test_lists_of_delayed_chunks(data):
+    X, y = data
+    parts = [slice(0, 60), slice(60, 60), slice(60, 61), slice(61, ROWS)]
+    chunks = [dask.delayed(sp.csr_matrix)(X[rows]) for rows in parts]
+    labels = [y[rows] for rows in parts]
+    lazy_labels = [dask.delayed(part) for part in labels]
+    expected = in_memory(sp.csr_array(X), y)
+    for given in (labels, lazy_labels):
+        assert same_bytes(distributed.statistics(chunks, given).compute(), expected)
+        assert merge_words(chunks, given) == merge_statistics(expected)
+    assert WordMerger(5).fit(chunks, labels).n_features_in_ == WORDS
+    np.testing.assert_array_equal(distributed.gram(chunks).compute(), X.T @ X)
+    with pytest.raises(BagwiseError, match="y must be a list of 4 arrays of labels"):
+        distributed.statistics(chunks, y)
+    with pytest.raises(BagwiseError, match=r"Chunk 2 has 1 samples, but 89 labels"):
+        distributed.statistics(chunks, [labels[0], labels[1], labels[3], labels[3]]).compute()
+    with pytest.raises(BagwiseError, match="A sketch needs to know the place of each sample"):
+        distributed.sketch(chunks)
+    chunks[2] = dask.delayed(sp.csr_matrix)(X[60:61, :9])
+    with pytest.raises(BagwiseError, match=r"Chunk 3 has 40 words, but chunk 2 has 9"):
+        distributed.gram(chunks).compute()
+    with pytest.raises(BagwiseError, match="got a ndarray as chunk 1"):
+        distributed.gram([chunks[0], X])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+def test_transforming_is_lazy_and_the_same(data, dtype, pooling):
+    X, y = data
+    merger = WordMerger(6, pooling=pooling).fit(X, y)
+    expected = merger.transform(X.astype(dtype))
+    for chunked in collections(X.astype(dtype), 37, 17):
+        out = merger.transform(chunked)
+        assert isinstance(out, da.Array)
+        assert out.shape == (ROWS, 6)
+        assert out.chunks == ((37, 37, 37, 37, 2), (6,))
+        assert out.dtype == expected.dtype
+        is_sparse = sp.issparse(chunked._meta)
+        blocks = [block.compute() for block in out.to_delayed().ravel()]
+        assert all(sp.issparse(block) == sp.issparse(out._meta) == is_sparse for block in blocks)
+        assert all(block.dtype == out.dtype for block in blocks)
+        found = np.vstack([block.toarray() if is_sparse else block for block in blocks])
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="features"):
+        merger.transform(da.zeros((4, WORDS + 1), chunks=2))
+
+
+def test_transforming_chunks_of_unknown_sizes(data):
+    X, y = data
+    chunked = da.from_array(X, chunks=(50, WORDS))
+    some = chunked[chunked[:, 0] >= 0]
+    assert np.isnan(some.shape[0])
+    merger = WordMerger(6).fit(X, y)
+    np.testing.assert_array_equal(merger.transform(some).compute(), merger.transform(X))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_sketches_are_those_of_the_stream(data, form):
+    X, _ = data
+    expected = Sketch(WORDS, 32, 5, seed=3).update(form(X))
+    for rows in (20, ROWS):
+        chunked = da.from_array(X, chunks=(rows, 17))
+        chunked = sparse_chunks(chunked) if form is sp.csr_array else chunked
+        assert distributed.sketch(chunked, size=32, n_hashes=5, seed=3).compute() == expected
+    with pytest.raises(BagwiseError, match="size must be"):
+        distributed.sketch(chunked, size=0)
+
+
+@pytest.mark.parametrize("bipolar", [False, True])
+def test_sketch_mergers_take_collections(data, bipolar):
+    X, _ = data
+    expected = SketchMerger(6, sketch_size=32, bipolar=bipolar).fit(X)
+    for chunked in collections(X, 37, 17):
+        merger = SketchMerger(6, sketch_size=32, bipolar=bipolar).fit(chunked)
+        assert merger.sketch_ == expected.sketch_
+        assert merger.n_features_in_ == WORDS
+        np.testing.assert_array_equal(merger.labels_, expected.labels_)
+        Z = merger.transform(chunked).compute()
+        np.testing.assert_array_equal(Z.toarray() if sp.issparse(Z) else Z, expected.transform(X))
+    with pytest.raises(BagwiseError, match="n_neighbors=3 needs the samples themselves"):
+        SketchMerger(6, n_neighbors=3).fit(chunked)
+
+
+def test_schedulers_know_how_large_results_are(data):
+    X, y = data
+    for form, part in ((np.asarray, 8 * WORDS**2), (sp.csr_array, 12 * np.count_nonzero(np.triu(X.T @ X)))):
+        assert dask.sizeof.sizeof(in_memory(form(X), y)) >= part
+    assert dask.sizeof.sizeof(Sketch(WORDS, 32)) >= 4 * 32 * WORDS
+
+
+def test_two_processes_give_the_same_bytes(data, client):
+    X, y = data
+    reals = X + np.random.default_rng(1).random(X.shape) + 1000
+    for chunked, whole in zip(collections(X), (X, sp.csr_array(X)), strict=True):
+        total = client.compute(distributed.statistics(chunked, y)).result(timeout=60)
+        assert same_bytes(total, in_memory(whole, y))
+    lazy = distributed.statistics(collections(reals, 10)[0], y)
+    results = [client.compute(lazy, workers=workers).result(timeout=60) for workers in (None, None, _first(client))]
+    assert same_bytes(results[0], results[1])
+    assert same_bytes(results[0], results[2])
+    with client.as_current():
+        assert merge_words(collections(X)[0], da.from_array(y, chunks=50)) == merge_words(X, y)
+
+
+def _first(client):
+    return [min(client.scheduler_info()["workers"])]
+
+
+def test_a_killed_worker_changes_nothing(data, client):
+    X, y = data
+
+    def slow(block):
+        time.sleep(0.25)
+        return block
+
+    chunked = da.from_array(X, chunks=(10, WORDS)).map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
+    lazy = distributed.statistics(chunked, y)
+    client.wait_for_workers(2, timeout=60)
+    victim, process = sorted(client.run(os.getpid).items())[0]
+    future = client.compute(lazy)
+    deadline = time.monotonic() + 30
+    while not client.has_what().get(victim) and time.monotonic() < deadline:  # so that something is lost with it
+        time.sleep(0.02)
+    assert future.status == "pending"
+    os.kill(process, signal.SIGKILL)
+    assert same_bytes(future.result(timeout=60), in_memory(X, y))
+    client.wait_for_workers(2, timeout=60)  # the nanny has started another one
+    assert process not in client.run(os.getpid).values()
+
+
+def test_errors_of_workers_arrive_readable(data, client):
+    X, y = data
+    broken = X.copy()
+    broken[120, 5] = np.nan
+    future = client.compute(distributed.statistics(collections(broken)[0], y))
+    with pytest.raises(BagwiseError, match=r"Chunk 3 has nan in its row 9, word 5"):
+        future.result(timeout=60)
+
+
+def test_a_chunk_too_large_for_a_worker(client):
+    X = da.zeros((10_000, 20_000), chunks=(10_000, 20_000))
+    with (
+        client.as_current(),
+        pytest.raises(BagwiseError, match=r"Chunk 0, 10000 samples.*1.60 GB.*what a thread of a worker may use"),
+    ):
+        distributed.class_sums(X, np.arange(10_000) % 2)
+    sparse = X.map_blocks(lambda block: sp.csr_array((10_000, 20_000)), meta=sp.csr_array((0, 0)))
+    future = client.compute(distributed.gram(sparse))  # found by the worker: the Gram does not fit
+    with pytest.raises(BagwiseError, match=r"4 matrices of 20000 x 20000.*12.80 GB"):
+        future.result(timeout=60)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none(data, value):
+    X, y = data
+    broken = X.copy()
+    broken[40, 6] = value
+    for chunked in collections(broken, 37, 5):
+        for lazy in (
+            distributed.statistics(chunked, y),
+            distributed.gram(chunked),
+            distributed.cooccurrence(chunked),
+            distributed.sketch(chunked),
+        ):
+            with pytest.raises(BagwiseError, match=rf"Chunk 1 has {value} in its row 3, word 6"):
+                lazy.compute(scheduler="synchronous")
+
+
+def test_bad_collections(data):
+    X, y = data
+    chunked = da.from_array(X, chunks=(50, WORDS))
+    with pytest.raises(BagwiseError, match=r"unknown sizes.*compute_chunk_sizes"):
+        distributed.statistics(chunked[chunked[:, 0] >= 0], y)
+    with pytest.raises(BagwiseError, match="must have two dimensions"):
+        distributed.gram(chunked[:, 0])
+    with pytest.raises(BagwiseError, match=r"must be a Dask array .*got ndarray"):
+        distributed.gram(X)
+    with pytest.raises(BagwiseError, match="an empty list"):
+        distributed.gram([])
+    with pytest.raises(BagwiseError, match="must have samples and words"):
+        distributed.gram(chunked[:0])
+    lying = da.from_delayed(dask.delayed(X), shape=(ROWS, 11), dtype=float)
+    with pytest.raises(BagwiseError, match="Chunk 0 has 40 words, but X was said to have 11"):
+        distributed.gram(lying).compute()
+    words = da.from_array(np.array([["a", "b"]]), chunks=1)
+    with pytest.raises(BagwiseError, match="must have numbers"):
+        distributed.gram(words).compute()
+
+
+def test_bad_labels(data):
+    X, y = data
+    chunked = da.from_array(X, chunks=(50, WORDS))
+    for labels in (y[:-1], da.from_array(y[:-1], chunks=50)):
+        with pytest.raises(BagwiseError, match=r"one label for each of the 150 samples of X; got shape \(149,\)"):
+            distributed.statistics(chunked, labels)
+    unknown = da.from_array(y, chunks=50)
+    with pytest.raises(BagwiseError, match="known chunk sizes"):
+        distributed.statistics(chunked, unknown[unknown == unknown])
+    with pytest.raises(BagwiseError, match="y is None"):
+        distributed.statistics(chunked, None)
+    for labels in (X[:, 0] + 0.5, da.from_array(X[:, 0] + 0.5, chunks=50)):
+        with pytest.raises(BagwiseError, match="labels of classes"):
+            distributed.statistics(chunked, labels)
+    with pytest.raises(BagwiseError, match=r"label 'dog' \(chunk \d\), which is not one of `classes`"):
+        distributed.class_sums(chunked, da.from_array(np.repeat("dog", ROWS), chunks=50), classes=["cat"]).compute()
+    with pytest.raises(BagwiseError, match="y has labels of type <U3, but `classes` are int64"):
+        distributed.class_sums(chunked, y, classes=[0, 1])
+    with pytest.raises(BagwiseError, match="classes must be different names"):
+        distributed.class_sums(chunked, y, classes=["cat", "cat"])
+
+
+def test_what_chunks_are_not_enough_for(data):
+    X, y = data
+    chunked = da.from_array(X, chunks=(50, WORDS))
+    for fit in (merge_words, lambda *a, **k: WordMerger(5, **k).fit(*a)):
+        with pytest.raises(BagwiseError, match=r"'nda' needs the samples themselves.*'aib', 'csm' and 'mlt'"):
+            fit(chunked, y, criterion="nda")
+        with pytest.raises(BagwiseError, match="kernel='chi2' needs the samples themselves"):
+            fit(chunked, y, kernel="chi2")
+        with pytest.raises(BagwiseError, match="store='sparse' needs the samples themselves"):
+            fit(chunked, y, store="sparse")
+        with pytest.raises(BagwiseError, match="requires y to be passed, but the target y is None"):
+            fit(chunked, None)
+        with pytest.raises(BagwiseError, match="at least two classes"):
+            fit(chunked, np.zeros(ROWS, dtype=int))
+    with pytest.raises(BagwiseError, match="4 matrices of 40 x 40"):
+        merge_words(chunked, y, memory_limit="20kB")
+    with pytest.raises(BagwiseError, match=r"150 samples of 40 words takes 48.00 kB.*1.00 kB \(memory_limit\)"):
+        distributed.class_sums(chunked.rechunk(ROWS), y, memory_limit="1kB")
+    assert merge_words(chunked, y, n_words=30, callback=lambda *_: False).min_words == 30
+
+
+def test_a_failed_fit_leaves_nothing_of_an_earlier_one(data):
+    X, y = data
+    merger = WordMerger(5).fit(X, y)
+    with pytest.raises(BagwiseError):
+        merger.fit(da.from_array(np.full_like(X, np.nan), chunks=50), y)
+    assert not hasattr(merger, "hierarchy_")
+
+
+def test_without_dask(monkeypatch, data):
+    X, y = data
+    chunked = da.from_array(X, chunks=(50, WORDS))
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name == "dask":
+            raise ImportError("no dask here")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(BagwiseError, match=r'pip install "bagwise\[dask\]"'):
+        distributed.statistics(chunked, y)
+
+
+def test_dask_is_not_imported_for_data_in_memory():
+    code = (
+        "import sys, numpy as np, bagwise, bagwise.distributed\n"
+        "X, y = np.arange(12).reshape(4, 3) % 5, [0, 1, 0, 1]\n"
+        "bagwise.WordMerger(2).fit(X, y).transform(X)\n"
+        "assert not {'dask', 'distributed'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_hierarchies_from_a_cluster_can_be_saved(data, tmp_path):
+    X, y = data
+    hierarchy = merge_words(da.from_array(X, chunks=60), y)
+    assert Hierarchy.load(hierarchy.save(tmp_path / "h")) == hierarchy
