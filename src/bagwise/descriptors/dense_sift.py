@@ -36,7 +36,7 @@ class DenseSIFT(Descriptor):
     3. Each descriptor is scaled to length 1, numbers above 0.2 are cut to that, and it is scaled to length 1 again.
 
     Flat patches (sums of gradients below 1e-8) are zero vectors. Numbers and their order are those of OpenCV's SIFT at
-    upright keypoints, up to its rounding to 8 bits and its scale of 512.
+    upright keypoints of an image of the same blur, up to its rounding to 8 bits and its scale of 512.
 
     Parameters
     ----------
