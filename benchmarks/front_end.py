@@ -73,12 +73,19 @@ def milliseconds(function: Callable[[Any], Any], images: list[Any]) -> float:
     return 1000 * float(np.mean([min(timed(lambda: function(image))[0] for _ in range(REPEATS)) for image in images]))  # noqa: B023
 
 
-def measure_sift(images: list[NDArray[np.uint8]]) -> dict[str, float]:
-    """Time dense SIFT and OpenCV's at the same points, and compare what they give."""
+def measure_sift(images: list[NDArray[np.uint8]]) -> list[dict[str, Any]]:
+    """Time dense SIFT and OpenCV's at the same points and compare what they give, for several blurs of both.
+
+    OpenCV's sigma is the blur that an image with one of half a pixel has afterwards; 0.5 is as good as none.
+    """
+    return [measure_blur(images, smoothing, sigma) for smoothing, sigma in ((0.0, 0.5), (1.52, 1.6), (0.0, 1.6))]
+
+
+def measure_blur(images: list[NDArray[np.uint8]], smoothing: float, sigma: float) -> dict[str, Any]:
     import cv2
 
     cv2.setNumThreads(1)
-    ours, theirs = DenseSIFT(step=8, patch=16), cv2.SIFT_create()
+    ours, theirs = DenseSIFT(step=8, patch=16, smoothing=smoothing), cv2.SIFT_create(sigma=sigma)
     images = [of_standard_size(image) for image in images]
     at = ours.describe(images[0])[1] * (WIDTH, HEIGHT) - 0.5
     points = [cv2.KeyPoint(float(x), float(y), KEYPOINT_SIZE, 0.0) for x, y in at.round()]
@@ -88,15 +95,15 @@ def measure_sift(images: list[NDArray[np.uint8]]) -> dict[str, float]:
         lengths = np.linalg.norm(theirs_here, axis=1) * np.linalg.norm(ours_here, axis=1)
         filled = lengths > 0  # flat patches have no direction to compare
         cosines.append((ours_here * theirs_here).sum(axis=1)[filled] / lengths[filled])
-    together = np.concatenate(cosines)
     return {
+        "smoothing": smoothing,
+        "sigma": sigma,
         "images": len(images),
-        "descriptors": len(points),
+        "points": len(points),
         "ours": milliseconds(ours.describe, images),
         "opencv": milliseconds(lambda image: theirs.compute(image, points), images),
-        "cosine": float(together.mean()),
+        "cosine": float(np.concatenate(cosines).mean()),
         "cosine_worst_image": float(min(part.mean() for part in cosines)),
-        "cosine_above": float((together > 0.95).mean()),
     }
 
 
@@ -167,10 +174,14 @@ def report_descriptors(data: Any, quick: bool) -> dict[str, Any]:
     images, colour = some_images(scenes, n_images), some_images(open_scenes(data, "rgb"), n_images)
     results: dict[str, Any] = {"sift": measure_sift(images)}
     print(f"Dense SIFT, {WIDTH} x {HEIGHT} pixels, step 8, patches of 16, one thread: milliseconds per image\n")
-    shown = {key: f"{value:.5f}" if key.startswith("cosine") else value for key, value in results["sift"].items()}
-    print_table([shown], {
-        "images": "images", "descriptors": "descriptors each", "ours": "DenseSIFT", "opencv": "OpenCV's SIFT",
-        "cosine": "mean cosine", "cosine_worst_image": "of the worst image", "cosine_above": "share above 0.95",
+    shown = [
+        {key: f"{value:.4f}" if key.startswith("cosine") else value for key, value in row.items()}
+        for row in results["sift"]
+    ]
+    print_table(shown, {
+        "smoothing": "smoothing", "sigma": "OpenCV's sigma", "images": "images", "points": "points each",
+        "ours": "DenseSIFT", "opencv": "OpenCV's SIFT", "cosine": "mean cosine",
+        "cosine_worst_image": "of the worst image",
     })  # fmt: skip
 
     results["descriptors"] = measure_descriptors(images, colour)
@@ -188,8 +199,9 @@ def report_descriptors(data: Any, quick: bool) -> dict[str, Any]:
     })  # fmt: skip
     if not quick:
         print_targets([
-            ("DenseSIFT, ms per image of 300 x 220", results["sift"]["ours"], "<=", 6.0),
-            ("mean cosine to OpenCV's SIFT", results["sift"]["cosine"], ">=", 0.95),
+            ("DenseSIFT, ms per image of 300 x 220", results["sift"][0]["ours"], "<=", 6.0),
+            ("mean cosine to OpenCV's SIFT, neither blurred", results["sift"][0]["cosine"], ">=", 0.95),
+            ("mean cosine to OpenCV's SIFT, its default blur for both", results["sift"][1]["cosine"], ">=", 0.95),
         ])  # fmt: skip
     return results
 

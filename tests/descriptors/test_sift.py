@@ -170,8 +170,8 @@ def test_the_grid_is_centred_and_full(height, width, step, patch):
 
 def test_scales_come_behind_one_another():
     image = texture()
-    parts = [DenseSIFT(8, 16, (scale,)).describe(image) for scale in (1.0, 1.5, 2.0)]
-    values, positions = DenseSIFT(8, 16, (1.0, 1.5, 2.0)).describe(image)
+    parts = [DenseSIFT(8, 16, (scale,), smoothing=1.52).describe(image) for scale in (1.0, 1.5, 2.0)]
+    values, positions = DenseSIFT(8, 16, (1.0, 1.5, 2.0), smoothing=1.52).describe(image)
     np.testing.assert_array_equal(values, np.concatenate([part[0] for part in parts]))
     np.testing.assert_array_equal(positions, np.concatenate([part[1] for part in parts]))
     # twice the scale is twice the patch and twice the blur

@@ -72,7 +72,7 @@ class ColorSIFT(Descriptor):
         step: int = 8,
         patch: int = 16,
         scales: Any = (1.0,),
-        smoothing: float = 1.52,
+        smoothing: float = 0.0,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,

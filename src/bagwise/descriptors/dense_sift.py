@@ -36,7 +36,7 @@ class DenseSIFT(Descriptor):
     3. Each descriptor is scaled to length 1, numbers above 0.2 are cut to that, and it is scaled to length 1 again.
 
     Flat patches (sums of gradients below 1e-8) are zero vectors. Numbers and their order are those of OpenCV's SIFT at
-    upright keypoints, up to its rounding to 8 bits and its scale of 512.
+    upright keypoints of an image of the same blur, up to its rounding to 8 bits and its scale of 512.
 
     Parameters
     ----------
@@ -47,9 +47,10 @@ class DenseSIFT(Descriptor):
     scales : sequence of float, default=(1.0,)
         Factors of the size of patches. Each scale gives a grid of its own with the same step, behind one another, from
         the image smoothed accordingly.
-    smoothing : float, default=1.52
-        Standard deviation of the Gaussian at scale 1, in pixels. 0 leaves the image as it is. The default makes an
-        image with a blur of half a pixel one of 1.6, as OpenCV does.
+    smoothing : float, default=0.0
+        Standard deviation of a Gaussian that images are smoothed by at scale 1, in pixels. 0 leaves them as they are,
+        which recognises scenes better. 1.52 makes an image with a blur of half a pixel one of 1.6, as OpenCV does by
+        default.
     n_jobs : int, default=None
         Threads. None is one; -1 all cores. Results do not depend on it.
     verbose : int, default=0
@@ -108,7 +109,7 @@ class DenseSIFT(Descriptor):
         patch: int = 16,
         scales: Any = (1.0,),
         *,
-        smoothing: float = 1.52,
+        smoothing: float = 0.0,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
