@@ -56,7 +56,7 @@ def autograd(n: int, length: int, d: int, n_words: int, n_iter: int) -> dict[str
     import torch
 
     torch.set_num_threads(2)
-    values, offsets, words, target = make_problem(n, length, d, n_words)
+    values, _, words, target = make_problem(n, length, d, n_words)
     x = torch.tensor(values.reshape(n, length, d))
     goal = torch.tensor(target, dtype=torch.float32)
     V = torch.nn.Parameter(torch.tensor(words, dtype=torch.float32))
