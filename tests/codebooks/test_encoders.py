@@ -143,9 +143,9 @@ def test_sparse_codes_of_words_that_are_alike():
     rng = np.random.default_rng(4)
     values, words = rng.random((60, 8)), rng.random((100, 8)) + 3
     values /= np.linalg.norm(values, axis=1, keepdims=True)
-    for words in (words, words[rng.integers(0, 10, 100)]):
-        codes = sparse_codes(values, words, 0.02).toarray()
-        atoms = words / np.linalg.norm(words, axis=1, keepdims=True)
+    for codebook in (words, words[rng.integers(0, 10, 100)]):
+        codes = sparse_codes(values, codebook, 0.02).toarray()
+        atoms = codebook / np.linalg.norm(codebook, axis=1, keepdims=True)
         slopes = 2 * (values - codes @ atoms) @ atoms.T
         assert (abs(slopes) <= 0.02 + 1e-4).all()
         np.testing.assert_allclose(slopes[codes != 0], 0.02 * np.sign(codes[codes != 0]), atol=1e-4)

@@ -243,8 +243,9 @@ def for_all_ranges(function: Any, total: int, n_threads: int) -> None:
 def _blocked_words(values: NDArray[Any], seeds: NDArray[Any], max_iter: int, tol: float, n_threads: int) -> KMeansWords:
     """Lloyd's iterations with the blocks of `WordDistances`; sums in float64, in the order of the vectors."""
     least_move = tol * float(values.var(axis=0, dtype=np.float64).mean())
-    words, before = seeds, None
-    for n_iter in range(1, max_iter + 1):
+    words, before, n_iter = seeds, None, 0
+    while n_iter < max_iter:
+        n_iter += 1
         nearest = nearest_words(values, WordDistances(words), n_threads)
         sums, counts = np.zeros(words.shape), np.zeros(len(words), np.int64)
         kernels.sum_by_word(values, nearest, sums, counts)
