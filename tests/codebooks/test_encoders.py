@@ -4,12 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import sparse_encode
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from bagwise import BagwiseError
 from bagwise.codebooks import assign_words, localized_codes, soft_codes, sparse_codes
 from bagwise.codebooks import distances as distances_module
 from bagwise.codebooks import encoders as encoders_module
-from bagwise.codebooks.distances import WordDistances
+from bagwise.codebooks.distances import WordDistances, one_blas_thread
 
 
 def squared(values, codebook):
@@ -61,6 +62,25 @@ def test_distances_do_not_depend_on_the_company(data, n_threads):
             np.testing.assert_array_equal(alone[0], whole[i])
     np.testing.assert_allclose(whole, squared(values, words), rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(assign_words(values, words, n_jobs=n_threads), assign_words(values, words))
+
+
+def test_threads_of_blas_are_given_back_however_calls_overlap():
+    def limits():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, "blas"):
+        before = limits()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(limits()) == {1}
+        first.__exit__(None, None, None)
+        assert set(limits()) == {1}
+        second.__exit__(None, None, None)
+        assert limits() == before
+        with pytest.raises(KeyError), one_blas_thread():
+            raise KeyError
+        assert limits() == before
 
 
 @pytest.mark.parametrize(("K", "D"), [(1000, 128), (300, 33), (17, 128)])
