@@ -23,7 +23,7 @@ import numpy as np
 
 from bagwise import Bags
 from bagwise.codebooks import assign_words, encode_bags, kmeans_words
-from harness import PeakMemory, machine, print_table
+from harness import PeakMemory, in_fresh_process, machine, print_table
 
 ASSIGNMENTS = ("hard", "soft", "localized", "vlad", "sparse")
 # Sparse codes take so much longer that fewer vectors are enough.
@@ -96,25 +96,34 @@ def measure_hard(n: int, n_words: int, n_threads: int, repeats: int) -> list[dic
     ]
 
 
-def measure_encoders(n: int, n_words: int, n_threads: int, repeats: int) -> list[dict[str, Any]]:
+def measure_encoder(assignment: str, n: int, n_words: int, n_threads: int, repeats: int) -> dict[str, Any]:
     """Whole histograms of bags of 1000 vectors, with the 21-cell pyramid but for VLAD."""
-    rows = []
-    for assignment in ASSIGNMENTS:
-        n_vectors = max(1000, int(n * SLOW_SHARE.get(assignment, 1.0)) // 1000 * 1000)
-        rng = np.random.default_rng(3)
-        bags = Bags(sift_like(n_vectors, 1), np.arange(0, n_vectors + 1, 1000), rng.random((n_vectors, 2)))
-        codebook = sift_like(n_words, 2)
-        pyramid = None if assignment == "vlad" else 21
-        options = {"assignment": assignment, "pyramid": pyramid, "n_jobs": n_threads, "sparse_output": True}
-        encode = partial(encode_bags, bags, codebook, **options)
-        seconds = best_of({assignment: encode}, repeats)[assignment]
-        with PeakMemory() as memory:
-            encode()
-        rows.append({
-            "assignment": assignment, "vectors": n_vectors, "rate": n_vectors / seconds["wall"],
-            "processor_rate": n_vectors / seconds["processor"], "memory": memory.growth / 1e6,
-        })  # fmt: skip
-    return rows
+    n = max(1000, int(n * SLOW_SHARE.get(assignment, 1.0)) // 1000 * 1000)
+    bags = Bags(sift_like(n, 1), np.arange(0, n + 1, 1000), np.random.default_rng(3).random((n, 2)))
+    options = {"assignment": assignment, "pyramid": None if assignment == "vlad" else 21, "n_jobs": n_threads}
+    encode = partial(encode_bags, bags, sift_like(n_words, 2), sparse_output=True, **options)
+    encode_bags(bags[:1], sift_like(10, 2), sparse_output=True, **options)  # compile
+    with PeakMemory() as memory:
+        encode()
+    seconds = best_of({assignment: encode}, repeats)[assignment]
+    rates = {"rate": n / seconds["wall"], "processor_rate": n / seconds["processor"]}
+    return {"assignment": assignment, "vectors": n, **rates, "memory": memory.growth / 1e6}
+
+
+def measure_sparse_peer(n: int, n_words: int, n_threads: int) -> dict[str, Any]:
+    """Sparse codes by scikit-learn, not pooled, to the same penalty."""
+    from sklearn.decomposition import sparse_encode
+    from threadpoolctl import threadpool_limits
+
+    n = max(200, int(n * SLOW_SHARE["sparse"]) // 5)
+    values, atoms = sift_like(n, 1).astype(np.float64), sift_like(n_words, 2).astype(np.float64)
+    atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
+    with threadpool_limits(n_threads):
+        seconds = best_of({"peer": lambda: sparse_encode(values, atoms, algorithm="lasso_lars", alpha=0.075)}, 1)[
+            "peer"
+        ]
+    rates = {"rate": n / seconds["wall"], "processor_rate": n / seconds["processor"]}
+    return {"assignment": "sparse_encode of scikit-learn", "vectors": n, **rates}
 
 
 def measure_kmeans(n: int, n_words: int, n_threads: int, n_iter: int) -> list[dict[str, Any]]:
@@ -145,11 +154,16 @@ def measure(quick: bool = False, n_threads: int = 2) -> dict[str, Any]:
         "who": "who", "threads": "threads", "rate": "by the clock", "processor_rate": "per second of processor",
         "same": "same words, %",
     })  # fmt: skip
-    results["encoders"] = measure_encoders(n, n_words, n_threads, max(1, repeats // 2))
+    sizes = {"n": n, "n_words": n_words, "n_threads": n_threads}
+    results["encoders"] = [
+        in_fresh_process(__file__, "measure_encoder", assignment=name, repeats=max(1, repeats // 2), **sizes)
+        for name in ASSIGNMENTS
+    ]
+    results["encoders"].append(measure_sparse_peer(**sizes))
     print(f"Histograms of {n_words} words in 21 cells (VLAD: in one), {n_threads} threads: vectors per second\n")
     print_table(results["encoders"], {
         "assignment": "assignment", "vectors": "vectors", "rate": "by the clock",
-        "processor_rate": "per second of processor", "memory": "peak memory, MB",
+        "processor_rate": "per second of processor", "memory": "memory, MB",
     })  # fmt: skip
     results["kmeans"] = measure_kmeans(n, n_words, n_threads, n_iter)
     print(f"k-means, {n_words} words, {n} vectors, seeding and {n_iter} iterations, {n_threads} threads: seconds\n")
