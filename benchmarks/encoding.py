@@ -110,20 +110,29 @@ def measure_encoder(assignment: str, n: int, n_words: int, n_threads: int, repea
     return {"assignment": assignment, "vectors": n, **rates, "memory": memory.growth / 1e6}
 
 
-def measure_sparse_peer(n: int, n_words: int, n_threads: int) -> dict[str, Any]:
-    """Sparse codes by scikit-learn, not pooled, to the same penalty."""
+def measure_sparse_peers(n: int, n_words: int, n_threads: int) -> list[dict[str, Any]]:
+    """Sparse codes by scikit-learn's two algorithms, not pooled, with the same penalty."""
     from sklearn.decomposition import sparse_encode
     from threadpoolctl import threadpool_limits
 
     n = max(200, int(n * SLOW_SHARE["sparse"]) // 5)
     values, atoms = sift_like(n, 1).astype(np.float64), sift_like(n_words, 2).astype(np.float64)
     atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
+    peers = {
+        name: partial(sparse_encode, values, atoms, algorithm=name, alpha=0.15 / 2)
+        for name in ("lasso_lars", "lasso_cd")
+    }
     with threadpool_limits(n_threads):
-        seconds = best_of({"peer": lambda: sparse_encode(values, atoms, algorithm="lasso_lars", alpha=0.075)}, 1)[
-            "peer"
-        ]
-    rates = {"rate": n / seconds["wall"], "processor_rate": n / seconds["processor"]}
-    return {"assignment": "sparse_encode of scikit-learn", "vectors": n, **rates}
+        best = best_of(peers, 1)
+    return [
+        {
+            "assignment": f"sparse_encode, {name}",
+            "vectors": n,
+            "rate": n / seconds["wall"],
+            "processor_rate": n / seconds["processor"],
+        }
+        for name, seconds in best.items()
+    ]
 
 
 def measure_kmeans(n: int, n_words: int, n_threads: int, n_iter: int) -> list[dict[str, Any]]:
@@ -159,7 +168,7 @@ def measure(quick: bool = False, n_threads: int = 2) -> dict[str, Any]:
         in_fresh_process(__file__, "measure_encoder", assignment=name, repeats=max(1, repeats // 2), **sizes)
         for name in ASSIGNMENTS
     ]
-    results["encoders"].append(measure_sparse_peer(**sizes))
+    results["encoders"] += measure_sparse_peers(**sizes)
     print(f"Histograms of {n_words} words in 21 cells (VLAD: in one), {n_threads} threads: vectors per second\n")
     print_table(results["encoders"], {
         "assignment": "assignment", "vectors": "vectors", "rate": "by the clock",

@@ -49,3 +49,6 @@ def test_a_benchmark_without_its_data_says_what_it_needs():
     assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
     result = run("benchmarks/smoothing.py", "--data", "nowhere")
     assert "newsgroups_3pairs.zip does not exist" in result.stderr
+    result = run("benchmarks/front_end.py")
+    assert result.returncode == 1
+    assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr

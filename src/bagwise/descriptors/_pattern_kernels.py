@@ -6,7 +6,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def ring_codes(image, downs, rights, radius, codes):
-    """``codes[y, x] = Σ_k 2^k [image[v + downs[k], u + rights[k]] >= image[v, u]]``, with v = y + radius, u = x + radius.
+    """``codes[y, x] = Σ_k 2^k [image[v + downs[k], u + rights[k]] >= image[v, u]]``; v = y + radius, u = x + radius.
 
     `codes` is of uint16 and smaller than the image by `radius` at every side. Cost O(H W len(downs)).
     """

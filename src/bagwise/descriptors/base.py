@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from numbers import Integral
 from os import PathLike
@@ -21,6 +21,7 @@ from bagwise._threads import map_in_order
 from bagwise.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.descriptors.contents import Thing, things_of
+from bagwise.descriptors.growing import GrowingRows
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Skipped, check_on_error, report_skipped
 from bagwise.sources.items import ItemError
@@ -66,12 +67,16 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         -------
         self
         """
-        self._validate_params()
+        self._check_parameters()
         return self
+
+    def _check_parameters(self) -> None:
+        """Check what does not depend on items, once before any is read."""
+        self._validate_params()
 
     def _stream(self, given: Any, on_error: str) -> Stream:
         """Go through the items of a collection or list."""
-        self._validate_params()
+        self._check_parameters()
         return Stream(self, given, check_on_error(on_error))
 
     def _cache(self) -> ArrayCache | None:
@@ -150,8 +155,8 @@ def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, thi
     return arrays
 
 
-class Describing(Iterator[Bags]):
-    """Bags of the items of a collection, some items at a time; see `Descriptor.iter_transform`.
+class Describing(Iterator[Any]):
+    """Results for the items of a collection, some items at a time; see `Descriptor.iter_transform`.
 
     Attributes
     ----------
@@ -162,10 +167,9 @@ class Describing(Iterator[Bags]):
         Items that could not be read or described so far, as pairs of id and reason.
     """
 
-    def __init__(self, stream: Stream, batch: int) -> None:
+    def __init__(self, stream: Stream, batch: int, join: Callable[[list[Arrays]], Any]) -> None:
         self._stream = stream
-        self._batch = batch
-        self._bags = self._describe()
+        self._results = self._go(as_count(batch, "batch", least=1), join)
 
     @property
     def kept(self) -> list[int]:
@@ -177,22 +181,23 @@ class Describing(Iterator[Bags]):
         """Items that could not be read or described so far."""
         return self._stream.skipped
 
-    def __next__(self) -> Bags:
-        return next(self._bags)
+    def __next__(self) -> Any:
+        return next(self._results)
 
     def close(self) -> None:
         """Stop early: threads end, nothing more is computed."""
-        self._bags.close()
+        self._results.close()
         self._stream.close()
 
-    def _describe(self) -> Any:
+    def _go(self, batch: int, join: Callable[[list[Arrays]], Any]) -> Any:
         waiting: list[Arrays] = []
         for arrays in self._stream:
             waiting.append(arrays)
-            if len(waiting) == self._batch:
-                yield _as_bags(waiting)
+            if len(waiting) == batch:
+                yield join(waiting)
+                waiting = []
         if waiting:
-            yield _as_bags(waiting)
+            yield join(waiting)
 
 
 class Descriptor(ItemTransformer):
@@ -236,8 +241,11 @@ class Descriptor(ItemTransformer):
         positions : ndarray of float32, shape (n, 2), or None
             x and y of each descriptor in the unit square.
         """
-        self._validate_params()
-        arrays = self._compute(content)
+        self._check_parameters()
+        try:
+            arrays = self._compute(content)
+        except BagwiseError as error:
+            raise BagwiseError(f"{type(self).__name__} cannot describe this: {error}.") from error
         return arrays["values"], arrays.get("positions")
 
     def _compute(self, content: Any) -> Arrays:
@@ -263,7 +271,7 @@ class Descriptor(ItemTransformer):
         bags : Bags
             One bag per item, in the order of the items. An item too small for even one descriptor is an empty bag.
         """
-        return _as_bags(list(self._stream(X, on_error)))
+        return _as_bags(self._stream(X, on_error))
 
     def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
         """Describe items batch by batch, never holding more than one batch and a few items.
@@ -282,19 +290,18 @@ class Descriptor(ItemTransformer):
         describing : Describing
             An iterator over `Bags`. Its ``kept`` and ``skipped`` tell which items there were.
         """
-        return Describing(self._stream(X, on_error), as_count(batch, "batch", least=1))
+        return Describing(self._stream(X, on_error), batch, _as_bags)
 
 
-def _as_bags(items: list[Arrays]) -> Bags:
-    """Put the arrays of items behind one another, one bag per item, and empty the list.
-
-    Items are let go as soon as they are copied, so that no more memory is taken than the result needs.
-    """
-    offsets = offsets_of([len(arrays["values"]) for arrays in items])
-    names = items[0].keys()
-    joined = {name: np.empty((offsets[-1], items[0][name].shape[1]), np.float32) for name in names}
-    items.reverse()
-    for start in offsets[:-1].tolist():
-        for name, array in items.pop().items():
-            joined[name][start : start + len(array)] = array
-    return Bags(joined["values"], offsets, joined.get("positions"))
+def _as_bags(items: Iterable[Arrays]) -> Bags:
+    """Put the arrays of items behind one another, one bag per item."""
+    lengths: list[int] = []
+    rows: dict[str, GrowingRows] = {}
+    for arrays in items:
+        lengths.append(len(arrays["values"]))
+        for name, array in arrays.items():
+            if name not in rows:
+                rows[name] = GrowingRows(array.shape[1], np.float32)
+            rows[name].append(array)
+    joined = {name: growing.joined() for name, growing in rows.items()}
+    return Bags(joined["values"], offsets_of(lengths), joined.get("positions"))

@@ -63,15 +63,16 @@ class ArrayCache:
 
         path = self.path_of(fingerprint)
         try:
-            content = path.read_bytes()
+            with open(path, "rb") as file:
+                digest, content = file.read(_DIGEST), file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
             return _damaged(path, error.strerror or str(error))
-        if hashlib.blake2b(memoryview(content)[_DIGEST:], digest_size=_DIGEST).digest() != content[:_DIGEST]:
-            return _damaged(path, f"its {len(content)} bytes are not those that were written")
+        if hashlib.blake2b(content, digest_size=_DIGEST).digest() != digest:
+            return _damaged(path, f"its {len(digest) + len(content)} bytes are not those that were written")
         try:
-            return load(content[_DIGEST:])
+            return load(content)
         except SafetensorError as error:
             return _damaged(path, str(error))
 

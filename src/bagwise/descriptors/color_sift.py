@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from bagwise.descriptors.base import Descriptor
 from bagwise.descriptors.contents import as_rgb
-from bagwise.descriptors.dense_sift import DenseSIFT, describe_channels
+from bagwise.descriptors.dense_sift import DenseSIFT, checked_scales, describe_channels
 from bagwise.errors import unknown_name
 
 __all__ = ["SPACES", "ColorSIFT", "to_space"]
@@ -85,6 +85,10 @@ class ColorSIFT(Descriptor):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        checked_scales(self.scales)
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         channels = to_space(as_rgb(content, "ColorSIFT"), self.space)

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
 
-__all__ = ["Thing", "things_of"]
+__all__ = ["Thing", "as_grey", "as_image", "as_rgb", "things_of"]
+
+# Largest number a pixel may be.
+LARGEST = 1e15
+# Luminance of red, green and blue (ITU-R BT.601), as used by Pillow and OpenCV.
+GREY_WEIGHTS = (0.299, 0.587, 0.114)
 
 
 class Thing(Protocol):
@@ -71,7 +76,8 @@ def things_of(given: Any, kind: str) -> tuple[Sequence[Thing], str]:
                 f"Expected a list of {kind} or a collection, got {type(given).__name__}. "
                 "Open folders and archives by bagwise.open_collection(path)."
             )
-        if isinstance(given, np.ndarray) and given.ndim < 3 and kind == "images":
+        # an array of shape (n, height, 3) could be n grey images, but is one in RGB
+        if kind == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
             raise BagwiseError(
                 f"Expected a list of images, got one array of shape {given.shape}. For one image pass [image]."
             )
@@ -90,19 +96,13 @@ def as_image(content: Any) -> NDArray[Any]:
     if image.ndim != 2 and not (image.ndim == 3 and image.shape[2] == 3):
         raise BagwiseError(f"an image must have shape (height, width), or (height, width, 3) in RGB; got {image.shape}")
     # Squares of gradients must fit float32; written so that NaN is caught as well.
-    if image.dtype.kind == "f" and image.size and not np.abs(image).max() <= LARGEST:
-        raise BagwiseError(f"pixels must be finite and at most {LARGEST:g}, got {_strangest(image)}")
+    if image.size:
+        least, most = float(image.min()), float(image.max())
+        if not (least >= -LARGEST and most <= LARGEST):
+            raise BagwiseError(
+                f"pixels must be numbers between -{LARGEST:g} and {LARGEST:g}; these go from {least:g} to {most:g}"
+            )
     return image
-
-
-# Largest number a pixel may be.
-LARGEST = 1e15
-# Luminance of red, green and blue (ITU-R BT.601), as used by Pillow and OpenCV.
-GREY_WEIGHTS = (0.299, 0.587, 0.114)
-
-
-def _strangest(image: NDArray[Any]) -> Any:
-    return image[~(np.abs(image) <= LARGEST)][0]
 
 
 def as_grey(content: Any) -> NDArray[np.float32]:

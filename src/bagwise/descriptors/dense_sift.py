@@ -49,7 +49,8 @@ class DenseSIFT(Descriptor):
         the image smoothed accordingly.
     smoothing : float, default=1.52
         Standard deviation of the Gaussian at scale 1, in pixels. 0 leaves the image as it is. The default makes an
-        image with a blur of half a pixel one of 1.6, as OpenCV does.
+        image with a blur of half a pixel one of 1.6, as OpenCV does. Less of it keeps finer detail, and can recognise
+        scenes better: try 0 as well.
     n_jobs : int, default=None
         Threads. None is one; -1 all cores. Results do not depend on it.
     verbose : int, default=0
@@ -121,6 +122,10 @@ class DenseSIFT(Descriptor):
         self.verbose = verbose
         self.cache = cache
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        checked_scales(self.scales)
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         grey = as_grey(content)
         return describe_channels(grey[np.newaxis], self.step, self.patch, self.scales, self.smoothing)
@@ -146,25 +151,30 @@ def describe_channels(
     from bagwise.descriptors import _sift_kernels as kernels
 
     n_channels, height, width = channels.shape
-    values, positions = [], []
-    for scale in checked_scales(scales):
-        size = patch * scale
-        rows, columns = (starts_of(side, size, step) + int(size) // 2 for side in (height, width))
-        found = np.empty((len(rows) * len(columns), n_channels * N_NUMBERS), np.float32)
-        if len(found):
-            firsts, weights = _cell_weights(size / N_CELLS)
-            blur = _gaussian(smoothing * scale)
-            planes = np.empty((height, width, kernels.N_ORIENTATIONS), np.float32)
-            smoothed = np.empty((height, width), np.float32)
-            for c in range(n_channels):
-                kernels.smooth(channels[c], blur, smoothed)
-                kernels.orient(smoothed, planes)
-                part = found[:, c * N_NUMBERS : (c + 1) * N_NUMBERS]
-                kernels.describe_grid(planes, rows, columns, firsts, weights, part)
-                kernels.normalize(part, CLIP, FLAT)
-        values.append(found)
-        positions.append(centres_in_unit_square(rows + 0.5, columns + 0.5, height, width))
-    return np.concatenate(values), np.concatenate(positions)
+    factors = checked_scales(scales)
+    grids = [
+        [starts_of(side, patch * factor, step) + int(patch * factor) // 2 for side in (height, width)]
+        for factor in factors
+    ]
+    n_points = sum(len(rows) * len(columns) for rows, columns in grids)
+    values = np.empty((n_points, n_channels * N_NUMBERS), np.float32)
+    smoothed = np.empty((height, width), np.float32)
+    planes = np.empty((height, width, kernels.N_ORIENTATIONS), np.float32)
+    start = 0
+    for factor, (rows, columns) in zip(factors, grids, strict=True):
+        end = start + len(rows) * len(columns)
+        if end == start:
+            continue
+        firsts, weights = _cell_weights(patch * factor / N_CELLS)
+        for c in range(n_channels):
+            kernels.smooth(channels[c], _gaussian(smoothing * factor), smoothed)
+            kernels.orient(smoothed, planes)
+            part = values[start:end, c * N_NUMBERS : (c + 1) * N_NUMBERS]
+            kernels.describe_grid(planes, rows, columns, firsts, weights, part)
+            kernels.normalize(part, CLIP, FLAT)
+        start = end
+    positions = [centres_in_unit_square(rows + 0.5, columns + 0.5, height, width) for rows, columns in grids]
+    return values, np.concatenate(positions)
 
 
 def checked_scales(scales: Any) -> list[float]:

@@ -87,6 +87,10 @@ class KeypointSIFT(Descriptor):
         self.verbose = verbose
         self.cache = cache
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        require("cv2", "image", "KeypointSIFT")
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         cv2 = require("cv2", "image", "KeypointSIFT")
         kind = np.asarray(content).dtype

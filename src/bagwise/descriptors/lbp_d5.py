@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
@@ -12,9 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._bags_checks import as_count
 from bagwise.bags import offsets_of
-from bagwise.descriptors.base import Arrays, ItemTransformer
+from bagwise.descriptors.base import Arrays, Describing, ItemTransformer
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
 from bagwise.descriptors.sparse_bags import SparseBags
@@ -54,7 +52,8 @@ class LBPD5(ItemTransformer):
     to grey. An image smaller than 5 x 5 pixels has a histogram of zeros; smaller than a patch, an empty bag.
 
     Time O(H W) per image, plus O(patch² log patch) per patch. With 16 x 16 pixels a patch has at most 144 entries that
-    are not zero, so its row takes about a kilobyte; the same rows in dense form would take 256.
+    are not zero, so its row takes about a kilobyte; the same row in dense form would take 256. Rows of patches are the
+    local features that HDLF-II reduces to some hundred numbers and encodes by VLAD.
 
     References
     ----------
@@ -114,7 +113,7 @@ class LBPD5(ItemTransformer):
         """
         return self._join(list(self._stream(X, on_error)))
 
-    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Iterator[sp.csr_array | SparseBags]:
+    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
         """Count patterns batch by batch, never holding more than one batch and a few images.
 
         Parameters
@@ -128,27 +127,19 @@ class LBPD5(ItemTransformer):
 
         Returns
         -------
-        counts : iterator over what `transform` gives
+        describing : Describing
+            An iterator over what `transform` gives. Its ``kept`` and ``skipped`` tell which images there were.
         """
-        return self._batches(self._stream(X, on_error), as_count(batch, "batch", least=1))
-
-    def _batches(self, stream: Iterator[Arrays], batch: int) -> Iterator[sp.csr_array | SparseBags]:
-        waiting: list[Arrays] = []
-        for arrays in stream:
-            waiting.append(arrays)
-            if len(waiting) == batch:
-                yield self._join(waiting)
-                waiting = []
-        if waiting:
-            yield self._join(waiting)
+        return Describing(self._stream(X, on_error), batch, self._join)
 
     def _compute(self, content: Any) -> Arrays:
         image = as_comparable(content)
         codes = pattern_codes(image, RADIUS)
         if self.per == "image":
-            patterns, counts = np.unique(codes, return_counts=True)
+            counts = np.bincount(codes.ravel(), minlength=N_PATTERNS).astype(np.int32)
+            patterns = np.flatnonzero(counts)
             starts = np.array([0, len(patterns)])
-            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts.astype(np.int32)}
+            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts[patterns]}
         if self.per != "patch":
             raise unknown_name("per", self.per, ("image", "patch"))
         return _count_patches(codes, int(self.patch), int(self.step), *image.shape)

@@ -43,6 +43,8 @@ class PatternWords(TransformerMixin, BaseEstimator):
         Word of each pattern. Words are numbered by their first pattern.
     centers_ : ndarray of shape (words, b)
         Share of occurrences in which each bit is set, lowest bit first.
+    n_iter_ : int
+        Iterations of k-means; 1 if each pattern that occurs is a word.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
@@ -55,8 +57,9 @@ class PatternWords(TransformerMixin, BaseEstimator):
     Notes
     -----
     The data have d columns, and ``b = ⌈log₂ d⌉``: 65,536 patterns of `LBPD5` have 16 bits. Fitting takes
-    O(p · n_words · b) per iteration for the p patterns that occur, whatever the number of images; transforming takes one pass over the data. k-means is
-    scikit-learn's, on one thread, because the sums of several threads differ in their last bits.
+    O(p · n_words · b) per iteration for the p patterns that occur, whatever the number of images; transforming takes
+    one pass over the data. k-means is scikit-learn's, on one thread, because the sums of several threads differ in
+    their last bits.
 
     References
     ----------
@@ -110,24 +113,25 @@ class PatternWords(TransformerMixin, BaseEstimator):
             raise BagwiseError("X counts no pattern at all: every entry is 0. Give images with at least 5 x 5 pixels.")
         bits = pattern_bits(X.shape[1])
         if len(seen) <= self.n_words:
-            self.centers_ = bits[seen]
+            centers, self.n_iter_ = bits[seen], 1
         else:
-            self.centers_ = self._cluster(bits[seen], weights[seen])
-        labels = nearest_centers(bits, self.centers_)
-        firsts = np.full(len(self.centers_), len(labels))
+            centers, self.n_iter_ = self._cluster(bits[seen], weights[seen])
+        labels = nearest_centers(bits, centers)
+        firsts = np.full(len(centers), len(labels))
         np.minimum.at(firsts, labels, np.arange(len(labels)))
         order = np.argsort(firsts, kind="stable")
-        self.centers_ = self.centers_[order]
+        self.centers_ = centers[order]
         self.labels_ = np.argsort(order)[labels]
         return self
 
-    def _cluster(self, bits: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _cluster(self, bits: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
         from sklearn.cluster import KMeans
         from threadpoolctl import threadpool_limits
 
         means = KMeans(self.n_words, n_init=self.n_init, max_iter=self.max_iter, random_state=self.random_state)
         with threadpool_limits(1):
-            return means.fit(bits, sample_weight=weights).cluster_centers_
+            means.fit(bits, sample_weight=weights)
+        return means.cluster_centers_, means.n_iter_
 
     def transform(self, X: Any) -> Any:
         """Add up the counts of each word's patterns.

@@ -17,7 +17,9 @@ def as_comparable(content: Any) -> NDArray[Any]:
     """Give an image in grey, so that comparing pixels is exact: uint8 stays, all others become float64."""
     image = as_image(content)
     if image.ndim == 3:
-        return image.astype(np.float64) @ np.array(GREY_WEIGHTS)
+        # Not by a matrix product: that may round equal pixels differently, and then they are not equal any more.
+        red, green, blue = (image[:, :, channel].astype(np.float64) for channel in range(3))
+        return GREY_WEIGHTS[0] * red + GREY_WEIGHTS[1] * green + GREY_WEIGHTS[2] * blue
     return np.ascontiguousarray(image, dtype=np.uint8 if image.dtype == np.uint8 else np.float64)
 
 

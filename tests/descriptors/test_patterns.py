@@ -1,0 +1,297 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bagwise import LBPD5, BagwiseError, HogLbp, LocalBinaryPatterns, PatternWords
+from bagwise.descriptors import SparseBags
+from bagwise.descriptors._hog_kernels import gradient_histograms
+from bagwise.descriptors.hog_lbp import hog_features
+from bagwise.descriptors.pattern_words import nearest_centers, pattern_bits
+from bagwise.descriptors.patterns import pattern_codes, uniform_bins
+
+AROUND_3 = [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0)]
+AROUND_5 = [
+    *((0, x) for x in range(5)),
+    *((y, 4) for y in range(1, 5)),
+    *((4, x) for x in (3, 2, 1, 0)),
+    *((y, 0) for y in (3, 2, 1)),
+]
+
+
+def codes_by_definition(image, radius):
+    """Bit by bit."""
+    ring, side = (AROUND_3 if radius == 1 else AROUND_5), 2 * radius + 1
+    height, width = (max(0, n - 2 * radius) for n in image.shape)
+    codes = np.zeros((height, width), np.uint16)
+    for y, x in np.ndindex(height, width):
+        window = image[y : y + side, x : x + side]
+        codes[y, x] = sum(1 << b for b, place in enumerate(ring) if window[place] >= window[radius, radius])
+    return codes
+
+
+images = st.one_of(
+    hnp.arrays(np.uint8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.integers(0, 3)),
+    hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1, 1)),
+)
+
+
+@given(images, st.sampled_from([1, 2]))
+@settings(max_examples=80)
+def test_codes_are_those_of_the_definition(image, radius):
+    codes = pattern_codes(image, radius)
+    assert codes.dtype == np.uint16
+    np.testing.assert_array_equal(codes, codes_by_definition(image, radius))
+
+
+def test_there_are_58_uniform_patterns():
+    bins = uniform_bins(58)
+    texts = [f"{code:08b}" for code in range(256)]
+    changes = np.array([sum(a != b for a, b in zip(text, text[1:] + text[0], strict=True)) for text in texts])
+    np.testing.assert_array_equal(bins == 58, changes > 2)
+    np.testing.assert_array_equal(bins[bins < 58], np.arange(58))
+    np.testing.assert_array_equal(uniform_bins(-1), np.where(bins == 58, -1, bins))
+
+
+@pytest.mark.parametrize("descriptor", [LocalBinaryPatterns(), LocalBinaryPatterns(cell=8), LBPD5()])
+def test_increasing_grey_maps_do_not_matter(descriptor):
+    image = np.random.default_rng(0).integers(0, 40, (30, 34)).astype(np.uint8)
+
+    def described(pixels):
+        result = descriptor.transform([pixels])
+        return result.toarray() if sp.issparse(result) else result.values
+
+    expected = described(image)
+    for mapped in (2 * image + 7, np.exp(image / 5.0), np.sqrt(image), image.astype(np.int64) * 10**9, image * 1e-12):
+        np.testing.assert_array_equal(described(mapped), expected)
+    assert not np.array_equal(described(40 - image), expected)
+
+
+@pytest.mark.parametrize("descriptor", [LocalBinaryPatterns(), HogLbp(), LBPD5()])
+def test_grey_in_three_channels_is_grey(descriptor):
+    image = np.random.default_rng(0).integers(0, 5, (31, 37)).astype(np.uint8) * 51
+    grey, colour = descriptor.transform([image]), descriptor.transform([np.stack([image] * 3, axis=2)])
+    if sp.issparse(grey):
+        np.testing.assert_array_equal(grey.toarray(), colour.toarray())
+    else:
+        np.testing.assert_allclose(grey.values, colour.values, atol=1e-6)
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+@pytest.mark.parametrize("cell", [None, 7])
+def test_histograms_of_patterns(uniform, cell):
+    image = np.random.default_rng(2).integers(0, 9, (17, 23)).astype(np.uint8)
+    codes = np.full(image.shape, -1)
+    codes[1:-1, 1:-1] = codes_by_definition(image, 1)
+    bins = uniform_bins(58) if uniform else np.arange(256)
+    if cell is None:
+        parts, places = [codes], [[0.5, 0.5]]
+    else:
+        tops, lefts = (1, 8), (1, 8, 15)  # 17 = 1 + 2 * 7 + 2, 23 = 1 + 3 * 7 + 1
+        parts = [codes[top : top + 7, left : left + 7] for top in tops for left in lefts]
+        places = [[(left + 3.5) / 23, (top + 3.5) / 17] for top in tops for left in lefts]
+    expected = np.array([np.bincount(bins[part[part >= 0]], minlength=59 if uniform else 256) for part in parts])
+    values, positions = LocalBinaryPatterns(uniform, cell=cell, norm=None).describe(image)
+    np.testing.assert_array_equal(values, expected)
+    np.testing.assert_allclose(positions, places, rtol=1e-6)
+    for norm, order in (("l1", 1), ("l2", 2)):
+        values, _ = LocalBinaryPatterns(uniform, cell=cell, norm=norm).describe(image)
+        lengths = np.linalg.norm(expected, ord=order, axis=1, keepdims=True)
+        np.testing.assert_allclose(values, expected / lengths, rtol=1e-6)
+
+
+def test_a_cell_without_patterns_is_zero():
+    values, _ = LocalBinaryPatterns(cell=1).describe(np.zeros((3, 3), np.uint8))
+    np.testing.assert_array_equal(values.sum(axis=1), [0, 0, 0, 0, 1, 0, 0, 0, 0])
+
+
+@given(images)
+@settings(max_examples=40)
+def test_histograms_of_65536_patterns(image):
+    X = LBPD5().transform([image, image])
+    expected = np.bincount(codes_by_definition(image, 2).ravel(), minlength=65536)
+    assert X.dtype == np.int32
+    assert X.has_canonical_format
+    np.testing.assert_array_equal(X.toarray(), [expected, expected])
+
+
+@given(st.integers(3, 30), st.integers(3, 30), st.integers(5, 18), st.integers(1, 12))
+@settings(max_examples=25)
+def test_sparse_histograms_of_patches(height, width, patch, step):
+    image = np.random.default_rng(height * width).integers(0, 3, (height, width)).astype(np.uint8)
+    bags = LBPD5(per="patch", patch=patch, step=step).transform([image])
+    n_rows, n_columns = (max(0, (side - patch) // step + 1) for side in (height, width))
+    assert bags.lengths.tolist() == [n_rows * n_columns]
+    assert bags.rows.has_canonical_format
+    for row, (x, y) in zip(bags.rows, bags.positions, strict=True):
+        left, top = round(x * width - patch / 2), round(y * height - patch / 2)
+        codes = codes_by_definition(image[top : top + patch, left : left + patch], 2)
+        patterns, counts = np.unique(codes, return_counts=True)
+        np.testing.assert_array_equal(row.indices, patterns)
+        np.testing.assert_array_equal(row.data, counts)
+    assert bags.rows.sum() == bags.n_rows * (patch - 4) ** 2
+
+
+def test_one_patch_is_the_image():
+    image = np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8)
+    bags = LBPD5(per="patch").transform([image, image[:15], image])
+    assert bags.lengths.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(bags.sums().toarray(), LBPD5().transform([image, image[:2], image]).toarray())
+
+
+def test_sparse_bags():
+    rows = sp.random_array((7, 5), density=0.5, format="csr", rng=0)
+    bags = SparseBags(rows, [0, 3, 3, 7], np.linspace(0, 1, 14).reshape(7, 2))
+    assert (len(bags), bags.n_rows, bags.n_features, bags.lengths.tolist()) == (3, 7, 5, [3, 0, 4])
+    np.testing.assert_array_equal(bags[-1].toarray(), rows.toarray()[3:])
+    np.testing.assert_array_equal(sp.vstack(list(bags)).toarray(), rows.toarray())
+    np.testing.assert_allclose(bags.sums().toarray(), [part.sum(axis=0) for part in np.split(rows.toarray(), [3, 3])])
+    assert "3 bags, 7 rows x 5 features of float64" in repr(bags)
+    with pytest.raises(IndexError, match="There is no bag 3"):
+        bags[3]
+    with pytest.raises(BagwiseError, match=r"chosen by its number, got slice\. Use \.rows"):
+        bags[1:]
+    with pytest.raises(BagwiseError, match="offsets must go from 0 to the number of rows, 7"):
+        SparseBags(rows, [0, 6])
+    with pytest.raises(BagwiseError, match=r"holds a CSR matrix, got ndarray\. For dense rows use Bags"):
+        SparseBags(rows.toarray(), [0, 7])
+    with pytest.raises(BagwiseError, match="positions must have one row"):
+        SparseBags(rows, [0, 7], np.zeros((6, 2)))
+
+
+def triangle(t):
+    return max(0.0, 1.0 - abs(t))
+
+
+@pytest.mark.parametrize(
+    ("shape", "top", "left", "cell"), [((17, 19), 0, 1, 8), ((13, 12), 2, 0, 5), ((4, 4), 0, 0, 2)]
+)
+def test_gradient_histograms_are_those_of_the_definition(shape, top, left, cell):
+    image = np.random.default_rng(3).integers(0, 5, shape).astype(np.float64)
+    n_rows, n_columns = (shape[0] - top) // cell, (shape[1] - left) // cell
+    expected = np.zeros((n_rows, n_columns, 18))
+    for y, x in itertools.product(range(1, shape[0] - 1), range(1, shape[1] - 1)):
+        right, up = image[y, x + 1] - image[y, x - 1], image[y - 1, x] - image[y + 1, x]
+        turn = np.arctan2(up, right) / (2 * np.pi) * 18 % 18
+        for i, j, o in np.ndindex(expected.shape):
+            apart = min(abs(turn - o), 18 - abs(turn - o))
+            middle_y, middle_x = top + (i + 0.5) * cell - 0.5, left + (j + 0.5) * cell - 0.5
+            expected[i, j, o] += (
+                np.hypot(right, up)
+                * triangle((y - middle_y) / cell)
+                * triangle((x - middle_x) / cell)
+                * triangle(apart)
+            )
+    found = np.empty_like(expected)
+    gradient_histograms(image.astype(np.float32), top, left, cell, found)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_hog_features_are_those_of_the_definition():
+    histograms = np.random.default_rng(4).exponential(size=(3, 4, 18)) ** 3
+    histograms[2, 3] = histograms[2, 2] = histograms[1, 3] = histograms[1, 2] = 0
+    n_rows, n_columns, _ = histograms.shape
+    found = hog_features(histograms)
+    for i, j in np.ndindex(n_rows, n_columns):
+        signed, unsigned, energies = np.zeros(18), np.zeros(9), []
+        for down, right in [(-1, -1), (-1, 1), (1, -1), (1, 1)]:
+            block = 0.0
+            for a, b in [(i, j), (i + down, j), (i, j + right), (i + down, j + right)]:
+                cell = histograms[np.clip(a, 0, n_rows - 1), np.clip(b, 0, n_columns - 1)]
+                block += sum((cell[o] + cell[o + 9]) ** 2 for o in range(9))
+            norm = np.sqrt(block) if block else np.inf
+            cut = np.minimum(histograms[i, j] / norm, 0.2)
+            signed += cut / 2
+            unsigned += np.minimum((histograms[i, j, :9] + histograms[i, j, 9:]) / norm, 0.2) / 2
+            energies.append(cut.sum() / np.sqrt(18))
+        np.testing.assert_allclose(found[i, j], [*signed, *unsigned, *energies], rtol=1e-12)
+
+
+def test_hog_and_lbp_are_put_together():
+    image = np.random.default_rng(5).integers(0, 256, (27, 33)).astype(np.uint8)
+    image[:20, :20] = 8
+    values, positions = HogLbp().describe(image)
+    assert values.shape == (3 * 4, 89)
+    np.testing.assert_allclose(positions[[0, 5]], [[4 / 33, 5 / 27], [12 / 33, 13 / 27]], rtol=1e-6)
+    lbp, places = LocalBinaryPatterns(uniform=True, cell=8, norm=None).describe(image)
+    np.testing.assert_array_equal(places, positions)
+    np.testing.assert_allclose(values[:, 31:], lbp[:, :58] / np.linalg.norm(lbp[:, :58], axis=1)[:, None], rtol=1e-6)
+    assert not values[0, :31].any()  # flat
+    np.testing.assert_allclose(np.linalg.norm(values[1:, :31], axis=1)[-4:], 1, rtol=1e-6)
+    # brightness and contrast matter to neither part
+    np.testing.assert_allclose(HogLbp().describe(image * 3.0 + 20)[0], values, atol=1e-6)
+    # signs of gradients: the negative turns directions with sign and leaves those without
+    negative = HogLbp().describe(255 - image)[0]
+    np.testing.assert_allclose(negative[:, :18], np.roll(values[:, :18], 9, axis=1), atol=1e-6)
+    np.testing.assert_allclose(negative[:, 18:31], values[:, 18:31], atol=1e-6)
+
+
+@parametrize_with_checks([PatternWords(n_words=3, random_state=0)])
+def test_pattern_words_keep_the_contract(estimator, check):
+    check(estimator)
+
+
+def some_counts(seed=0, d=65536, n=6, filled=0.01):
+    return sp.random_array(
+        (n, d), density=filled, format="csr", rng=seed, data_sampler=lambda size: np.arange(1, size + 1) % 7 + 1
+    )
+
+
+def test_the_table_of_words_is_that_of_k_means_over_occurrences():
+    from sklearn.cluster import KMeans
+
+    X = some_counts(d=64, filled=0.4)
+    words = PatternWords(n_words=5, n_init=3, random_state=0).fit(X)
+    occurrences = np.repeat(pattern_bits(64), X.sum(axis=0).astype(int), axis=0)
+    # the centres are a fixed point of k-means over all occurrences, one by one
+    again = KMeans(5, init=words.centers_, n_init=1).fit(occurrences)
+    np.testing.assert_allclose(again.cluster_centers_, words.centers_, atol=1e-12)
+    distances = ((pattern_bits(64)[:, None] - words.centers_) ** 2).sum(axis=2)
+    np.testing.assert_allclose(
+        distances[np.arange(64), words.labels_], distances.min(axis=1), atol=1e-12
+    )  # also those that never occurred
+    np.testing.assert_array_equal(np.unique(words.labels_, return_index=True)[1].argsort(), np.arange(5))
+
+
+def test_squared_distances_of_patterns_count_bits():
+    bits = pattern_bits(65536)
+    assert bits.shape == (65536, 16)
+    pairs = np.random.default_rng(0).integers(0, 65536, (50, 2))
+    for a, b in pairs.tolist():
+        assert ((bits[a] - bits[b]) ** 2).sum() == (a ^ b).bit_count()
+    np.testing.assert_array_equal(nearest_centers(bits, bits[[0, 65535]]), bits.sum(axis=1) > 8)
+
+
+def test_words_of_65536_patterns():
+    X = some_counts()
+    words = PatternWords(n_words=20, max_iter=5, random_state=0).fit(X)
+    Z = words.transform(X)
+    assert sp.issparse(Z)
+    assert Z.shape == (6, 20)
+    np.testing.assert_allclose(Z.sum(axis=1), X.sum(axis=1))
+    np.testing.assert_allclose(words.transform(X.toarray()), Z.toarray())
+    expected = [np.bincount(words.labels_, weights=row, minlength=20) for row in X.toarray()]
+    np.testing.assert_allclose(Z.toarray(), expected)
+    again = PatternWords(n_words=20, max_iter=5, random_state=0).fit(X)
+    np.testing.assert_array_equal(again.labels_, words.labels_)
+    np.testing.assert_array_equal(again.centers_, words.centers_)
+    # only sums over images matter
+    total = sp.csr_array(X.sum(axis=0)[np.newaxis])
+    np.testing.assert_array_equal(PatternWords(20, max_iter=5, random_state=0).fit(total).labels_, words.labels_)
+
+
+def test_few_patterns_are_words_themselves():
+    X = np.array([[0, 3, 0, 0, 1, 0, 0, 2]])
+    words = PatternWords(n_words=5).fit(X)
+    np.testing.assert_array_equal(words.centers_, [[1, 0, 0], [0, 0, 1], [1, 1, 1]])
+    np.testing.assert_array_equal(words.labels_[[1, 4, 7]], [0, 1, 2])
+    assert words.get_feature_names_out().tolist() == ["pattern0", "pattern1", "pattern2"]
+    with pytest.raises(BagwiseError, match="counts no pattern at all"):
+        PatternWords().fit(np.zeros((2, 8)))
+    with pytest.raises(ValueError, match="Negative values"):
+        PatternWords().fit([[1.0, -1.0]])
