@@ -2,6 +2,9 @@ from . import criteria as criteria
 from . import kernels as kernels
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
+from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
+from .codebooks.kmeans import learn_codebook as learn_codebook
+from .codebooks.normalizing import BagNormalizer as BagNormalizer
 from .descriptors.color_sift import ColorSIFT as ColorSIFT
 from .descriptors.dense_sift import DenseSIFT as DenseSIFT
 from .descriptors.hog_lbp import HogLbp as HogLbp
@@ -10,9 +13,6 @@ from .descriptors.lbp_d5 import LBPD5 as LBPD5
 from .descriptors.local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
 from .descriptors.patches import Patches as Patches
 from .descriptors.pattern_words import PatternWords as PatternWords
-from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
-from .codebooks.kmeans import learn_codebook as learn_codebook
-from .codebooks.normalizing import BagNormalizer as BagNormalizer
 from .errors import BagwiseError as BagwiseError
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger
