@@ -97,7 +97,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Transforming M vectors takes O(M K D) time for K words of D numbers, as matrix products, and about 20 MB a thread
+    Transforming M vectors takes O(M K D) time for K words of D numbers, as matrix products, and some 30 MB a thread
     beside the histograms. Empty bags give zeros.
 
     References

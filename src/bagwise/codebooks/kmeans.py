@@ -77,8 +77,9 @@ def learn_codebook(
         Iterations end when the words together move by no more than this, squared and relative to the mean variance of
         the features; or when no vector changes its word.
     backend : {"auto", "blocked", "sklearn", "faiss"}, default="auto"
-        Who does the iterations. "auto" is "blocked", our own: its words do not depend on the number of threads.
-        ``benchmarks/encoding.py`` compares the three. All start from the same seeds. faiss has no `tol`.
+        Who does the iterations. "auto" is "blocked", our own: ``benchmarks/encoding.py`` finds it no slower than the
+        others, and its words do not depend on the number of threads. All start from the same seeds. faiss has no
+        `tol`, and computes in float32.
     random_state : int, Generator, RandomState or None, default=None
         The same seed gives the same words, however the bags are cut into batches.
     n_jobs : int, default=None
