@@ -57,8 +57,8 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     n_neighbors : int, default=5
         See above.
     pooling : {"auto", "sum", "mean", "max"}, default="auto"
-        Over the vectors of a bag. "mean" divides by the vectors in the bag, in cells as well. "auto" is "sum" for "hard"
-        and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
+        Over the vectors of a bag. "mean" divides by the vectors in the bag, in cells as well. "auto" is "sum" for
+        "hard" and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
     pyramid : None, 5, 8, 21 or list of (rows, columns), default=None
         Grids over the unit square: one histogram per cell, one behind the other. 21 is 1x1, 2x2 and 4x4; 8 is 1x1, 2x2
         and 3x1, three bands; 5 is 1x1 and 2x2. Bags need positions. A border belongs to the cell with the larger index.
@@ -82,6 +82,8 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         The words, float64 if the vectors were, otherwise float32; histograms have the same type.
     inertia_ : float
         Sum of squared distances from the sampled vectors to their words.
+    n_iter_ : int
+        Iterations of k-means in the best restart.
     sparse_output_ : bool
         Whether histograms are CSR.
     n_features_in_ : int
@@ -95,7 +97,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Transforming M vectors takes O(M K D) time for K words of D numbers, as matrix products, and about 20 MB a thread
+    Transforming M vectors takes O(M K D) time for K words of D numbers, as matrix products, and some 30 MB a thread
     beside the histograms. Empty bags give zeros.
 
     References
@@ -212,6 +214,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         resolve_pooling(self.pooling, encoder)
         self.codebook_ = found.words
         self.inertia_ = found.inertia
+        self.n_iter_ = found.n_iter
         self.n_features_in_ = found.words.shape[1]
         if self.sparse_output == "auto":
             entries = 0 if encoder.n_entries is None else encoder.n_entries * len(grids) * n_rows / max(n_bags, 1)

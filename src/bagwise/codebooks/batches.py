@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
+from numbers import Number
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 
 from bagwise._bags_checks import as_count, as_numpy
 from bagwise.bags import Bags
@@ -36,35 +38,47 @@ def as_batches(bags: Any) -> Iterator[Bags]:
     if isinstance(bags, Bags):
         yield bags
         return
+    if sp.issparse(bags):
+        yield _rows_as_bags(bags)  # says that it takes none
+        return
     if isinstance(bags, (str, bytes, dict)) or not (isinstance(bags, Iterable) or hasattr(bags, "__array__")):
         raise BagwiseError(
-            f"Bags were expected, got {type(bags).__name__}. Accepted: Bags, a list of matrices (one a bag), an iterable "
-            "of Bags, or one matrix whose rows are bags of one vector."
+            f"Bags were expected, got {type(bags).__name__}. Accepted: Bags, a list of matrices (one a bag), an "
+            "iterable of Bags, or one matrix whose rows are bags of one vector."
         )
-    if hasattr(bags, "__array__") and as_numpy(bags).ndim < 3 and as_numpy(bags).dtype != object:
-        yield _rows_as_bags(as_numpy(bags))
+    if hasattr(bags, "__array__") and np.asarray(bags).ndim < 3:
+        yield _rows_as_bags(bags)
         return
     things = iter(bags)
     first = next(things, None)
     if first is None:
         return
-    if isinstance(first, Bags):
-        for i, batch in enumerate(itertools.chain([first], things)):
+    batched = isinstance(first, Bags)
+    rows = (
+        isinstance(bags, (list, tuple)) and isinstance(first, (list, tuple)) and isinstance((*first, None)[0], Number)
+    )
+    things = _resumed(first, things)
+    del first  # a batch that is done with is let go
+    if batched:
+        for i, batch in enumerate(things):
             if not isinstance(batch, Bags):
                 raise BagwiseError(f"Batch {i} is {type(batch).__name__}, but the ones before are Bags.")
             yield batch
-    elif isinstance(bags, (list, tuple)) and not hasattr(first, "__array__") and np.ndim(first) == 1 and len(first):
-        yield _rows_as_bags(np.asarray(bags))
+    elif rows:
+        yield _rows_as_bags(bags)
     else:
-        yield from _gathered(itertools.chain([first], things))
+        yield from _gathered(things)
 
 
-def _rows_as_bags(matrix: NDArray[Any]) -> Bags:
-    if matrix.ndim != 2:
-        raise BagwiseError(
-            f"A matrix of shape (bags, features) was expected, got shape {matrix.shape}. Reshape your data: "
-            "reshape(-1, 1) if each number is a vector, or pass [matrix] if this is one bag."
-        )
+def _resumed(first: Any, others: Iterator[Any]) -> Iterator[Any]:
+    """Put what was taken from an iterator back before the others."""
+    yield first
+    del first
+    yield from others
+
+
+def _rows_as_bags(X: Any) -> Bags:
+    matrix = check_array(X, dtype="numeric", input_name="X")  # the one case that is scikit-learn's: its own messages
     return Bags(matrix, np.arange(len(matrix) + 1), dtype=None)
 
 

@@ -92,12 +92,13 @@ class LocalizedEncoder(Encoder):
 
     def __init__(self, codebook: NDArray[Any], n_neighbors: int, sharpness: float) -> None:
         super().__init__(codebook)
-        self.n_entries = min(as_count(n_neighbors, "n_neighbors", least=1), len(codebook))
+        self._n_neighbors = min(as_count(n_neighbors, "n_neighbors", least=1), len(codebook))
+        self.n_entries = self._n_neighbors
         self._sharpness = codebook.dtype.type(_positive(sharpness, "sharpness"))
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
         for rows, distances in self.distances.blocks(values):
-            words = np.empty((len(distances), self.n_entries), np.intp)
+            words = np.empty((len(distances), self._n_neighbors), np.intp)
             weights = np.empty(words.shape, distances.dtype)
             kernels.nearest_few(distances, words, weights)
             weights -= weights[:, :1].copy()

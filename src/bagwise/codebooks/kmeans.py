@@ -77,8 +77,9 @@ def learn_codebook(
         Iterations end when the words together move by no more than this, squared and relative to the mean variance of
         the features; or when no vector changes its word.
     backend : {"auto", "blocked", "sklearn", "faiss"}, default="auto"
-        Who does the iterations. "auto" is "blocked", our own: its words do not depend on the number of threads.
-        ``benchmarks/encoding.py`` compares the three. All start from the same seeds. faiss has no `tol`.
+        Who does the iterations. "auto" is "blocked", our own: ``benchmarks/encoding.py`` finds it no slower than the
+        others, and its words do not depend on the number of threads. All start from the same seeds. faiss has no
+        `tol`, and computes in float32.
     random_state : int, Generator, RandomState or None, default=None
         The same seed gives the same words, however the bags are cut into batches.
     n_jobs : int, default=None
@@ -243,8 +244,9 @@ def for_all_ranges(function: Any, total: int, n_threads: int) -> None:
 def _blocked_words(values: NDArray[Any], seeds: NDArray[Any], max_iter: int, tol: float, n_threads: int) -> KMeansWords:
     """Lloyd's iterations with the blocks of `WordDistances`; sums in float64, in the order of the vectors."""
     least_move = tol * float(values.var(axis=0, dtype=np.float64).mean())
-    words, before = seeds, None
-    for n_iter in range(1, max_iter + 1):
+    words, before, n_iter = seeds, None, 0
+    while n_iter < max_iter:
+        n_iter += 1
         nearest = nearest_words(values, WordDistances(words), n_threads)
         sums, counts = np.zeros(words.shape), np.zeros(len(words), np.int64)
         kernels.sum_by_word(values, nearest, sums, counts)

@@ -61,7 +61,7 @@ def _is_grid(grid: Any) -> bool:
     return (
         isinstance(grid, tuple)
         and len(grid) == 2
-        and all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 1 for n in grid)
+        and all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in grid)
     )
 
 
