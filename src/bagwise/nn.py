@@ -125,7 +125,11 @@ class SoftBagOfFeatures(torch.nn.Module):
         model.scale_ = self.scale.item()
         model.codebook_ = self.words.detach().cpu().double().numpy() / model.scale_
         model.n_features_in_ = n_features
-        model.n_iter_ = getattr(model, "n_iter_", 0)
+        if not hasattr(model, "n_iter_"):  # never fitted: these words are all it knows
+            model.initial_codebook_ = model.codebook_.copy()
+            model.sigma_histogram_ = 1.0 if model.sigma_histogram == "auto" else float(model.sigma_histogram)
+            model.objective_, model.held_out_objective_, model.embedding_ = np.empty(0), np.empty(0), None
+            model.n_iter_ = 0
         return model
 
 

@@ -169,7 +169,7 @@ def test_empty_bags_of_new_objects_give_zeros(fitted):
     ("change", "message"),
     [
         ({"bags": [np.ones((3, 2)), np.empty((0, 2))]}, r"1 of 2 bags have no features, the first is bag 1"),
-        ({"bags": [np.ones((3, 2))]}, "at least 2; got 1"),
+        ({"bags": [np.ones((3, 2))]}, "at least 2; got n_samples=1"),
         ({"n_components": 60}, "60 bags can be embedded in at most 59"),
         ({"memory_limit": 1000}, "set max_objects"),
         ({"target": np.eye(3)}, r"shape \(60, 60\); got \(3, 3\)"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,17 +19,17 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
-from bagwise.codebooks.kmeans import check_width, learn_codebook
+from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.manifold.graph import LAPLACIANS
 from bagwise.codebooks.manifold.learning import learn_words
+from bagwise.codebooks.manifold.model_files import read_model, write_model
 from bagwise.codebooks.manifold.objective import chi2_distances
 from bagwise.codebooks.manifold.soft import SoftHistograms
+from bagwise.codebooks.manifold.start import set_apart, typical_scale
 from bagwise.codebooks.manifold.target import TARGETS, given_target, learn_target, use_labels
 from bagwise.errors import BagwiseError
 
 __all__ = ["ManifoldBagOfFeatures"]
-
-_JITTER = 1e-6
 
 
 class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
@@ -220,21 +222,23 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         bags = bags[chosen]
         if self.bag_sample is not None:
             bags = bags.subsample(self.bag_sample, rng)
-        self.n_features_in_ = bags.n_features
-        self.initial_codebook_ = learn_codebook(
-            bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs
-        )  # fmt: skip
-        words = _apart(np.asarray(self.initial_codebook_, dtype=np.float64), rng)
-        self.scale_ = _typical_scale(words) if self.scale == "auto" else float(self.scale)
+        initial = learn_codebook(bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs)
+        words = set_apart(initial, rng)
+        scale = typical_scale(words) if self.scale == "auto" else float(self.scale)
         n_threads = effective_n_jobs(self.n_jobs)
-        soft = SoftHistograms(bags.values * np.float32(self.scale_), bags.offsets, self.softness, n_threads)
-        words *= self.scale_
-        target = self._target(soft.histograms(words), n_bags, chosen, labels)
+        soft = SoftHistograms(bags.values * np.float32(scale), bags.offsets, self.softness, n_threads)
+        words *= scale
+        distances = chi2_distances(soft.histograms(words), n_threads=n_threads)
+        sigma = self._sigma(distances)
+        target, embedding = self._target(distances, sigma, n_bags, chosen)
+        if labels is not None:
+            use_labels(target, labels)
+        del distances
         learning = learn_words(
             soft,
             words,
             target,
-            sigma=self.sigma_histogram_,
+            sigma=sigma,
             n_iter=self.n_iter,
             learning_rate=self.learning_rate,
             held_out=self.held_out,
@@ -243,9 +247,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             n_threads=n_threads,
             verbose=self.verbose,
         )
-        self.codebook_ = learning.words / self.scale_
-        self.objective_ = np.array(learning.objective)
-        self.held_out_objective_ = np.array(learning.held_out)
+        # all at once, so that a fit that fails or is interrupted leaves no mixture of two
+        self.n_features_in_ = bags.n_features
+        self.initial_codebook_, self.codebook_ = initial, learning.words / scale
+        self.scale_, self.sigma_histogram_, self.embedding_ = scale, sigma, embedding
+        self.objective_, self.held_out_objective_ = np.array(learning.objective), np.array(learning.held_out)
         self.n_iter_ = learning.n_iter
         return self
 
@@ -259,7 +265,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             )
         n = len(bags) if self.max_objects is None else min(self.max_objects, len(bags))
         if n < 2:
-            raise BagwiseError(f"Learning compares pairs of bags, so it needs at least 2; got {n}.")
+            raise BagwiseError(f"Learning compares pairs of bags, so it needs at least 2; got n_samples={n}.")
         if self.n_components > n - 1:
             raise BagwiseError(
                 f"n_components={self.n_components}, but {n} bags can be embedded in at most {n - 1} coordinates."
@@ -274,46 +280,43 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             return np.arange(n)
         return np.sort(rng.choice(len(bags), n, replace=False))
 
-    def _check_labels(self, y: ArrayLike, n: int) -> NDArray[Any]:
+    def _check_labels(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
         labels = np.asarray(y)
-        if labels.shape != (n,) or labels.dtype.kind not in "iub":
+        whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and bool((labels == np.rint(labels)).all()))
+        if labels.shape != (n,) or not whole:
+            kind = f"of shape {labels.shape} and type {labels.dtype}"
             raise BagwiseError(
-                f"y must hold one whole number for each of the {n} bags, -1 where the label is not known; got an array "
-                f"of shape {labels.shape} and type {labels.dtype}."
+                f"Unknown label type: y must hold one whole number for each of the {n} bags, -1 where the label is not "
+                f"known; got an array {kind}. sklearn.preprocessing.LabelEncoder makes numbers of names."
             )
-        return labels
+        return labels.astype(np.int64)
+
+    def _sigma(self, distances: NDArray[np.float64]) -> float:
+        if self.sigma_histogram != "auto":
+            return float(self.sigma_histogram)
+        middle = float(np.median(distances[np.triu_indices(len(distances), k=1)]))
+        if not middle > 0:
+            raise BagwiseError(
+                "sigma_histogram='auto' takes the median distance of histograms, which is 0: most bags are alike. "
+                "Give a number, or smaller softness."
+            )
+        return middle
 
     def _target(
-        self, T: NDArray[np.float64], n_bags: int, chosen: NDArray[np.int64], labels: NDArray[Any] | None
-    ) -> NDArray[np.float64]:
-        n_threads = effective_n_jobs(self.n_jobs)
-        distances = chi2_distances(T, n_threads=n_threads)
-        if self.sigma_histogram == "auto":
-            middle = float(np.median(distances[np.triu_indices(len(T), k=1)]))
-            if not middle > 0:
-                raise BagwiseError(
-                    "sigma_histogram='auto' takes the median distance of histograms, which is 0: most bags are alike. "
-                    "Give a number, or smaller softness."
-                )
-            self.sigma_histogram_ = middle
-        else:
-            self.sigma_histogram_ = float(self.sigma_histogram)
-        if isinstance(self.target, str):
-            target, self.embedding_ = learn_target(
-                distances,
-                kind=self.target,
-                n_components=self.n_components,
-                n_neighbors=self.n_neighbors,
-                sigma_histogram=self.sigma_histogram_,
-                sigma_spectral=self.sigma_spectral,
-                laplacian=self.laplacian,
-            )
-        else:
-            target = given_target(self.target, n_bags)[np.ix_(chosen, chosen)]
-            self.embedding_ = None
-        if labels is not None:
-            use_labels(target, labels)
-        return target
+        self, distances: NDArray[np.float64], sigma: float, n_bags: int, chosen: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Target and embedding."""
+        if not isinstance(self.target, str):
+            return given_target(self.target, n_bags)[np.ix_(chosen, chosen)], None
+        return learn_target(
+            distances,
+            kind=self.target,
+            n_components=self.n_components,
+            n_neighbors=self.n_neighbors,
+            sigma_histogram=sigma,
+            sigma_spectral=self.sigma_spectral,
+            laplacian=self.laplacian,
+        )
 
     def transform(self, bags: Bags | list) -> NDArray[np.float64]:
         """Histograms over the learned words.
@@ -329,14 +332,16 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         bags = _as_one(bags)
-        if len(bags):
-            check_width(bags.n_features, self.n_features_in_, "The bags", "the words")
+        if bags.n_features != self.n_features_in_ and bags.n_rows:
+            raise BagwiseError(
+                f"X has {bags.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
         T = np.zeros((len(bags), len(self.codebook_)))
         full = np.flatnonzero(bags.lengths)
         some = bags if len(full) == len(bags) else bags[full]
-        soft = SoftHistograms(
-            some.values, some.offsets, self.softness / self.scale_, effective_n_jobs(self.n_jobs)
-        )  # fmt: skip
+        softness = float(self.softness) / self.scale_
+        soft = SoftHistograms(some.values, some.offsets, softness, effective_n_jobs(self.n_jobs))
         T[full] = soft.histograms(np.asarray(self.codebook_, dtype=np.float64))
         return T
 
@@ -344,6 +349,27 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         """Name the columns word0, word1 and so on."""
         check_is_fitted(self)
         return np.array([f"word{k}" for k in range(len(self.codebook_))], dtype=object)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the fitted model to a safetensors file, atomically. `load` reads it back; no code is run by that.
+
+        A `callback`, and a `random_state` that is an object, cannot be written: they are None in the model read back.
+        """
+        check_is_fitted(self)
+        return write_model(path, self.get_params(deep=False), vars(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ManifoldBagOfFeatures:
+        """Read a model that `save` wrote."""
+        parameters, learned = read_model(path)
+        try:
+            model = cls().set_params(**parameters)
+            model._validate_params()
+        except ValueError as error:
+            raise BagwiseError(f"{os.fspath(path)} holds parameters that are not accepted: {error}") from error
+        for name, value in learned.items():
+            setattr(model, name, value)
+        return model
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_iter_")
@@ -355,22 +381,3 @@ def _as_one(bags: Any) -> Bags:
         return bags
     parts = list(as_batches(bags))
     return Bags.concatenate(parts) if parts else Bags.from_list([])
-
-
-def _apart(words: NDArray[np.float64], rng: np.random.RandomState) -> NDArray[np.float64]:
-    """Move words that are equal a little apart: they would get the same gradient for ever."""
-    words = words.copy()
-    _, first = np.unique(words, axis=0, return_index=True)
-    equal = np.setdiff1d(np.arange(len(words)), first)
-    size = float(np.abs(words).max(initial=0.0)) or 1.0
-    words[equal] += _JITTER * size * rng.normal(size=(len(equal), words.shape[1]))
-    return words
-
-
-def _typical_scale(words: NDArray[np.float64]) -> float:
-    """The inverse of the median distance between two words; 1 if there is none above 0."""
-    squares = np.einsum("kd,kd->k", words, words)
-    distances = squares[:, np.newaxis] + squares - 2.0 * (words @ words.T)
-    distances = np.sqrt(np.maximum(distances[np.triu_indices(len(words), k=1)], 0.0))
-    distances = distances[distances > _JITTER * np.sqrt(squares.max(initial=0.0))]
-    return 1.0 / float(np.median(distances)) if len(distances) else 1.0
