@@ -137,21 +137,20 @@ def published_table(
     return table
 
 
-def parse(description: str | None) -> argparse.Namespace:
-    """Options that the scripts share; `data` is checked to be a folder."""
+def options_of(description: str | None) -> argparse.ArgumentParser:
+    """Options that the scripts share."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of data sets")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="few objects, to see that it works")
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Read the options; `data` is checked to be a folder."""
     options = parser.parse_args()
     if options.data is None or not Path(options.data).is_dir():
         sys.exit(f"Give the folder of data sets by --data DIR or BAGWISE_DATA=DIR; got {options.data}.")
     options.data = Path(options.data)
     return options
-
-
-def thin_out(bags: Bags, labels: np.ndarray, n: int) -> tuple[Bags, np.ndarray]:
-    """Some objects of each class, for a quick look."""
-    chosen = np.sort(np.random.default_rng(0).permutation(len(bags))[:n])
-    return bags[chosen], labels[chosen]

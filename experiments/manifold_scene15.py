@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise import HogLbp, ManifoldBagOfFeatures, open_collection
-from manifold_protocol import parse, published_table, run
+from manifold_protocol import options_of, parse, published_table, run
 
 PUBLISHED = published_table(
     kmeans=((175.15, 0.139, 2.095, 0.357, 0.171, 37.07), (237.23, 0.186, 1.927, 0.389, 0.191, 38.80)),
@@ -23,7 +23,7 @@ PUBLISHED = published_table(
 
 
 def main() -> None:
-    options = parse(__doc__)
+    options = parse(options_of(__doc__))
     scenes = open_collection(options.data / "scene15" / "scene15.zip")
     labels = np.unique(scenes.labels, return_inverse=True)[1]
     if options.quick:
