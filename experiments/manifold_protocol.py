@@ -89,6 +89,9 @@ def run(
     runs = []
     for seed in range(options.repeats):
         runs.append(repeat_once(bags, labels, n_learn, model, seed, n_clusters))
+        if options.out:  # after each, so that a run that is broken off is not lost
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps({"machine": machine(), "runs": runs}, indent=1))
         print(f"repetition {seed + 1} of {options.repeats}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     print(f"{name}: {len(bags)} objects, {n_learn} to learn on, {n_clusters} classes, {options.repeats} repetitions")
     print(" · ".join(f"{key} {value}" for key, value in machine().items()), "\n")
@@ -112,9 +115,6 @@ def run(
         "published": "published", "published_gain": "published gain",
     })  # fmt: skip
     print(f"({time.perf_counter() - started:.0f} s in all)")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine(), "runs": runs, "table": rows}, indent=1))
 
 
 def published_table(
