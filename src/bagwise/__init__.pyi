@@ -3,6 +3,9 @@ from . import distributed as distributed
 from . import kernels as kernels
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
+from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
+from .codebooks.kmeans import learn_codebook as learn_codebook
+from .codebooks.normalizing import BagNormalizer as BagNormalizer
 from .descriptors.color_sift import ColorSIFT as ColorSIFT
 from .descriptors.dense_sift import DenseSIFT as DenseSIFT
 from .descriptors.hog_lbp import HogLbp as HogLbp
