@@ -1,10 +1,14 @@
 from . import criteria as criteria
 from . import distributed as distributed
 from . import kernels as kernels
+from . import metrics as metrics
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
+from .clustering import SpectralClusterer as SpectralClusterer
+from .clustering import cluster_bags as cluster_bags
 from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
 from .codebooks.kmeans import learn_codebook as learn_codebook
+from .codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures as ManifoldBagOfFeatures
 from .codebooks.normalizing import BagNormalizer as BagNormalizer
 from .descriptors.color_sift import ColorSIFT as ColorSIFT
 from .descriptors.dense_sift import DenseSIFT as DenseSIFT
