@@ -10,9 +10,9 @@ distance of two words is 1.
 from __future__ import annotations
 
 import numpy as np
-from manifold_protocol import parse, published_table, run
 
 from bagwise import HogLbp, ManifoldBagOfFeatures, open_collection
+from manifold_protocol import parse, published_table, run
 
 PUBLISHED = published_table(
     kmeans=((175.15, 0.139, 2.095, 0.357, 0.171, 37.07), (237.23, 0.186, 1.927, 0.389, 0.191, 38.80)),
