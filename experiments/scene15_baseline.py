@@ -3,10 +3,9 @@
     python experiments/scene15_baseline.py --data DIR     # or BAGWISE_DATA=DIR
 
 Reads DIR/scene15/scene15.zip with its fixed split (100 training images a class). Words are learned from the training
-images only. Patches of 16 x 16 pixels every 8 pixels, and no smoothing: cross-validation on the training images prefers
-that to the default of `DenseSIFT` (see --smoothing). The penalty C of each SVM is chosen by 5-fold cross-validation on
-the training images as well; test images are scored with what was chosen. Prints accuracies, times, and the peak
-memory of the process.
+images only. Patches of 16 x 16 pixels every 8 pixels, without smoothing, as cross-validation on the training images
+prefers. The penalty C of each SVM is chosen by 5-fold cross-validation on the training images as well; test images are
+scored with what was chosen. Prints accuracies, times, and the peak memory of the process.
 """
 
 from __future__ import annotations

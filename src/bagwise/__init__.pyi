@@ -31,11 +31,12 @@ from .merging.merge_statistics import merge_statistics as merge_statistics
 from .merging.sketching.sketch import Sketch as Sketch
 from .merging.sketching.sketch_merger import SketchMerger as SketchMerger
 from .merging.statistics import Statistics as Statistics
-from .merging.warmup import warmup as warmup
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection
+from .warmup import warmup as warmup
+from .window_codes import WindowCodes as WindowCodes
 
 __version__: str
