@@ -31,7 +31,7 @@ def make_bags(n: int = 120, length: int = 40, seed: int = 0) -> tuple[list[np.nd
 def main() -> None:
     bags, y = make_bags()
     model = ManifoldBagOfFeatures(
-        16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.05, n_iter=60,
+        16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.1, n_iter=60,
         random_state=0,
     ).fit(bags)  # fmt: skip
     before = clone(model).set_params(n_iter=0).fit(bags).transform(bags)

@@ -21,6 +21,15 @@ def test_importing_loads_nothing_heavy():
     assert not loaded_after("import bagwise; bagwise.__version__; dir(bagwise)") & HEAVY
 
 
+def test_the_layer_of_networks_is_loaded_only_by_its_name_and_says_what_it_needs():
+    code = "import bagwise\nfor name in bagwise.__all__:\n    getattr(bagwise, name)"
+    assert "torch" not in loaded_after(code)
+    script = "import sys\nsys.modules['torch'] = None\nimport bagwise.nn"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert 'BagwiseError: bagwise.nn needs torch. Install it with: pip install "bagwise[torch]"' in result.stderr
+
+
 def test_names_are_loaded_when_used():
     assert "safetensors" in loaded_after("import bagwise; bagwise.Hierarchy")
 
