@@ -356,7 +356,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         A `callback`, and a `random_state` that is an object, cannot be written: they are None in the model read back.
         """
         check_is_fitted(self)
-        return write_model(path, self.get_params(deep=False), vars(self))
+        return write_model(path, self.get_params(deep=False), self.__dict__)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ManifoldBagOfFeatures:

@@ -12,12 +12,12 @@ _JITTER = 1e-6
 
 def set_apart(words: NDArray[np.floating], rng: np.random.RandomState) -> NDArray[np.float64]:
     """Move words that are equal a little apart: they would get the same gradient for ever."""
-    words = np.array(words, dtype=np.float64)
-    _, first = np.unique(words, axis=0, return_index=True)
-    equal = np.setdiff1d(np.arange(len(words)), first)
-    size = float(np.abs(words).max(initial=0.0)) or 1.0
-    words[equal] += _JITTER * size * rng.normal(size=(len(equal), words.shape[1]))
-    return words
+    apart: NDArray[np.float64] = np.array(words, dtype=np.float64)
+    _, first = np.unique(apart, axis=0, return_index=True)
+    equal = np.setdiff1d(np.arange(len(apart)), first)
+    size = float(np.abs(apart).max(initial=0.0)) or 1.0
+    apart[equal] += _JITTER * size * rng.normal(size=(len(equal), apart.shape[1]))
+    return apart
 
 
 def typical_scale(words: NDArray[np.floating]) -> float:
