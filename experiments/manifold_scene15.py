@@ -5,6 +5,11 @@
 Settings of the paper: 128 words, 15 components, 10 neighbours, sigma_histogram 10, softness 0.05, 20 steps of Adam
 (the paper takes 10 to 20), 200 features an object while learning, 3000 of the 4485 images to learn on. Features are
 scaled so that the median distance from a word to the nearest other one is 1.
+
+The Davies-Bouldin index of k-means does not follow reliably. On 1200 images it differs by up to 0.14 between starts of
+k-means on the same histograms, which is more than between the two methods; and k-means on the histograms of BoF finds
+some tiny clusters (the smallest three have 7, 20 and 21 images, with learned words 24, 28 and 35), which are compact
+and lower the index.
 """
 
 from __future__ import annotations
