@@ -16,6 +16,7 @@ from .descriptors.video import VideoHogHof as VideoHogHof
 from .descriptors.words import WordCounts as WordCounts
 from .errors import BagwiseError as BagwiseError
 from .learned_kernels.diagonal_kernel import DiagonalKernelLearner as DiagonalKernelLearner
+from .learned_kernels.fisher_score import FisherScore as FisherScore
 from .linear import ConfidenceWeightedClassifier as ConfidenceWeightedClassifier
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger
