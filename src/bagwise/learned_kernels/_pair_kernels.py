@@ -1,6 +1,37 @@
-"""Compiled loops over pairs of sparse samples, column by column. Both blocks of samples are CSC."""
+"""Compiled loops over pairs of samples: products and gradients of sparse ones, and the logistic loss of all.
+
+Blocks of sparse samples are CSC: two samples meet where they share a column.
+"""
+
+from math import exp, log1p
 
 from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def logistic_losses(signs, products, within):
+    """Sum of ``log(1 + exp(-signs * products))``; products are replaced by the derivatives in them.
+
+    The derivatives are ``-signs / (1 + exp(signs * products))``. If `within`, both blocks are the same: only pairs with
+    i < j count, the derivatives of others are zero. O(pairs).
+    """
+    total = 0.0
+    for i in range(products.shape[0]):
+        first = i + 1 if within else 0
+        for j in range(first):
+            products[i, j] = 0.0
+        for j in range(first, products.shape[1]):
+            sign = signs[i, j]
+            margin = sign * products[i, j]
+            if margin > 0.0:
+                small = exp(-margin)
+                total += log1p(small)
+                products[i, j] = -sign * small / (1.0 + small)
+            else:
+                small = exp(margin)
+                total += log1p(small) - margin
+                products[i, j] = -sign / (1.0 + small)
+    return total
 
 
 @njit(cache=True, nogil=True)

@@ -77,12 +77,12 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         "classes": 1 for two samples of a class, -1 for others. "shared": y has a row of zeros and ones for each
         sample, and the similarity is the number of ones they share (for "logistic": 1 if there is one, else -1).
         "auto" is "classes" if y is one-dimensional, else "shared". A callable gets two arrays of labels, a and b,
-        and gives the matrix of similarities between them.
+        and gives the matrix of similarities between them; it should be symmetric.
     non_negative : bool, default=True
         False allows weights below zero. Then there is a `kernel`, which need not be positive, but no `transform`.
     step : float, default=1.0
         Size of the step of "prox".
-    penalty : float, default=0.01
+    penalty : float, default=0.001
         How much "logistic" keeps weights near 1.
     batch_size : int or None, default=256
         "logistic" looks at the pairs of random batches of this many samples. None: at all pairs, O(n²), by L-BFGS-B.
@@ -172,7 +172,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         similarity: str | Callable[[Any, Any], Any] = "auto",
         non_negative: bool = True,
         step: float = 1.0,
-        penalty: float = 0.01,
+        penalty: float = 0.001,
         batch_size: int | None = 256,
         learning_rate: float = 0.1,
         max_iter: int = 50,

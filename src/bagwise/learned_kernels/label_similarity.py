@@ -125,8 +125,8 @@ class GivenSimilarity(LabelSimilarity):
     Parameters
     ----------
     function : callable
-        ``function(a, b)`` for some labels a and some labels b gives the matrix of similarities. Only pairs count, so
-        the mean of s_ij and s_ji is what is used.
+        ``function(a, b)`` for some labels a and some labels b gives the matrix of similarities. It should be
+        symmetric, as kernels are.
     y : ndarray of shape (n_samples,) or (n_samples, n_labels)
     """
 

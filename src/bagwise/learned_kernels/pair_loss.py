@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
-from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from bagwise.learned_kernels._pair_kernels import pair_gradient, pair_products
+from bagwise.learned_kernels._pair_kernels import logistic_losses, pair_gradient, pair_products
 from bagwise.learned_kernels.label_similarity import LabelSimilarity
 
 __all__ = ["PairLoss", "minimize_by_batches", "minimize_exactly"]
@@ -75,24 +74,18 @@ class PairLoss:
         """Add the gradient of the pairs between two blocks, or within one, and give their loss."""
         A, B = self.X[rows], self.X[columns]
         signs = self.similarity.signs_between(rows, columns)
-        if rows is columns:  # within a block: each pair once, and no sample with itself
-            pairs = np.triu(np.ones(signs.shape, dtype=bool), k=1)
-        else:
-            pairs = np.ones(signs.shape, dtype=bool)
-        if sp.issparse(self.X):
-            A, B = sp.csc_array(A), sp.csc_array(B)
-            lists = (A.indptr, A.indices, A.data, B.indptr, B.indices, B.data)
-            products = np.zeros(signs.shape)
-            pair_products(*lists, weights, products)
-        else:
-            products = (A * weights) @ B.T
-        margins = signs * products
-        factors = np.where(pairs, -signs * expit(-margins), 0.0)
-        if sp.issparse(self.X):
-            pair_gradient(*lists, factors, gradient)
-        else:
-            gradient += np.einsum("ij,ij->j", A, factors @ B)
-        return float(np.logaddexp(0.0, -margins, where=pairs, out=np.zeros_like(margins)).sum())
+        if not sp.issparse(self.X):
+            products = ((A * weights) @ B.T).astype(np.float64, copy=False)
+            loss = logistic_losses(signs, products, rows is columns)
+            gradient += np.einsum("ij,ij->j", A, products @ B)
+            return loss
+        A, B = sp.csc_array(A), sp.csc_array(B)
+        entries = (A.indptr, A.indices, A.data, B.indptr, B.indices, B.data)
+        products = np.zeros(signs.shape)
+        pair_products(*entries, weights, products)
+        loss = logistic_losses(signs, products, rows is columns)
+        pair_gradient(*entries, products, gradient)
+        return loss
 
 
 def minimize_exactly(
