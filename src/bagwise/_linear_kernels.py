@@ -8,7 +8,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def step_size(margin, variance, phi):
-    """How far to move so that the sample is right with the wanted probability, at least; 0 if it is already.
+    """How far to move so that the margin is phi times its variance; 0 if it is at least that already.
 
     The positive root of ``2 phi V a² + (1 + 2 phi M) a + M - phi V``, for phi and V above 0:
     ``(sqrt((1 + 2 phi M)² - 8 phi (M - phi V)) - (1 + 2 phi M)) / (4 phi V)``. What is under the root is a sum of

@@ -28,9 +28,10 @@ _FLOATS = (np.float64, np.float32)
 class GaussianWeights:
     """Weights of linear classifiers as independent Gaussians, learned one sample after the other.
 
-    For a sample x with label s = 1 or -1, with the margin ``M = s μ·x`` and its variance ``V = Σ_d σ²_d x_d²``, the
-    nearest Gaussian (in Kullback-Leibler divergence, nearly) is taken under which the sample is right with
-    probability Φ(φ):
+    A sample x with label s = 1 or -1 has the margin ``M = s μ·x``, with the variance ``V = Σ_d σ²_d x_d²``, and should
+    have ``M ≥ φ V``. Asking for ``M ≥ φ sqrt(V)`` would make it right with probability Φ(φ); with the variance for its
+    root the problem is convex. A sample that falls short moves the weights as little as that takes, in
+    Kullback-Leibler divergence:
 
         ``α = max(0, (sqrt((1 + 2φM)² - 8φ(M - φV)) - (1 + 2φM)) / 4φV)``
         ``μ += α s σ² x``,  ``1/σ²_d += 2αφ x_d²``
@@ -101,7 +102,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     """Linear classifier with a variance for each weight: rare words move much, frequent ones little.
 
     1. Each weight is a Gaussian, with mean 0 and the same variance at first.
-    2. A sample that is not yet right with probability `confidence` moves the means of its features, those the most
+    2. A sample that is not yet right with enough `confidence` moves the means of its features, those the most
        that are the least certain, and makes these features more certain.
     3. Several classes are learned one against the rest.
 
@@ -110,9 +111,11 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     confidence : float, default=0.9
-        Probability with which a training sample should be right, between 0.5 and 1. Lower it for noisy labels.
+        How sure the classifier should be of a training sample, as a probability between 0.5 and 1: φ is its quantile
+        under the normal distribution. Lower it for noisy labels.
     initial_variance : float, default=1.0
-        Variance of all weights before the first sample. Multiplying it by c² is the same as multiplying X by c.
+        Variance of all weights before the first sample. Without an intercept, multiplying it by c² is the same as
+        multiplying X by c.
     n_passes : int, default=5
         How often `fit` goes through the data.
     shuffle : bool, default=True

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -253,11 +254,18 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         how = (self.non_negative, self.max_iter, self.tol)
         if self.pretrain_size is not None:
             rows = self._pretraining_rows(X.shape[0], random)
-            start, _ = minimize_exactly(PairLoss(X[rows], similarity.take(rows), self.penalty), start, *how)
+            start, _, _ = minimize_exactly(PairLoss(X[rows], similarity.take(rows), self.penalty), start, *how)
         loss = PairLoss(X, similarity, self.penalty)
-        if self.batch_size is None:
-            return minimize_exactly(loss, start, *how)
-        return minimize_by_batches(loss, start, *how, self.batch_size, self.learning_rate, random)
+        if self.batch_size is not None:
+            return minimize_by_batches(loss, start, *how, self.batch_size, self.learning_rate, random)
+        weights, curve, settled = minimize_exactly(loss, start, *how)
+        if not settled:
+            warnings.warn(
+                f"The weights had not settled after max_iter={self.max_iter} iterations. Take more, or a larger tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return weights, curve
 
     def _pretraining_rows(self, n_samples: int, random: np.random.RandomState) -> NDArray[np.int64]:
         wanted = self.pretrain_size

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
-from sklearn.exceptions import ConvergenceWarning
 
 from bagwise.learned_kernels._pair_kernels import logistic_losses, pair_gradient, pair_products
 from bagwise.learned_kernels.label_similarity import LabelSimilarity
@@ -90,8 +88,10 @@ class PairLoss:
 
 def minimize_exactly(
     loss: PairLoss, start: NDArray[np.float64], non_negative: bool, max_iter: int, tol: float
-) -> tuple[NDArray[np.float64], list[float]]:
-    """Minimise over all pairs by L-BFGS-B; gives the weights, and the loss before and after each iteration."""
+) -> tuple[NDArray[np.float64], list[float], bool]:
+    """Minimise over all pairs by L-BFGS-B; gives the weights, the loss before and after each iteration, and whether
+    the weights had settled.
+    """
     curve = [loss.of_all(start)[0]]
     found = minimize(
         loss.of_all,
@@ -102,13 +102,7 @@ def minimize_exactly(
         callback=lambda intermediate_result: curve.append(float(intermediate_result.fun)),
         options={"maxiter": max_iter, "ftol": tol, "gtol": tol},
     )
-    if found.nit >= max_iter and not found.success:
-        warnings.warn(
-            f"The weights had not settled after max_iter={max_iter} iterations. Take more, or a larger tol.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return found.x, curve
+    return found.x, curve, bool(found.success) or found.nit < max_iter
 
 
 def minimize_by_batches(
