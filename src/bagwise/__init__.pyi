@@ -22,6 +22,9 @@ from .descriptors.sentences import SentenceVectors as SentenceVectors
 from .descriptors.video import VideoHogHof as VideoHogHof
 from .descriptors.words import WordCounts as WordCounts
 from .errors import BagwiseError as BagwiseError
+from .learned_kernels.diagonal_kernel import DiagonalKernelLearner as DiagonalKernelLearner
+from .learned_kernels.fisher_score import FisherScore as FisherScore
+from .linear import ConfidenceWeightedClassifier as ConfidenceWeightedClassifier
 from .merging.divisive import DivisiveMerger as DivisiveMerger
 from .merging.hashing import HashMerger as HashMerger
 from .merging.hierarchy import Hierarchy as Hierarchy

@@ -1,0 +1,1 @@
+"""Kernels that are learned from labels, and scores to learn them on."""
