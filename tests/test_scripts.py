@@ -52,3 +52,10 @@ def test_a_benchmark_without_its_data_says_what_it_needs():
     result = run("benchmarks/front_end.py")
     assert result.returncode == 1
     assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
+
+
+def test_experiments_on_the_manifold_say_so_as_well():
+    for name in ("scene15", "corel1k", "rt2k", "mnist"):
+        result = run(f"experiments/manifold_{name}.py", "--data", "nowhere")
+        assert result.returncode == 1
+        assert "--data DIR or BAGWISE_DATA=DIR; got nowhere" in result.stderr
