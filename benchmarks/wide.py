@@ -44,12 +44,20 @@ def make_texts(n: int, d: int, length: int, n_classes: int = 20) -> tuple[Any, A
     return sp.csr_array((ones, (np.concatenate(documents), np.concatenate(words))), shape=(n, d)), y
 
 
-def make_patterns(n: int, d: int, length: int) -> tuple[Any, Any]:
+def make_patterns(n: int, d: int, length: int, n_classes: int = 10) -> tuple[Any, Any]:
     """Draw (X, y), X dense: histograms of patterns, a few common and most of them rare."""
     import numpy as np
 
-    X, y = make_texts(n, d, length, n_classes=10)
-    return np.asarray(X.toarray()), y
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_classes, n)
+    place = rng.permutation(d)
+    frequencies = np.exp(rng.normal(size=(n_classes, d))) / np.arange(1, d + 1)
+    reached = np.cumsum(frequencies, axis=1)
+    X = np.empty((n, d))
+    for i, c in enumerate(y):
+        drawn = np.searchsorted(reached[c], rng.random(length) * reached[c, -1])
+        X[i, place] = np.bincount(drawn, minlength=d)
+    return X, y
 
 
 def peak_memory() -> float:
