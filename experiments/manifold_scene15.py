@@ -7,9 +7,9 @@ Settings of the paper: 128 words, 15 components, 10 neighbours, sigma_histogram 
 scaled so that the median distance from a word to the nearest other one is 1.
 
 The Davies-Bouldin index of k-means does not follow reliably. On 1200 images it differs by up to 0.14 between starts of
-k-means on the same histograms, which is more than between the two methods; and k-means on the histograms of BoF finds
-some tiny clusters (the smallest three have 7, 20 and 21 images, with learned words 24, 28 and 35), which are compact
-and lower the index.
+k-means on the same histograms, which is more than between the two methods. One such start found tinier clusters in the
+histograms of BoF (the smallest have 7, 20 and 21 images, with learned words 24, 28 and 35); compact ones of that kind
+may be what lowers the index there.
 """
 
 from __future__ import annotations
