@@ -2,6 +2,8 @@
 #   make demo   install, then merge the words of an embedded data set and print the result
 #   make test   install, then lint, types, import rules, tests and doctests
 PYTHON ?= python3
+# installed first, so that nothing else chooses a build of it
+TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -48,5 +50,6 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ $(VENV)/.installed

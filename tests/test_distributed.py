@@ -23,6 +23,7 @@ from bagwise import (
     SketchMerger,
     Statistics,
     WordMerger,
+    WordMergerCV,
     distributed,
     merge_statistics,
     merge_words,
@@ -443,3 +444,93 @@ def test_hierarchies_from_a_cluster_can_be_saved(data, tmp_path):
     X, y = data
     hierarchy = merge_words(da.from_array(X, chunks=60), y)
     assert Hierarchy.load(hierarchy.save(tmp_path / "h")) == hierarchy
+
+
+def test_sketch_mergers_go_on_with_collections(data):
+    X, _ = data
+    expected = SketchMerger(6, sketch_size=32).fit(X)
+    for chunked in collections(X, 37, 17):
+        read = SketchMerger(6, sketch_size=32).partial_fit(chunked[:50]).partial_fit(X[50:90]).partial_fit(chunked[90:])
+        assert read.sketch_ == expected.sketch_
+        assert read.n_features_in_ == WORDS
+        np.testing.assert_array_equal(read.labels_, expected.labels_)
+    with pytest.raises(ValueError, match="39 features, but SketchMerger is expecting 40"):
+        read.partial_fit(chunked[:, 1:])
+    with pytest.raises(BagwiseError, match="needs to know the place of each sample"):
+        read.partial_fit([dask.delayed(X)])
+    near = SketchMerger(6, sketch_size=32, n_neighbors=2, n_intermediate=5).fit(X).set_params(n_neighbors=0)
+    unread = da.from_delayed(dask.delayed(pytest.fail)("was read"), shape=X.shape, dtype=float)
+    with pytest.raises(BagwiseError, match="holds sums over neighbours"):
+        near.partial_fit(unread)
+
+
+def test_a_collection_is_not_loaded_by_cross_validation(data):
+    X, y = data
+    unread = da.from_delayed(dask.delayed(pytest.fail)("was read"), shape=X.shape, dtype=float)
+    with pytest.raises(BagwiseError, match="Cross-validation needs the samples themselves, in memory"):
+        WordMergerCV([2, 4]).fit(unread, y)
+    search = WordMergerCV([2, 4], cv=2).fit(X, y)
+    lazy = search.transform(da.from_array(X, chunks=(50, WORDS)))
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_array_equal(lazy.compute(), search.transform(X))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_transforming_numbers_that_are_none(data, dtype):
+    X, y = data
+    merger = WordMerger(6).fit(X, y)
+    broken = X.astype(dtype)
+    broken[40, 6] = np.nan
+    for chunked in collections(broken, 37, 5):
+        with pytest.raises(BagwiseError, match="Chunk 1 has nan in its row 3, word 6"):
+            merger.transform(chunked).compute(scheduler="synchronous")
+
+
+def test_what_transform_does_not_take(data):
+    X, y = data
+    merger = WordMerger(4).fit([dask.delayed(X)], [y])
+    for chunks, got in (([dask.delayed(X)], "a list"), (dask.delayed(X), "a Delayed")):
+        with pytest.raises(BagwiseError, match=rf"transform takes a Dask array .* or one chunk .*got {got}"):
+            merger.transform(chunks)
+    with pytest.raises(BagwiseError, match=r"got a Dask array of shape \(150,\)"):
+        merger.transform(da.from_array(X[:, 0], chunks=50))
+    with pytest.raises(BagwiseError, match=r"must be a Dask array or a list of dask.delayed chunks; got Delayed"):
+        merger.fit(dask.delayed(X), y)
+    with pytest.raises(
+        BagwiseError, match=r"y must be an array or a Dask array with known chunk sizes; got Delayed\w*\. "
+    ):
+        merger.fit(da.from_array(X, chunks=50), dask.delayed(y))
+    with pytest.raises(BagwiseError, match=r"y must be a list of 1 arrays of labels .*got Delayed\w*\."):
+        merger.fit([dask.delayed(X)], dask.delayed(y))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_lists_of_which_some_chunks_are_lazy(data, form):
+    X, y = data
+    mixed = [form(X[:20]), dask.delayed(X[20:])]
+    for chunks, number in ((mixed, 0), (mixed[::-1], 1)):
+        with pytest.raises(BagwiseError, match=rf"dask.delayed objects only; got a \w+ as chunk {number}"):
+            merge_words(chunks, [y[:20], y[20:]])
+    assert merge_words(list(X), y) == merge_words(X, y)  # rows in memory are what they were
+
+
+def test_labels_of_several_types(data):
+    X, y = data
+    chunked = da.from_array(X, chunks=(50, WORDS))
+    mixed = y.astype(object)
+    mixed[60:] = None
+    mixed[120] = "cat"
+    lazily = da.from_array(mixed, chunks=50)
+    for labels, classes in ((mixed, None), (lazily, None), (mixed, ["cat", "dog"]), (lazily, ["cat", "dog"])):
+        with pytest.raises(BagwiseError, match="all numbers or all strings; got NoneType and str"):
+            distributed.statistics(chunked, labels, classes=classes).compute()
+    with pytest.raises(BagwiseError, match="all numbers or all strings; got NoneType and str"):
+        WordMerger(3).fit(chunked, mixed)
+    with pytest.raises(BagwiseError, match="all numbers or all strings"):
+        distributed.statistics(chunked, y, classes=np.array(["cat", 3], dtype=object))
+
+
+def test_sums_of_sketches_that_are_too_large():
+    P = da.from_array(np.full((600, 2), [3e37, 1.0]), chunks=(10, 2))
+    with pytest.raises(BagwiseError, match="too large for sums in float32"):
+        distributed.sketch(P, size=1, n_hashes=1).compute()

@@ -27,6 +27,22 @@ def test_the_demo_prints_its_table():
     assert all(row[2].endswith("%") and row[3].endswith("%") for row in rows)
 
 
+def test_an_experiment_without_its_data_says_what_it_needs():
+    result = run("experiments/scene15_baseline.py")
+    assert result.returncode == 1
+    assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
+    result = run("experiments/scene15_baseline.py", "--data", "nowhere")
+    assert "scene15.zip does not exist" in result.stderr
+
+
+def test_the_quick_benchmark_of_encoders_runs():
+    result = run("benchmarks/encoding.py", "--quick")
+    assert result.returncode == 0, result.stderr
+    rows = [line.split("|")[1:-1] for line in result.stdout.splitlines() if "NumPy" in line and "|" in line]
+    assert {int(row[1]) for row in rows} == {1, 2}
+    assert all(float(row[-1]) > 99 for row in rows)  # finds the same words as we do, but for ties in rounding
+
+
 def test_a_benchmark_without_its_data_says_what_it_needs():
     result = run("benchmarks/smoothing.py")
     assert result.returncode == 1

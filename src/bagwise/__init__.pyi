@@ -1,8 +1,15 @@
 from . import criteria as criteria
 from . import distributed as distributed
 from . import kernels as kernels
+from . import metrics as metrics
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
+from .clustering import SpectralClusterer as SpectralClusterer
+from .clustering import cluster_bags as cluster_bags
+from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
+from .codebooks.kmeans import learn_codebook as learn_codebook
+from .codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures as ManifoldBagOfFeatures
+from .codebooks.normalizing import BagNormalizer as BagNormalizer
 from .descriptors.color_sift import ColorSIFT as ColorSIFT
 from .descriptors.dense_sift import DenseSIFT as DenseSIFT
 from .descriptors.hog_lbp import HogLbp as HogLbp
@@ -27,11 +34,12 @@ from .merging.merge_statistics import merge_statistics as merge_statistics
 from .merging.sketching.sketch import Sketch as Sketch
 from .merging.sketching.sketch_merger import SketchMerger as SketchMerger
 from .merging.statistics import Statistics as Statistics
-from .merging.warmup import warmup as warmup
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection
+from .warmup import warmup as warmup
+from .window_codes import WindowCodes as WindowCodes
 
 __version__: str

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
+from bagwise._checks import first_not_finite
 from bagwise._data import is_lazy
 from bagwise._memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
@@ -45,7 +46,7 @@ class Chunks:
                 found = f"a {type(X[strange]).__name__} as chunk {strange}" if strange is not None else "an empty list"
                 raise BagwiseError(f"A list of chunks must have dask.delayed objects only; got {found}.")
             return cls([[chunk] for chunk in X], None, None, dense=False)
-        if not is_lazy(X) or not hasattr(X, "chunks") or not hasattr(X, "to_delayed"):
+        if not is_dask_array(X):
             raise BagwiseError(
                 f"X must be a Dask array or a list of dask.delayed chunks; got {type(X).__name__}. Data in memory go "
                 "to merge_words or Statistics.of; dask.array.from_array makes a Dask array."
@@ -68,6 +69,12 @@ class Chunks:
         number = int(np.argmax(self.sizes))
         n_rows = self.sizes[number]
         _check_fits(number, (n_rows, self.width), 8 * n_rows * self.width, room, memory_limit)
+
+
+def is_dask_array(X: Any) -> bool:
+    """Whether X is a Dask array, and no other collection of Dask. Does not import Dask."""
+    # the class is asked: objects of dask.delayed have any attribute that one asks for
+    return is_lazy(X) and hasattr(type(X), "map_blocks")
 
 
 def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Room, memory_limit: Limit) -> None:
@@ -130,10 +137,10 @@ def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], l
             )
         parts = list(y)
     elif is_lazy(y):
-        if not hasattr(y, "chunks") or any(np.isnan(size) for size in y.chunks[0]):
+        if not is_dask_array(y) or any(np.isnan(size) for size in y.chunks[0]):
             raise BagwiseError(
                 f"y must be an array or a Dask array with known chunk sizes; got {_describe(y)}. Call "
-                "y.compute_chunk_sizes() first."
+                "y.compute_chunk_sizes() first; dask.array.from_delayed makes an array of a delayed one."
             )
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
@@ -142,7 +149,7 @@ def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], l
     else:
         labels = _as_labels(y)
         _check_labels_shape(labels.shape, sum(chunks.sizes))
-        names = _check_classes(np.unique(labels) if classes is None else np.asarray(classes))
+        names = _check_classes(_different(labels) if classes is None else np.asarray(classes))
         numbers = _class_numbers(labels, names, None)
         numbers = numbers.astype(np.min_scalar_type(len(names)))  # they travel with the graph
         return names, np.split(numbers, np.cumsum(chunks.sizes)[:-1])
@@ -164,8 +171,9 @@ def _as_labels(y: Any) -> NDArray[Any]:
 
 
 def _describe(y: Any) -> str:
-    shape = f" of shape {y.shape}" if hasattr(y, "shape") else f" of length {len(y)}" if hasattr(y, "__len__") else ""
-    return f"{type(y).__name__}{shape}"
+    if isinstance(getattr(y, "shape", None), tuple):  # that of a Delayed is a Delayed
+        return f"{type(y).__name__} of shape {y.shape}"
+    return f"{type(y).__name__} of length {len(y)}" if isinstance(y, (list, tuple)) else type(y).__name__
 
 
 def _check_labels_shape(shape: tuple[int, ...], n_samples: int) -> None:
@@ -174,17 +182,29 @@ def _check_labels_shape(shape: tuple[int, ...], n_samples: int) -> None:
 
 
 def _classes_of(labels: Any) -> NDArray[Any]:
-    return np.unique(_as_labels(labels))
+    return _different(_as_labels(labels))
+
+
+def _different(labels: NDArray[Any]) -> NDArray[Any]:
+    """`np.unique` for labels, of which some may be of another type, or missing."""
+    try:
+        return np.unique(labels)
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in labels.tolist()})
+        raise BagwiseError(
+            f"Labels must be all numbers or all strings; got {' and '.join(kinds)}. Samples without a label must be "
+            "left out, or get a name of their own."
+        ) from error
 
 
 def _join_classes(left: NDArray[Any], right: NDArray[Any], *_: int) -> NDArray[Any]:
     if len(left) == 0 or len(right) == 0:  # the labels of no samples have no proper type
         return right if len(left) == 0 else left
-    return np.union1d(left, right)
+    return _different(np.concatenate([left, right]))
 
 
 def _check_classes(names: NDArray[Any]) -> NDArray[Any]:
-    if names.ndim != 1 or len(names) == 0 or len(np.unique(names)) != len(names):
+    if names.ndim != 1 or len(names) == 0 or len(_different(names)) != len(names):
         raise BagwiseError(f"classes must be different names, at least one; got {names!r}.")
     if names.dtype.kind == "f" and not np.array_equal(names, np.rint(names)):
         raise BagwiseError(
@@ -201,6 +221,8 @@ def _class_numbers(labels: Any, names: NDArray[Any], number: int | None) -> NDAr
         return np.empty(0, dtype=np.intp)
     if (names.dtype.kind in "USO") != (found.dtype.kind in "USO"):
         raise BagwiseError(f"y has labels of type {found.dtype}, but `classes` are {names.dtype}. Use the same names.")
+    if "O" in (names.dtype.kind, found.dtype.kind):
+        _different(np.concatenate([names, found]))  # complains of labels that cannot be compared
     order = np.argsort(names)
     place = np.minimum(np.searchsorted(names, found, sorter=order), len(names) - 1)
     codes = order[place]
@@ -252,18 +274,18 @@ def read_chunk(blocks: list[Any], number: int, width: int | None, room: Room, me
     chunk_bytes = X.data.nbytes + X.indices.nbytes if is_sparse else 8 * X.size
     _check_fits(number, X.shape, chunk_bytes, room, memory_limit)
     X = X.astype(np.float64, copy=False)
-    values = X.data if is_sparse else X
-    if not np.isfinite(values).all():
-        place = int(np.argmin(np.isfinite(values)))
-        if is_sparse:
-            row, word = (int(coordinates[place]) for coordinates in X.tocoo().coords)
-        else:
-            row, word = divmod(place, X.shape[1])
-        raise BagwiseError(
-            f"Chunk {number} has {values.flat[place]} in its row {row}, word {word}. Only finite numbers can be added "
-            "up: drop the sample or fill in a number."
-        )
+    check_finite(X, number)
     return X
+
+
+def check_finite(X: Any, number: int) -> None:
+    """Raise an error that names the first NaN or infinity in a dense or CSR chunk, if there is one."""
+    if (found := first_not_finite(X)) is not None:
+        row, word, value = found
+        raise BagwiseError(
+            f"Chunk {number} has {value} in its row {row}, word {word}. Only finite numbers can be added up: drop the "
+            "sample or fill in a number."
+        )
 
 
 def delayed_function() -> Any:

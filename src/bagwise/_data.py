@@ -14,9 +14,10 @@ __all__ = ["centre_full_words", "check_non_negative", "class_sums", "constant_wo
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection, or a list of them: data that are not there yet. Does not import Dask."""
+    """Whether X is a Dask collection, or a list with one: data that are not there yet. Does not import Dask."""
     if isinstance(X, (list, tuple)):
-        return len(X) > 0 and is_lazy(X[0])
+        # lists of plain numbers, or of lists of them, are not gone through
+        return len(X) > 0 and (is_lazy(X[0]) or (hasattr(X[0], "shape") and any(is_lazy(part) for part in X)))
     return hasattr(X, "__dask_graph__")
 
 

@@ -20,7 +20,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from bagwise._collections import Chunks, Limit, Room, add_up, delayed_function, number_labels, read_chunk
+from bagwise._collections import (
+    Chunks,
+    Limit,
+    Room,
+    add_up,
+    check_finite,
+    delayed_function,
+    is_dask_array,
+    number_labels,
+    read_chunk,
+)
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging._grams import gram_around
@@ -179,6 +189,7 @@ def sketch(
     size: int = 256,
     n_hashes: int = 30,
     seed: int = 0,
+    first_sample: int = 0,
     dtype: Any = "float32",
     memory_limit: Limit = None,
 ) -> Any:
@@ -188,7 +199,7 @@ def sketch(
     ----------
     X : Dask array of shape (n_samples, n_features)
         Chunk sizes must be known, also of sparse chunks: the place of a sample decides where it is added.
-    size, n_hashes, seed, dtype
+    size, n_hashes, seed, first_sample, dtype
         Those of `Sketch`.
     memory_limit : int or str, default=None
         Most memory that one chunk and two sketches may take; as in `statistics`.
@@ -212,9 +223,10 @@ def sketch(
             "A sketch needs to know the place of each sample, and so the sizes of chunks, but X is a list of chunks. "
             "Make it a Dask array: dask.array.concatenate of dask.array.from_delayed(chunk, shape, dtype)."
         )
-    empty = Sketch(chunks.width, size, n_hashes, seed=seed, dtype=dtype)  # complains of bad settings right here
+    # complains of bad settings right here
+    empty = Sketch(chunks.width, size, n_hashes, seed=seed, first_sample=first_sample, dtype=dtype)
     chunks.check_fit(Room(a_word=empty.size * empty.dtype.itemsize), memory_limit)
-    firsts = np.cumsum([0, *chunks.sizes[:-1]]).tolist()
+    firsts = np.cumsum([empty.first_sample, *chunks.sizes[:-1]]).tolist()
     settings = {"size": empty.size, "n_hashes": empty.n_hashes, "seed": empty.seed, "dtype": empty.dtype.name}
     return _over_chunks(_sketch_of_chunk, chunks, memory_limit, firsts, settings=settings)
 
@@ -295,11 +307,24 @@ def merge_collection(X: Any, y: Any, *, n_words: int, callback: Callback | None,
     return CollectionMerging(X, y, **how).carry_out(n_words, callback)
 
 
-def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, **weights: Any) -> Any:
-    """Add up the words of each group in a Dask array, chunk by chunk when it is computed, as `pool` does."""
+def check_can_be_pooled(X: Any) -> None:
+    """Raise an error for collections that `pool_collection` does not take: lists of chunks, data frames and others."""
     delayed_function()
-    if isinstance(X, (list, tuple)) or getattr(X, "ndim", None) != 2:
-        raise BagwiseError(f"transform takes a Dask array of samples by words; got {type(X).__name__}.")
+    if is_dask_array(X) and X.ndim == 2:
+        return
+    got = f"a Dask array of shape {X.shape}" if is_dask_array(X) else f"a {type(X).__name__}"
+    raise BagwiseError(
+        f"transform takes a Dask array of samples by words, or one chunk that is in memory; got {got}. For "
+        "dask.delayed chunks: dask.array.concatenate of dask.array.from_delayed(chunk, shape, dtype), or "
+        "dask.delayed(merger.transform)(chunk) for each of them."
+    )
+
+
+def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, **weights: Any) -> Any:
+    """Add up the words of each group in a Dask array, chunk by chunk when it is computed, as `pool` does.
+
+    X is one that `check_can_be_pooled` lets pass.
+    """
     dtype = X.dtype if X.dtype in _FLOATS else np.dtype(np.float64)
     is_sparse = sp.issparse(X._meta)
     form = (sp.csr_array if isinstance(X._meta, sp.sparray) else sp.csr_matrix) if is_sparse else np.empty
@@ -315,8 +340,16 @@ def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: s
     )
 
 
-def _pool_chunk(chunk: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, weights: dict[str, Any]) -> Any:
-    chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0)
+def _pool_chunk(
+    chunk: Any,
+    labels: NDArray[np.int64],
+    n_groups: int,
+    pooling: str,
+    weights: dict[str, Any],
+    block_id: tuple[int, int],  # given by Dask
+) -> Any:
+    chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0, ensure_all_finite=False)
+    check_finite(chunk, block_id[0])
     return pool(chunk, labels, n_groups, pooling, **weights)
 
 

@@ -1,7 +1,9 @@
 import json
 import pickle
 import struct
+from functools import reduce
 from itertools import pairwise
+from operator import add
 
 import numpy as np
 import pytest
@@ -319,3 +321,43 @@ def test_a_sketch_that_was_interrupted_says_so(monkeypatch, tmp_path):
         with pytest.raises(BagwiseError, match="interrupted, so it holds part of some"):
             use()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_totals_and_extremes_are_those_of_the_values_as_they_came(form, dtype):
+    rng = np.random.default_rng(0)
+    X = np.c_[1e8 + np.arange(50) % 2, np.full(50, 1e8 + 1), rng.normal(size=50), np.where(np.arange(50) % 2, 1e-60, 2)]
+    sketch = Sketch(4, size=64, dtype=dtype).update(form(X))
+    np.testing.assert_array_equal(sketch.constant, [False, True, False, False])
+    np.testing.assert_allclose(sketch.totals, X.sum(axis=0), rtol=1e-14)
+    np.testing.assert_array_equal(sketch.n_active, 50)
+    np.testing.assert_array_equal(sketch._smallest, X.min(axis=0))
+    np.testing.assert_array_equal(sketch._largest, X.max(axis=0))
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(3e37, "float32"), (3e306, "float64")])
+def test_parts_whose_sum_would_not_be_finite_are_not_added(value, dtype):
+    def part(k):
+        X = np.full((10, 2), [value, 1.0])
+        return Sketch(2, 1, 1, first_sample=10 * k, dtype=dtype).update(X)
+
+    with pytest.raises(BagwiseError, match=rf"Values reach 3e\+\d+, too large for sums in {dtype}"):
+        reduce(add, (part(k) for k in range(60)))
+    with pytest.raises(BagwiseError, match="too large"):  # as in one go
+        Sketch(2, 1, 1, dtype=dtype).update(np.full((600, 2), [value, 1.0]))
+    both = part(0) + Sketch(2, 1, 1, first_sample=10, dtype=dtype)
+    np.testing.assert_array_equal(both._sums, part(0)._sums)
+
+
+def test_the_sum_of_a_list_of_sketches():
+    X = np.random.default_rng(0).integers(0, 5, (30, 4)).astype(float)
+    parts = [Sketch(4, 8, first_sample=k).update(X[k : k + 10]) for k in (0, 10, 20)]
+    assert sum(parts) == Sketch(4, 8).update(X)
+    with pytest.raises(TypeError):
+        1 + parts[0]
+
+
+def test_rows_of_different_lengths():
+    with pytest.raises(BagwiseError, match=r"cannot be read as a matrix of \(n, 2\) numbers"):
+        Sketch(2).update([[1, 2], [3]])

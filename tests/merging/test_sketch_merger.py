@@ -369,3 +369,80 @@ def test_what_it_cannot_use(counts, monkeypatch):
     merger = SketchMerger(4).fit(counts)
     with pytest.raises(BagwiseError, match="expected one per group: 4"):
         merger.inverse_transform(np.ones((2, 3)))
+
+
+def test_groups_are_those_of_the_sketch_that_is_there(counts):
+    merger, other = SketchMerger(5).fit(counts), SketchMerger(5).fit(counts[:, ::-1])
+    before = merger.labels_
+    merger.sketch_ = other.sketch_
+    np.testing.assert_array_equal(merger.labels_, other.labels_)
+    assert not np.array_equal(before, other.labels_)
+
+
+def test_another_backend_clusters_again(counts, monkeypatch):
+    merger = SketchMerger(5).fit(counts)
+    asked = []
+    monkeypatch.setattr(module, "group_features", lambda *_, backend, **__: asked.append(backend) or merger._found[-1])
+    assert merger.labels_ is merger.labels_
+    assert not asked
+    assert merger.set_params(backend="numpy").labels_ is not None
+    assert asked == ["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("sketch_size", 64), ("n_hashes", 5), ("dtype", "float64"), ("random_state", 7)]
+)
+def test_settings_of_a_sketch_cannot_be_changed_on_the_way(counts, name, value):
+    merger = SketchMerger(5).partial_fit(counts[:60])
+    usual = getattr(merger, name)
+    merger.set_params(**{name: value})
+    with pytest.raises(BagwiseError, match=rf"begun with {name}={usual!r}, but now there is {name}={value!r}"):
+        merger.partial_fit(counts[60:])
+    assert merger.sketch_.n_samples == 60
+    merger.set_params(**{name: usual}).partial_fit(counts[60:])
+    assert merger.sketch_ == SketchMerger(5).fit(counts).sketch_
+    drawn = SketchMerger(5, random_state=np.random.RandomState(0))  # the seed is the sketch's for good
+    assert drawn.partial_fit(counts[:60]).partial_fit(counts[60:]).sketch_.n_samples == 120
+
+
+def test_more_samples_than_announced(counts):
+    merger = SketchMerger(5)
+
+    def chunks():
+        yield counts
+        yield counts
+        raise AssertionError("read on")
+
+    with pytest.raises(
+        BagwiseError, match=r"Only 200 samples were to come, but with chunk 1 .* there are 240"
+    ) as error:
+        merger.fit_chunks(chunks(), n_samples=200)
+    assert "partial_fit" not in str(error.value)
+    assert "ended" not in str(error.value)
+    assert not hasattr(merger, "sketch_")
+    passes = []
+
+    def growing():
+        passes.append(1)
+        return iter([counts[: 50 + 10 * len(passes)]])
+
+    with pytest.raises(BagwiseError, match=r"Only 60 samples .* there are 70. The stream must give the same samples"):
+        SketchMerger(5, n_neighbors=3).fit_chunks(growing)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, sp.csr_matrix, pd.DataFrame])
+@pytest.mark.parametrize("n_neighbors", [0, 3])
+def test_one_matrix_is_not_a_stream_of_chunks(counts, form, n_neighbors):
+    X = form(counts)
+    for chunks in (X, lambda: X):
+        with pytest.raises(BagwiseError, match=r"chunks is one \w+ of shape \(120, 80\).*Give \[X\], or use fit"):
+            SketchMerger(5, n_neighbors=n_neighbors).fit_chunks(chunks)
+
+
+def test_arguments_of_other_types(counts):
+    with pytest.raises(BagwiseError, match=r"from_sketch takes a Sketch, got str. Sketch.load"):
+        SketchMerger.from_sketch("a.safetensors")
+    with pytest.raises(BagwiseError, match="n_samples must be an integer, got '120'"):
+        SketchMerger(3).fit_chunks([counts], n_samples="120")
+    with pytest.raises(BagwiseError, match="n_samples must be at least 1, got 0"):
+        SketchMerger(3).fit_chunks([counts], n_samples=0)

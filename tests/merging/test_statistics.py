@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -324,3 +324,55 @@ def test_callbacks_stop():
     X, y = topic_counts(np.random.default_rng(10), 40, 20)
     statistics = parts_of(X, y, [])[0]
     assert merge_statistics(statistics, callback=lambda level, pair, score: level == 12).min_words == 12
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_equal_statistics(form):
+    X, y = topic_counts(np.random.default_rng(0), 30, 6)
+    options = {"gram": True, "shares": True}
+    statistics = Statistics.of(form(X), y, int(y.max()) + 1, **options)
+    assert statistics == Statistics.of(form(X), y, int(y.max()) + 1, **options)
+    assert statistics == pickle.loads(pickle.dumps(statistics))
+    assert statistics != "statistics"
+    for field in fields(statistics):
+        value = getattr(statistics, field.name)
+        if isinstance(value, bool) or value.dtype == bool:
+            other = np.logical_not(value)
+        else:
+            other = 2 * value if sp.issparse(value) else 2 * value + (value == 0)
+        assert statistics != replace(statistics, **{field.name: other}), field.name
+    assert statistics != replace(statistics, gram=None, deviations=None)
+    assert statistics != replace(statistics, gram=sp.csr_array(X.T @ X) if form is np.asarray else X.T @ X)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(statistics)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_sum_of_a_list_of_statistics(form):
+    X, y = topic_counts(np.random.default_rng(0), 30, 6)
+    parts = parts_of(form(X), y, [10, 20])
+    assert sum(parts) == parts[0] + parts[1] + parts[2]
+    with pytest.raises(TypeError):
+        1 + parts[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_bad_values_are_located(form, value):
+    X = np.zeros((9, 4))
+    X[5, [0, 2]], X[6, 1] = [1, value], value
+    with pytest.raises(BagwiseError, match=rf"X has {value} .* in its row 5, word 2"):
+        Statistics.of(form(X), np.zeros(9, dtype=int), 1)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "message"), [("3", "an integer, got '3'"), (0, "at least 1"), (2.0, "an integer")]
+)
+def test_bad_numbers_of_classes(n_classes, message):
+    with pytest.raises(BagwiseError, match=f"n_classes must be {message}"):
+        Statistics.of(np.ones((3, 2)), [0, 0, 0], n_classes)
+
+
+def test_repeated_names_of_classes():
+    with pytest.raises(BagwiseError, match=r"classes must be different names; got \['a', 'a', 'b'\]"):
+        Statistics.of(np.ones((3, 2)), [0, 1, 2], 3, classes=["a", "a", "b"])

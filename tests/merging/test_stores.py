@@ -1,5 +1,7 @@
 """Stores that compute rows: the same entries, the same hierarchies, less memory."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -281,6 +283,45 @@ def test_equals_are_merged_in_order_without_a_search(case, store):
     dense, other = (merge_words(X, y, store=name) for name in ("dense", store))
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("store", ["factored", "sparse"])
+@pytest.mark.parametrize("case", ["two samples", "equal within classes", "equal words"])
+def test_equals_among_many_words(case, store, monkeypatch):
+    """More words than fit into a tile: what is below the diagonal is not looked at."""
+    from bagwise.merging.criteria import base
+
+    rng = np.random.default_rng(0)
+    X, y = {
+        "two samples": (rng.poisson(1, (2, 700)) * 1.0, [0, 1]),
+        "equal within classes": (np.repeat(rng.poisson(1, (3, 600)), 30, axis=0) * 1.0, np.repeat([0, 1, 2], 30)),
+        "equal words": (np.repeat(rng.poisson(2, (60, 1)), 700, axis=1) * 1.0, np.arange(60) % 3),
+    }[case]
+    dense = merge_words(X, y, store="dense")
+    monkeypatch.setattr(base, "FactoredSearch", None)  # no search is needed
+    other = merge_words(X, y, store=store)
+    np.testing.assert_array_equal(other.merges, dense.merges)
+    np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
+
+
+def test_the_factored_store_takes_the_memory_it_says():
+    X, y = np.random.default_rng(0).random((600, 400)), np.arange(600) % 3
+    structures = resolve_criterion("csm").structures(X, y)
+    for data in (X, sp.csr_array(X)):
+        tracemalloc.start()
+        make_factored_store("factored", data, structures, "10MB")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < (2.2 if sp.issparse(data) else 1.2) * X.nbytes
+    with pytest.raises(BagwiseError, match="factored store"):
+        make_factored_store("factored", sp.csr_array(X), structures, 1.5 * X.nbytes)
+
+
+def test_the_advice_is_within_the_limit():
+    X = sp.random_array((50, 1000), density=0.1, format="csr", rng=np.random.default_rng(0))
+    with pytest.raises(BagwiseError, match="merge fewer words") as caught:
+        merge_words(X, np.arange(50) % 2, memory_limit="100kB")
+    assert "store='dense'" not in str(caught.value)
 
 
 def test_the_test_for_equals_looks_beyond_the_diagonal():

@@ -48,8 +48,10 @@ class GroupTransformer(TransformerMixin):
         """
         check_is_fitted(self)
         if is_lazy(X):
-            from bagwise.distributed import pool_collection  # a step up the house, taken only with Dask data
+            # a step up the house, taken only with Dask data
+            from bagwise.distributed import check_can_be_pooled, pool_collection
 
+            check_can_be_pooled(X)
             validate_data(self, X, reset=False, skip_check_array=True)
             return pool_collection(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)

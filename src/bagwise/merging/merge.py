@@ -93,8 +93,9 @@ def merge_words(
         Where the statistics of a criterion that is a ratio of distances are kept. "dense": two d x d matrices, the
         fastest. "factored": the values of all words in all samples, from which rows are computed when needed. "sparse":
         the same for data that are mostly zeros, in memory of the order of the non-zeros: for 100,000 words. "auto"
-        takes "dense" if it fits `memory_limit`, else "sparse" or "factored" by how many zeros there are. All give
-        the same hierarchy, but for pairs whose scores differ by rounding only.
+        takes "dense" if it fits `memory_limit`, else "sparse" or "factored" by how many zeros there are. All merge the
+        best pair at each level, and give the same hierarchy where it is the only best one. Pairs that are equally good
+        but for rounding, as small counts have them, may be told apart differently; what follows can differ then.
     memory_limit : int or str, default=None
         Most memory that what is kept for merging may take, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from bagwise._checks import check_integer, first_not_finite
 from bagwise._data import class_sums
 from bagwise._tensor_files import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
@@ -37,7 +38,7 @@ class Statistics:
     """What merging by "csm", "aib" or "mlt" needs to know of a set of samples: sums over them.
 
     1. `Statistics.of` makes them from one chunk of samples.
-    2. ``a + b`` are those of both chunks together.
+    2. ``a + b`` are those of both chunks together, ``sum(parts)`` those of many.
     3. `bagwise.merge_statistics` merges words, as `bagwise.merge_words` would do on all the samples.
 
     Parameters
@@ -136,13 +137,22 @@ class Statistics:
         shares : bool, default=False
             Whether to sum up samples divided by their totals, which "mlt" needs for values that are not whole numbers.
         classes : sequence of shape (n_classes,), default=None
-            Names of the classes. None: their numbers.
+            Names of the classes, all different. None: their numbers.
 
         Returns
         -------
         statistics : Statistics
         """
-        X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=0)
+        n_classes = check_integer(n_classes, "n_classes", 1)
+        X = check_array(
+            X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=0, ensure_all_finite=False
+        )
+        if (found := first_not_finite(X)) is not None:
+            row, word, value = found
+            raise BagwiseError(
+                f"X has {value} (NaN or infinity) in its row {row}, word {word}. Only finite numbers can be added up: "
+                "drop the sample or fill in a number."
+            )
         is_sparse = sp.issparse(X)
         if is_sparse:
             X = sp.csr_array(X)
@@ -153,6 +163,8 @@ class Statistics:
         names = np.arange(n_classes) if classes is None else np.asarray(classes)
         if names.shape != (n_classes,):
             raise BagwiseError(f"classes must name {n_classes} classes; got an array of shape {names.shape}.")
+        if len(set(names.tolist())) < n_classes:
+            raise BagwiseError(f"classes must be different names; got {_some(names)}. Give equal ones the same code.")
         smallest, largest = _extremes(X)
         statistics = cls(
             classes=names,
@@ -250,6 +262,17 @@ class Statistics:
         else:
             left = left + right
         return replace(total, gram=left, deviations=parts[0][1] + parts[1][1])
+
+    def __radd__(self, other: object) -> Statistics:
+        # sum(parts) begins with 0
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
 
     def without_empty_classes(self) -> Statistics:
         """Leave out classes that have no sample."""
@@ -398,6 +421,15 @@ def _mirrored(triangle: sp.csr_array) -> NDArray[np.float64]:
     out = triangle.toarray()
     mirror(out)
     return out
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two fields of statistics are equal: None, truth values, arrays, or sparse arrays."""
+    if left is None or right is None or sp.issparse(left) != sp.issparse(right):
+        return left is right
+    if sp.issparse(left):
+        return left.shape == right.shape and (left != right).nnz == 0
+    return np.array_equal(left, right)
 
 
 def _some(names: NDArray[Any], most: int = 5) -> str:

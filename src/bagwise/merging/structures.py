@@ -69,7 +69,10 @@ class Structure(ABC):
 
     @abstractmethod
     def factors(self, X: Matrix) -> list[Factor]:
-        """Write ``Xᵀ L X`` as a sum of products. Factors of a sparse X are sparse, or have few rows."""
+        """Write ``Xᵀ L X`` as a sum of products. Factors of a sparse X are sparse, or have few rows.
+
+        Dense factors are new arrays, which their user may write to.
+        """
 
     @abstractmethod
     def n_factor_rows(self) -> int:
@@ -124,9 +127,8 @@ class TotalScatter(Structure):
             sums = (w @ X)[np.newaxis]
             weighted = X if np.all(w == 1.0) else sp.csr_array(sp.diags_array(w) @ X)
             return [Factor(X, weighted), Factor(sums, sums, -1.0 / w.sum())]
-        deviations = np.empty(X.shape)
-        for rows, block in self._deviations(X):
-            deviations[rows] = block
+        deviations = X - (w @ X) / w.sum()
+        deviations *= np.sqrt(w)[:, np.newaxis]
         return [Factor(deviations, deviations)]
 
     def n_factor_rows(self) -> int:  # noqa: D102

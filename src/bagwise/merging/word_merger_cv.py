@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from bagwise._data import is_lazy
 from bagwise._memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
@@ -162,6 +163,12 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             raise unknown_name("rule", self.rule, RULES)
         if hasattr(self, "merger_"):  # should fitting fail, nothing of an earlier fit is left
             delattr(self, "merger_")
+        if is_lazy(X):
+            raise BagwiseError(
+                "Cross-validation needs the samples themselves, in memory, but X is a Dask collection. Choose the "
+                "number of words on X.compute(), or on a part of it that fits, such as X[:100_000].compute(); then fit "
+                "WordMerger with that number to X."
+            )
         criterion = resolve_criterion(self.criterion)
         if isinstance(criterion, GraphPair):
             raise BagwiseError(
@@ -234,6 +241,8 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Add up the words of each group; see `WordMerger.transform`."""
         check_is_fitted(self)
+        if is_lazy(X):
+            return self.merger_.transform(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
         return self.merger_.transform(X)
 

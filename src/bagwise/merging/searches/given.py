@@ -51,19 +51,18 @@ def merges_of_equals(A: NDArray[np.float64], B: NDArray[np.float64]) -> GivenMer
 
 
 def factored_merges_of_equals(store: FactoredStore, n_threads: int = 1) -> GivenMerges | None:
-    """Do what `merges_of_equals` does with rows that are computed; where it holds, the store is used up."""
+    """Do what `merges_of_equals` does with rows that are computed, in one pass over all of them."""
     test = _Equality(*store.diagonals(), max(_ROUNDING, store.rounding * np.finfo(np.float64).eps))
     if not test.may_hold:
         return None
-    if not test.vanishes:
-        for blocks, start, _ in store.blocks(n_threads):
-            if not test.holds(*(block[:, start:] for block in blocks)):
+    changes = np.zeros((2, store.size))
+    for blocks, start, stop in store.blocks(n_threads):
+        for i in range(start, stop):  # right of the diagonal, where blocks are filled
+            rows = [block[i - start, i + 1 :] for block in blocks]
+            if not test.vanishes and not test.holds(*rows):
                 return None
-    changes = np.empty((2, store.size - 1))
-    for t in range(1, store.size):  # word t joins all those before it
-        changes[:, t - 1] = store.entry(0, t)
-        store.merge(0, t)
-    return _in_order(test, changes[0], changes[1])
+            changes[:, i + 1 :] += rows
+    return _in_order(test, changes[0, 1:], changes[1, 1:])
 
 
 class _Equality:
@@ -78,7 +77,7 @@ class _Equality:
 
     def holds(self, entries_a: NDArray[np.float64], entries_b: NDArray[np.float64]) -> bool:
         """Whether these entries of A are those of B times the ratio of the traces."""
-        return bool(np.abs(entries_a - self._factor * entries_b).max() <= self._rounding * self.trace_a)
+        return bool(np.abs(entries_a - self._factor * entries_b).max(initial=0.0) <= self._rounding * self.trace_a)
 
 
 def _in_order(test: _Equality, changes_a: NDArray[np.float64], changes_b: NDArray[np.float64]) -> GivenMerges:

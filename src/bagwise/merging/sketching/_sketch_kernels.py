@@ -98,7 +98,8 @@ def add_sorted(ends, samples, values, coefficients, sums, totals, n_active, smal
     """Add sorted entries (see `sort_by_feature`) to the features ``start..stop``.
 
     NumPy: ``sums += X.T @ coefficients``, ``totals += X.sum(axis=0)``, ``n_active += (X != 0).sum(axis=0)``, and the
-    extremes of the entries that are not zero. Cost O(size) an entry; each row of `sums` is fetched once a block.
+    extremes of the entries that are not zero. Values are rounded to the type of `sums` for these alone. Cost O(size) an
+    entry; each row of `sums` is fetched once a block.
     """
     p = ends[start - 1] if start > 0 else 0
     for f in range(start, stop):
@@ -106,7 +107,7 @@ def add_sorted(ends, samples, values, coefficients, sums, totals, n_active, smal
         while p < ends[f]:
             value = values[p]
             if value != 0:
-                _add_scaled(row, coefficients[samples[p]], value)
+                _add_scaled(row, coefficients[samples[p]], row.dtype.type(value))
                 totals[f] += value
                 n_active[f] += 1
                 smallest[f] = min(smallest[f], value)
@@ -122,7 +123,7 @@ def add_dense(X, coefficients, sums, totals, n_active, smallest, largest, start,
         for i in range(X.shape[0]):
             value = X[i, f]
             if value != 0:
-                _add_scaled(row, coefficients[i], value)
+                _add_scaled(row, coefficients[i], row.dtype.type(value))
                 totals[f] += value
                 n_active[f] += 1
                 smallest[f] = min(smallest[f], value)

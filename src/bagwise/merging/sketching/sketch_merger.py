@@ -13,6 +13,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._checks import check_integer
 from bagwise._data import is_lazy
 from bagwise._progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
@@ -27,6 +28,17 @@ from bagwise.merging.sketching.streams import Chunks, check_can_be_read_again, r
 __all__ = ["SketchMerger"]
 
 _GO_ON = "What came before is kept in sketch_, and partial_fit goes on from there."
+_OTHER_NUMBER = "Nothing is kept. Give the true n_samples, or None for any number."
+
+
+def _settings_of(sketch: Sketch) -> dict[str, Any]:
+    """Parameters of `SketchMerger` that a sketch was begun with."""
+    return {
+        "sketch_size": sketch.size,
+        "n_hashes": sketch.n_hashes,
+        "dtype": sketch.dtype.name,
+        "random_state": sketch.seed,
+    }
 
 
 class SketchMerger(GroupTransformer, BaseEstimator):
@@ -200,7 +212,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         Parameters
         ----------
         sketch : Sketch
-            Is not copied: `partial_fit` updates it.
+            Is not copied: `partial_fit` updates it, or puts a new one in its place if it gets a Dask array.
         n_words : int, default=50
         **parameters
             Others of the estimator, but for those that the sketch has.
@@ -210,12 +222,12 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         merger : SketchMerger
             Fitted, and ready for more data.
         """
-        given: dict[str, Any] = {
-            "sketch_size": sketch.size,
-            "n_hashes": sketch.n_hashes,
-            "dtype": sketch.dtype.name,
-            "random_state": sketch.seed,
-        }
+        if not isinstance(sketch, Sketch):
+            raise BagwiseError(
+                f"from_sketch takes a Sketch, got {type(sketch).__name__}. Sketch.load(path) reads one from a file; a "
+                "lazy one of bagwise.distributed is computed first, by .compute()."
+            )
+        given = _settings_of(sketch)
         if taken := sorted(given.keys() & parameters.keys()):
             raise BagwiseError(f"{', '.join(taken)} cannot be chosen: the sketch has {given}. Leave them out.")
         if parameters.get("n_neighbors"):
@@ -257,18 +269,29 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     def _fit_collection(self, X: Any) -> SketchMerger:
         """Fit to a Dask array, by sketches of its chunks."""
-        from bagwise.distributed import sketch  # a step up the house, taken only with Dask data
-
         if self.n_neighbors > 0:
             raise BagwiseError(
                 f"n_neighbors={self.n_neighbors} needs the samples themselves, but X is a Dask collection, of which "
                 "only sums are made. Use n_neighbors=0, or fit_chunks, which reads chunks one after the other."
             )
-        whole = sketch(X, size=self.sketch_size, n_hashes=self.n_hashes, seed=self._seed(), dtype=self.dtype)
-        self.sketch_ = whole.compute()
-        validate_data(self, X, reset=True, skip_check_array=True)
+        self._take_collection(X)
         self._groups()
         return self
+
+    def _take_collection(self, X: Any) -> None:
+        """Add a Dask array to the sketch, as a new one of its chunks that begins where the stream has got to."""
+        from bagwise.distributed import sketch  # a step up the house, taken only with Dask data
+
+        earlier: Sketch | None = getattr(self, "sketch_", None)
+        how: dict[str, Any] = {"size": self.sketch_size, "n_hashes": self.n_hashes, "dtype": self.dtype}
+        if earlier is None:
+            lazy = sketch(X, seed=self._seed(), **how)
+        else:
+            earlier._check_takes_samples()  # before anything is read
+            lazy = sketch(X, seed=earlier.seed, first_sample=earlier.first_sample + earlier.n_samples, **how)
+        validate_data(self, X, reset=earlier is None, skip_check_array=True)
+        later = lazy.compute()
+        self.sketch_ = later if earlier is None else earlier + later
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> SketchMerger:
@@ -276,8 +299,9 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The next samples of the stream. How a stream is cut makes no difference.
+        X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
+            The next samples of the stream. How a stream is cut makes no difference. Of a Dask array a sketch is made
+            chunk by chunk and added to what there is: the same for whole numbers, up to rounding for others.
         y : ignored
 
         Returns
@@ -291,8 +315,28 @@ class SketchMerger(GroupTransformer, BaseEstimator):
                 "neighbours, and then once more. Use fit, or fit_chunks with chunks that can be read again, or "
                 "n_neighbors=0."
             )
-        self._take(self._checked(X, reset=not hasattr(self, "sketch_")))
+        self._check_settings_are_kept()
+        if is_lazy(X):
+            self._take_collection(X)
+        else:
+            self._take(self._checked(X, reset=not hasattr(self, "sketch_")))
         return self
+
+    def _check_settings_are_kept(self) -> None:
+        """Raise where settings of the sketch were changed after it was begun: more data cannot be added to it then."""
+        if not hasattr(self, "sketch_"):
+            return
+        had = _settings_of(self.sketch_)
+        if not isinstance(self.random_state, Integral):  # a seed was drawn, which the sketch has
+            del had["random_state"]
+        changed = {name: value for name, value in had.items() if getattr(self, name) != value}
+        if changed:
+            now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
+            before = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+            raise BagwiseError(
+                f"The sketch that partial_fit is to add to was begun with {before}, but now there is {now}. "
+                f"Call set_params({before}) to go on, or begin anew by fit, fit_chunks or a new SketchMerger."
+            )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_chunks(self, chunks: Chunks, n_samples: int | None = None) -> SketchMerger:
@@ -303,14 +347,17 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         chunks : iterable of matrices, or function that returns one
             With `n_neighbors` it is read three times: give a list, or a function.
         n_samples : int, default=None
-            How many samples there are in all: an error is raised if others come, after reading.
+            How many samples there are in all: an error is raised if fewer come, or as soon as there are more.
 
         Returns
         -------
         self : SketchMerger
-            If the stream fails or ends early, `sketch_` has what came before, and `partial_fit` can go on.
+            If the stream fails or ends early, `sketch_` has what came before, and `partial_fit` can go on. If there
+            are too many samples, nothing is kept.
         """
         self._check_parameters()
+        if n_samples is not None:
+            n_samples = check_integer(n_samples, "n_samples", 1)
         if self.n_neighbors > 0:
             check_can_be_read_again(chunks, f"n_neighbors={self.n_neighbors} needs three passes over the data")
         self._forget()
@@ -322,10 +369,14 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
         advice = _GO_ON if self.n_neighbors == 0 else "Mend the stream and fit again."
         try:
-            read_chunks(chunks, take, n_samples=n_samples, after_failure=advice, task="sketching", verbose=self.verbose)
+            read_chunks(
+                chunks, take, n_samples=n_samples, after_failure=advice, after_excess=_OTHER_NUMBER, task="sketching",
+                verbose=self.verbose,
+            )  # fmt: skip
         except BaseException:
-            if self.n_neighbors > 0:
-                self._forget()  # a sketch of samples must not be taken for one of neighbours
+            too_many = n_samples is not None and hasattr(self, "sketch_") and self.sketch_.n_samples > n_samples
+            if self.n_neighbors > 0 or too_many:
+                self._forget()  # a sketch of samples must not be taken for one of neighbours, nor of what was announced
             raise
         if self.n_neighbors > 0:
             self._sketch_neighbors(chunks)
@@ -359,7 +410,9 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         sketch = self._new_sketch(plain.n_features, seed)
         del plain  # two of them would be much memory
         advice = "The stream must give the same samples each time."
-        again: dict[str, Any] = {"n_samples": n_samples, "after_failure": advice, "verbose": self.verbose}
+        again: dict[str, Any] = {
+            "n_samples": n_samples, "after_failure": advice, "after_excess": advice, "verbose": self.verbose,
+        }  # fmt: skip
         reduced: list[Any] = []
 
         def reduce(chunk: Any) -> int:
@@ -382,12 +435,13 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         """Groups of the sketch as it is, found now unless they are known."""
         check_is_fitted(self)
         asked = (self.sketch_.n_samples, self.n_words, self.bipolar, self.n_init, self.max_iter, self.tol,
-                 self.batch_size)  # fmt: skip
+                 self.batch_size, self.backend)  # fmt: skip
         known = getattr(self, "_found", None)
-        if known is None or known[0] != asked:
+        # the sketch may have grown, and another one may have been put in its place
+        if known is None or known[0] is not self.sketch_ or known[1] != asked:
             self._check_parameters()
-            self._found = asked, self._cluster(self.sketch_, self.n_words, self.bipolar)
-        found: FeatureGroups = self._found[1]
+            self._found = self.sketch_, asked, self._cluster(self.sketch_, self.n_words, self.bipolar)
+        found: FeatureGroups = self._found[2]
         return found
 
     def _cluster(self, sketch: Sketch, n_groups: int, bipolar: bool) -> FeatureGroups:

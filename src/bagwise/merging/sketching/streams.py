@@ -16,6 +16,11 @@ Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
 def open_chunks(chunks: Chunks) -> Iterator[Any]:
     """Begin to read an iterable of matrices, or what a function returns."""
     source = chunks() if callable(chunks) else chunks
+    if hasattr(source, "shape"):  # its rows are no chunks
+        raise BagwiseError(
+            f"chunks is one {type(source).__name__} of shape {source.shape}, expected an iterable of matrices. "
+            "Give [X], or use fit."
+        )
     try:
         return iter(source)
     except TypeError as error:
@@ -39,6 +44,7 @@ def read_chunks(
     *,
     n_samples: int | None = None,
     after_failure: str = "",
+    after_excess: str = "",
     task: str = "reading",
     verbose: int = 0,
 ) -> int:
@@ -50,9 +56,11 @@ def read_chunks(
     take : callable
         May raise ValueError for matrices that it cannot use.
     n_samples : int, default=None
-        Number of samples that must come. None: any.
+        Number of samples that must come. None: any. An error is raised as soon as there are more.
     after_failure : str, default=""
         What an error says about how to go on.
+    after_excess : str, default=""
+        What it says if there are more than `n_samples`.
     task : str, default="reading"
         Name of the progress bar, which is drawn if `verbose` and `n_samples` is known.
     verbose : int, default=0
@@ -83,10 +91,15 @@ def read_chunks(
             except ValueError as error:
                 raise BagwiseError(f"Chunk {n_chunks} (counted from 0) cannot be used: {error} {so_far()}") from error
             n_taken += n_new
+            if n_samples is not None and n_taken > n_samples:
+                raise BagwiseError(
+                    f"Only {n_samples} samples were to come, but with chunk {n_chunks} (counted from 0) there are "
+                    f"{n_taken}. {after_excess}".rstrip()
+                )
             n_chunks += 1
             bar.update(n_taken)
     if n_taken == 0:
         raise BagwiseError(f"The stream had no samples, in {n_chunks} chunks. At least one sample is needed.")
-    if n_samples is not None and n_taken != n_samples:
+    if n_samples is not None and n_taken < n_samples:
         raise BagwiseError(f"The stream ended, but {n_samples} samples were to come. {so_far()}")
     return n_taken

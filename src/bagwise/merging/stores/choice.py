@@ -72,15 +72,19 @@ def make_factored_store(
         what = f"The sparse store keeps the {X.nnz} non-zeros of {d} words by rows and by columns"
     else:
         need = 8 * d * sum(structure.n_factor_rows() for structure in structures)
+        need += 8 * d * n_samples if sp.issparse(X) else 0  # made dense first
         what = f"The factored store keeps the values of {d} words in {n_samples} samples, once more for some criteria"
-    check_memory(need + least_beside, memory_limit, f"{what}, and some rows of the statistics", _advice(kind, d))
+    check_memory(need + least_beside, memory_limit, f"{what}, and some rows of the statistics", _advice(kind, d, limit))
     if kind == "factored" and sp.issparse(X):
         X = X.toarray()
     preferred, undesired = (
         [make_product(factor, n_threads) for factor in structure.factors(X)] for structure in structures
     )
+    del X
     need = sum(product.n_bytes for product in (*preferred, *undesired))  # graphs can fill sparse data
-    check_memory(need + least_beside, memory_limit, f"{what}, and what the criterion makes of them", _advice(kind, d))
+    check_memory(
+        need + least_beside, memory_limit, f"{what}, and what the criterion makes of them", _advice(kind, d, limit)
+    )
     room = np.inf if limit is None else (limit - need) / 2
     room_for_rows = room if memory_limit is not None else min(room, need)
     sparse = [product for product in (*preferred, *undesired) if isinstance(product, SparseProduct)]
@@ -89,8 +93,9 @@ def make_factored_store(
     return FactoredStore(preferred, undesired, d, room)
 
 
-def _advice(kind: str, n_words: int) -> str:
-    dense = f"use store='dense', which takes {readable_size(bytes_of_pairs(n_words))}"
+def _advice(kind: str, n_words: int, limit: int | None) -> str:
+    need = bytes_of_pairs(n_words)
+    dense = f"use store='dense', which takes {readable_size(need)}, or " if limit is None or need <= limit else ""
     if kind == "factored":
-        return f"{dense}, use store='sparse' if there are many zeros, or use fewer samples"
-    return f"{dense}, or merge fewer words, for example after dropping the rarest ones"
+        return f"{dense}use store='sparse' if there are many zeros, or fewer samples"
+    return f"{dense}merge fewer words, for example after dropping the rarest ones"

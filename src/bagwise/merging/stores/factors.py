@@ -70,13 +70,12 @@ class Product(ABC):
 
 
 class DenseProduct(Product):
-    """Both factors are dense: rows x slots. A row of the product takes O(rank x slots)."""
+    """Both factors are dense: rows x slots, and are written to. A row of the product takes O(rank x slots)."""
 
     def __init__(self, factor: Factor) -> None:
         shared = factor.right is factor.left
-        # They are written to, and may be the user's data.
-        self._right = np.array(factor.right, dtype=np.float64, order="C")
-        self._left = self._right if shared else np.array(factor.left, dtype=np.float64, order="C")
+        self._right = np.ascontiguousarray(factor.right, dtype=np.float64)
+        self._left = self._right if shared else np.ascontiguousarray(factor.left, dtype=np.float64)
         self._weight = float(factor.weight)
         self.rank, self._size = self._right.shape
 

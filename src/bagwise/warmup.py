@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from bagwise.codebooks.bag_of_features import BagOfFeatures
+from bagwise.descriptors.color_sift import ColorSIFT
+from bagwise.descriptors.hog_lbp import HogLbp
+from bagwise.descriptors.lbp_d5 import LBPD5
+from bagwise.descriptors.local_binary_patterns import LocalBinaryPatterns
 from bagwise.merging.merge import merge_words
 from bagwise.merging.searches import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
 
+__all__ = ["warmup"]
+
 
 def warmup() -> None:
-    """Compile (or load from the cache) the machine code of merging, by running it on a few numbers.
+    """Compile (or load from the cache) machine code, by running it on a few numbers and small images.
 
     The compiled code is kept beside the package, or in the user's cache folder where that cannot be written. Run
     this once after installing, for example when building a container image.
@@ -22,6 +29,11 @@ def warmup() -> None:
     >>> import bagwise
     >>> bagwise.warmup()
     """
+    _merge()
+    _describe_and_encode()
+
+
+def _merge() -> None:
     X = np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64)
     y = np.arange(8) % 2
     for search in SEARCHES:
@@ -34,3 +46,12 @@ def warmup() -> None:
         merge_words(X, y, store=store)
     merge_words(X, y, criterion="mme")
     merge_words(X, y, kernel="chi2")
+
+
+def _describe_and_encode() -> None:
+    images = list(np.random.default_rng(0).integers(0, 256, size=(2, 40, 40, 3), dtype=np.uint8))
+    for descriptor in (HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
+        descriptor.transform(images)
+    bags = ColorSIFT().transform(images)
+    for assignment in ("hard", "soft", "localized", "sparse", "vlad"):
+        BagOfFeatures(4, assignment=assignment, n_init=1, random_state=0).fit(bags).transform(bags)

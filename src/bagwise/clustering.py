@@ -1,0 +1,248 @@
+"""Clusters of histograms and of bags."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
+from sklearn.cluster import KMeans
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bagwise._data import check_non_negative
+from bagwise._memory import check_memory
+from bagwise.codebooks.manifold.graph import LAPLACIANS, embed, neighbor_graph
+from bagwise.codebooks.manifold.objective import chi2_distances
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["SpectralClusterer", "cluster_bags"]
+
+METHODS = ("kmeans", "spectral")
+
+
+class SpectralClusterer(ClusterMixin, BaseEstimator):
+    """Clusters of histograms along their neighbour graph; new ones go to the nearest mean of a cluster.
+
+    1. Join each histogram with its nearest ones.
+    2. Embed the graph by the eigenvectors of its Laplacian with the smallest eigenvalues.
+    3. Find clusters in the embedding by k-means.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Also the number of eigenvectors.
+    n_neighbors : int, default=10
+    metric : {"chi2", "euclidean"}, default="chi2"
+        Distance of histograms; chi² needs values of at least 0.
+    sigma : float or "auto", default="auto"
+        Weights are ``exp(-distance / sigma)``. "auto": the median distance to neighbours.
+    laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
+    n_init : int, default=10
+        Starts of k-means.
+    memory_limit : int or str, default=None
+        Most memory that the distances of all pairs may take. None: 80 % of what is free.
+    random_state : int, RandomState or None, default=None
+    n_jobs : int, default=None
+        Threads for the distances.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+    embedding_ : ndarray of shape (n_samples, n_clusters)
+    cluster_centers_ : ndarray of shape (n_clusters, n_features_in_)
+        Mean histogram of each cluster.
+    sigma_ : float
+    n_features_in_ : int
+
+    See Also
+    --------
+    sklearn.cluster.SpectralClustering : Normalised cuts of other graphs, without `predict`.
+
+    Examples
+    --------
+    >>> from bagwise import SpectralClusterer
+    >>> X = [[0.9, 0.1, 0], [0.8, 0.2, 0], [0.1, 0.1, 0.8], [0, 0.2, 0.8]]
+    >>> clusterer = SpectralClusterer(2, n_neighbors=1, random_state=0).fit(X)
+    >>> clusterer.labels_[0] == clusterer.labels_[1] != clusterer.labels_[2]
+    np.True_
+    >>> clusterer.predict([[1, 0, 0]])[0] == clusterer.labels_[0]
+    np.True_
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "metric": [StrOptions({"chi2", "euclidean"})],
+        "sigma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "laplacian": [StrOptions(set(LAPLACIANS))],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_neighbors: int = 10,
+        metric: str = "chi2",
+        sigma: float | str = "auto",
+        laplacian: str = "unnormalized",
+        n_init: int = 10,
+        memory_limit: int | float | str | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.sigma = sigma
+        self.laplacian = laplacian
+        self.n_init = n_init
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> SpectralClusterer:
+        """Find clusters.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Histograms.
+        y : ignored
+
+        Returns
+        -------
+        self : SpectralClusterer
+        """
+        X = self._checked(X, reset=True)
+        n = len(X)
+        if self.n_clusters > n:
+            raise BagwiseError(f"n_clusters={self.n_clusters}, but there are only {n} samples (n_samples={n}).")
+        check_memory(
+            3 * 8 * n**2,
+            self.memory_limit,
+            f"Spectral clustering keeps distances of all pairs of {n} histograms",
+            "cluster some of them and use predict for the others",
+        )
+        distances = (
+            chi2_distances(X, n_threads=effective_n_jobs(self.n_jobs))
+            if self.metric == "chi2"
+            else euclidean_distances(X)
+        )
+        self.sigma_ = self._sigma(distances)
+        if n == 1:
+            self.embedding_ = np.ones((1, 1))
+        else:
+            graph = neighbor_graph(distances, self.n_neighbors, self.sigma_)
+            self.embedding_ = embed(graph, self.n_clusters, self.laplacian)
+        seed = check_random_state(self.random_state).randint(2**31)
+        labels = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed).fit(self.embedding_).labels_
+        _, self.labels_ = np.unique(labels, return_inverse=True)
+        n_found = int(self.labels_.max()) + 1
+        self.cluster_centers_ = np.stack([X[self.labels_ == c].mean(axis=0) for c in range(n_found)])
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Nearest mean histogram of a cluster, by Euclidean distance. No eigenvectors are computed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        return np.argmin(euclidean_distances(X, self.cluster_centers_), axis=1)
+
+    def _checked(self, X: Any, reset: bool) -> NDArray[np.float64]:
+        X = validate_data(self, X, reset=reset, dtype=np.float64)
+        if self.metric == "chi2":
+            check_non_negative(X, "Negative values in data: metric='chi2'", "Use metric='euclidean', or histograms.")
+        return X
+
+    def _sigma(self, distances: NDArray[np.float64]) -> float:
+        if self.sigma != "auto":
+            return float(self.sigma)
+        k = min(self.n_neighbors, len(distances) - 1)
+        if k < 1:
+            return 1.0
+        nearest = np.partition(distances, k, axis=1)[:, 1 : k + 1]
+        middle = float(np.median(nearest))
+        return middle if middle > 0 else float(nearest.max()) or 1.0
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.metric == "chi2"
+        return tags
+
+
+def cluster_bags(
+    bags: Any,
+    n_clusters: int,
+    *,
+    encoder: Any = None,
+    method: str = "kmeans",
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> tuple[NDArray[np.int64], Pipeline]:
+    """Cluster bags by their histograms over learned words.
+
+    Parameters
+    ----------
+    bags : Bags or list of arrays
+    n_clusters : int
+    encoder : estimator, default=None
+        Turns bags into histograms. None: `ManifoldBagOfFeatures` with one component a cluster.
+    method : {"kmeans", "spectral"}, default="kmeans"
+    random_state : int, RandomState or None, default=None
+    n_jobs : int, default=None
+
+    Returns
+    -------
+    labels : ndarray of shape (n_bags,)
+    model : Pipeline
+        ``model.predict(new_bags)`` gives the clusters of others, ``model[:-1].transform(bags)`` histograms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise import cluster_bags
+    >>> rng = np.random.default_rng(0)
+    >>> bags = [rng.normal(centre, 1.0, (40, 2)) for centre in (0, 5, 0, 5, 0, 5, 0, 5)]
+    >>> labels, model = cluster_bags(bags, 2, random_state=0)
+    >>> [bool(label == labels[0]) for label in labels]
+    [True, False, True, False, True, False, True, False]
+    >>> bool(model.predict(bags[:1])[0] == labels[0])
+    True
+    """
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    rng = check_random_state(random_state)
+    seeds = rng.randint(2**31, size=2).tolist()
+    if encoder is None:
+        from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+
+        n = len(bags)
+        encoder = ManifoldBagOfFeatures(
+            n_components=min(n_clusters, max(n - 1, 1)), random_state=seeds[0], n_jobs=n_jobs
+        )  # fmt: skip
+    if method == "kmeans":
+        clusterer: Any = KMeans(n_clusters, n_init=10, random_state=seeds[1])
+    else:
+        clusterer = SpectralClusterer(n_clusters, random_state=seeds[1], n_jobs=n_jobs)
+    model = Pipeline([("encoder", encoder), ("clusterer", clusterer)]).fit(bags)
+    return np.asarray(model[-1].labels_), model

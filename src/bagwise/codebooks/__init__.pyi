@@ -1,0 +1,11 @@
+from .bag_of_features import BagOfFeatures as BagOfFeatures
+from .distances import assign_words as assign_words
+from .encoders import localized_codes as localized_codes
+from .encoders import soft_codes as soft_codes
+from .encoders import sparse_codes as sparse_codes
+from .encoding import encode_bags as encode_bags
+from .kmeans import KMeansWords as KMeansWords
+from .kmeans import kmeans_words as kmeans_words
+from .kmeans import learn_codebook as learn_codebook
+from .normalizing import BagNormalizer as BagNormalizer
+from .pyramids import resolve_pyramid as resolve_pyramid

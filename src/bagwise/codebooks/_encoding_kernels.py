@@ -1,0 +1,157 @@
+"""Compiled code of codebooks: sums by word, codes of few words, and pooling into histograms."""
+
+import numpy as np
+from numba import njit
+
+# Steps of coordinate descent between two exact ones.
+_POLISH_EVERY = 16
+
+
+@njit(cache=True, nogil=True)
+def sum_by_word(values, words, sums, counts):
+    """``np.add.at(sums, words, values); np.add.at(counts, words, 1)``. Cost O(n D)."""
+    for i in range(values.shape[0]):
+        word = words[i]
+        counts[word] += 1
+        for k in range(values.shape[1]):
+            sums[word, k] += values[i, k]
+
+
+@njit(cache=True, nogil=True)
+def add_residuals(values, words, codebook, groups, out):
+    """``np.add.at(out, (groups[:, g], words), values - codebook[words])`` for each column g. Cost O(n D) a column.
+
+    `out` has shape (groups, words, D).
+    """
+    for i in range(values.shape[0]):
+        word = words[i]
+        for g in range(groups.shape[1]):
+            target = out[groups[i, g], word]
+            for k in range(values.shape[1]):
+                target[k] += np.float64(values[i, k]) - np.float64(codebook[word, k])
+
+
+@njit(cache=True, nogil=True)
+def pool_dense(codes, groups, maximum, out):
+    """``np.add.at(out, groups[:, g], codes)`` for each column g, or ``np.maximum.at``. Cost O(n K) a column."""
+    for i in range(codes.shape[0]):
+        for g in range(groups.shape[1]):
+            target = out[groups[i, g]]
+            if maximum:
+                for k in range(codes.shape[1]):
+                    target[k] = max(target[k], codes[i, k])
+            else:
+                for k in range(codes.shape[1]):
+                    target[k] += codes[i, k]
+
+
+@njit(cache=True, nogil=True)
+def pool_sparse(starts, words, weights, groups, maximum, out):
+    """`pool_dense` of codes in CSR form. Cost O(non-zeros) a column of groups."""
+    for i in range(starts.shape[0] - 1):
+        for g in range(groups.shape[1]):
+            target = out[groups[i, g]]
+            for p in range(starts[i], starts[i + 1]):
+                if maximum:
+                    target[words[p]] = max(target[words[p]], weights[p])
+                else:
+                    target[words[p]] += weights[p]
+
+
+@njit(cache=True, nogil=True)
+def nearest_few(distances, words, found):
+    """``words = argsort(distances, kind="stable")[:, :k]; found = take_along_axis(distances, words, 1)``.
+
+    k is the width of `words`. Cost O(n K) and O(k) for each word that enters the list.
+    """
+    k = words.shape[1]
+    for i in range(distances.shape[0]):
+        filled = 0
+        for j in range(distances.shape[1]):
+            distance = distances[i, j]
+            if filled == k and not distance < found[i, k - 1]:
+                continue
+            place = filled if filled < k else k - 1
+            while place > 0 and distance < found[i, place - 1]:
+                found[i, place], words[i, place] = found[i, place - 1], words[i, place - 1]
+                place -= 1
+            found[i, place], words[i, place] = distance, j
+            filled = min(filled + 1, k)
+
+
+@njit(cache=True, nogil=True)
+def _soft_threshold(value, threshold):
+    if value > threshold:
+        return value - threshold
+    if value < -threshold:
+        return value + threshold
+    return 0.0
+
+
+@njit(cache=True, nogil=True)
+def _polish(gram, products, threshold, code, slopes):
+    """Go towards the minimum with the signs of `code` kept, until it is reached or a code becomes 0.
+
+    ``u_A = solve(G_AA, q_A - threshold sign(u_A))`` for the words A that are used. Coordinate descent alone is slow
+    where words are alike; this is exact, and never raises the objective.
+    """
+    used = np.flatnonzero(code)
+    block = np.empty((used.shape[0], used.shape[0]))
+    goal = np.empty(used.shape[0])
+    for a in range(used.shape[0]):
+        for b in range(used.shape[0]):
+            block[a, b] = gram[used[a], used[b]]
+        block[a, a] *= 1.0 + 1e-10  # more words than dimensions: any of the minima will do
+        goal[a] = products[used[a]] - threshold * np.sign(code[used[a]])
+    goal = np.linalg.solve(block, goal)
+    share, first = 1.0, -1
+    for a in range(used.shape[0]):
+        old = code[used[a]]
+        if old * goal[a] <= 0.0 and old / (old - goal[a]) <= share:
+            share, first = old / (old - goal[a]), a
+    for a in range(used.shape[0]):
+        code[used[a]] += share * (goal[a] - code[used[a]])
+    if first >= 0:
+        code[used[first]] = 0.0
+    slopes[:] = products
+    for a in range(used.shape[0]):
+        if code[used[a]] != 0.0:
+            for j in range(slopes.shape[0]):
+                slopes[j] -= code[used[a]] * gram[used[a], j]
+
+
+@njit(cache=True, nogil=True)
+def lasso_codes(gram, products, threshold, tolerance, max_steps, codes):
+    """Minimise ``u G u / 2 - q u + threshold |u|_1`` for each row q of `products`; returns rows that did not converge.
+
+    Coordinate descent that always moves the coordinate which changes most, with an exact step for the coordinates in
+    use now and then. NumPy equivalent: repeat
+    ``new = soft(u + (q - G u) / diag(G)); j = argmax(|new - u|); u[j] = new[j]``. Only few coordinates are ever other
+    than 0, so that is a few tens of steps of O(K) each.
+    """
+    n_words = gram.shape[0]
+    slopes = np.empty(n_words)
+    unsolved = 0
+    for i in range(products.shape[0]):
+        code = codes[i]
+        code[:] = 0.0
+        slopes[:] = products[i]
+        converged = False
+        for step_number in range(1, max_steps + 1):
+            best, change = -1, tolerance
+            for j in range(n_words):
+                own = gram[j, j]
+                if own > 0.0 and (code[j] != 0.0 or abs(slopes[j]) > threshold):
+                    step = _soft_threshold(slopes[j] + own * code[j], threshold) / own - code[j]
+                    if abs(step) > abs(change):
+                        best, change = j, step
+            if best < 0:
+                converged = True
+                break
+            code[best] += change
+            for j in range(n_words):
+                slopes[j] -= change * gram[best, j]
+            if step_number % _POLISH_EVERY == 0:
+                _polish(gram, products[i], threshold, code, slopes)
+        unsolved += not converged
+    return unsolved

@@ -1,0 +1,324 @@
+"""`BagOfFeatures`: from bags of vectors to histograms of words, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise._bags_checks import generator
+from bagwise.bags import Bags
+from bagwise.codebooks.batches import Reservoir, as_batches
+from bagwise.codebooks.distances import WordDistances, nearest_words
+from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder
+from bagwise.codebooks.encoding import POOLINGS, pooled, resolve_pooling
+from bagwise.codebooks.kmeans import BACKENDS, check_width, kmeans_words
+from bagwise.codebooks.normalizing import normalize_rows, resolve_steps
+from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
+from bagwise.errors import BagwiseError
+
+__all__ = ["BagOfFeatures"]
+
+
+class BagOfFeatures(TransformerMixin, BaseEstimator):
+    """Turn bags of vectors into histograms of words.
+
+    1. `fit` draws vectors from all bags and learns words by k-means, see `learn_codebook`.
+    2. `transform` says how much each vector belongs to each word (`assignment`),
+    3. pools these codes over each bag, or over cells of a grid laid over it (`pooling`, `pyramid`),
+    4. and normalises the histograms (`normalize`).
+
+    Bags may be given as `Bags`, as a list of matrices (one a bag), or as an iterable of `Bags`, such as
+    ``descriptor.iter_transform(collection)``. The latter is gone through once and never held, so descriptors of any
+    number of images pass. One matrix is taken as bags of one vector each.
+
+    Parameters
+    ----------
+    n_words : int, default=1000
+    assignment : {"hard", "soft", "localized", "sparse", "vlad"}, default="hard"
+        What a vector x gives to a word b.
+
+        - "hard": 1 to the nearest word.
+        - "soft": ``exp(-|x - b| / softness)``, divided by its sum over words.
+        - "localized": ``exp(-sharpness |x - b|²)`` to the `n_neighbors` nearest words, divided by its sum.
+        - "sparse": the size of u that minimises ``|x - Σ u b|² + penalty |u|_1``, with words scaled to length 1.
+        - "vlad": the difference x - b to the nearest word, D numbers a word.
+    softness, sharpness, penalty : float, default=0.05, 10.0, 0.15
+        See above. Defaults suit vectors of length 1.
+    n_neighbors : int, default=5
+        See above.
+    pooling : {"auto", "sum", "mean", "max"}, default="auto"
+        Over the vectors of a bag. "mean" divides by the vectors in the bag, in cells as well. "auto" is "sum" for
+        "hard" and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
+    pyramid : None, 5, 8, 21 or list of (rows, columns), default=None
+        Grids over the unit square: one histogram per cell, one behind the other. 21 is 1x1, 2x2 and 4x4; 8 is 1x1, 2x2
+        and 3x1, three bands; 5 is 1x1 and 2x2. Bags need positions. A border belongs to the cell with the larger index.
+    normalize : "auto", None, or out of {"l1", "power", "l2"}, one or a sequence, default="auto"
+        Steps of `BagNormalizer`, for the whole row. "auto" is ("power", "l2") for "vlad" and None for the others.
+        Histograms for a linear SVM want ("l1", "power").
+    sparse_output : "auto" or bool, default="auto"
+        Whether histograms are CSR. "auto": for "hard" and "localized" if less than half of the numbers can be other
+        than zero for bags as long as those in `fit`, on average; never for the others. `fit` decides, so that all
+        histograms of an estimator are of one kind.
+    n_samples, n_init, max_iter, backend : default=100_000, 5, 100, "auto"
+        How words are learned, see `learn_codebook`.
+    random_state : int, RandomState or None, default=None
+        The same seed gives the same words, however bags are cut into batches.
+    n_jobs : int, default=None
+        Threads. Results do not depend on it (those of ``backend="blocked"``, the default).
+
+    Attributes
+    ----------
+    codebook_ : ndarray of shape (n_words, D)
+        The words, float64 if the vectors were, otherwise float32; histograms have the same type.
+    inertia_ : float
+        Sum of squared distances from the sampled vectors to their words.
+    n_iter_ : int
+        Iterations of k-means in the best restart.
+    sparse_output_ : bool
+        Whether histograms are CSR.
+    n_features_in_ : int
+        D.
+
+    See Also
+    --------
+    learn_codebook : Only the words.
+    WordMerger : Merges the words of histograms into a few that keep classes apart.
+    DenseSIFT : Bags of descriptors from images.
+
+    Notes
+    -----
+    Transforming M vectors takes O(M K D) time for K words of D numbers, as matrix products, and some 30 MB a thread
+    beside the histograms. Empty bags give zeros.
+
+    References
+    ----------
+    G. Csurka et al., "Visual categorization with bags of keypoints", ECCV workshop 2004. S. Lazebnik, C. Schmid,
+    J. Ponce, "Beyond bags of features: spatial pyramid matching for recognizing natural scene categories", CVPR 2006.
+    H. Jégou, M. Douze, C. Schmid, P. Pérez, "Aggregating local descriptors into a compact image representation",
+    CVPR 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise import BagOfFeatures, Bags
+    >>> bags = Bags.from_list([[[0, 0], [9, 9], [0, 1]], [[9, 8], [8, 9]], []])
+    >>> model = BagOfFeatures(n_words=2, random_state=1, sparse_output=False).fit(bags)
+    >>> model.codebook_.shape, model.transform(bags).sum(axis=1)
+    ((2, 2), array([3., 2., 0.], dtype=float32))
+    >>> words = model.assign(bags)
+    >>> bool(words[0][0] == words[0][2] != words[0][1]), len(words[2])
+    (True, 0)
+    >>> model.get_feature_names_out()
+    array(['word0', 'word1'], dtype=object)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "assignment": [StrOptions(set(ASSIGNMENTS))],
+        "softness": [Interval(Real, 0, None, closed="neither")],
+        "sharpness": [Interval(Real, 0, None, closed="neither")],
+        "penalty": [Interval(Real, 0, None, closed="neither")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "pooling": [StrOptions({"auto", *POOLINGS})],
+        "pyramid": [Integral, "array-like", None],
+        "normalize": [str, "array-like", None],
+        "sparse_output": [StrOptions({"auto"}), "boolean"],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "backend": [StrOptions(set(BACKENDS))],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_words: int = 1000,
+        *,
+        assignment: str = "hard",
+        softness: float = 0.05,
+        sharpness: float = 10.0,
+        penalty: float = 0.15,
+        n_neighbors: int = 5,
+        pooling: str = "auto",
+        pyramid: int | Sequence[tuple[int, int]] | None = None,
+        normalize: str | Sequence[str] | None = "auto",
+        sparse_output: bool | str = "auto",
+        n_samples: int = 100_000,
+        n_init: int = 5,
+        max_iter: int = 100,
+        backend: str = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_words = n_words
+        self.assignment = assignment
+        self.softness = softness
+        self.sharpness = sharpness
+        self.penalty = penalty
+        self.n_neighbors = n_neighbors
+        self.pooling = pooling
+        self.pyramid = pyramid
+        self.normalize = normalize
+        self.sparse_output = sparse_output
+        self.n_samples = n_samples
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.backend = backend
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> BagOfFeatures:
+        """Learn the words.
+
+        Parameters
+        ----------
+        X : Bags, list of matrices, iterable of Bags, or matrix
+            Gone through once; only a sample of the vectors is kept.
+        y : ignored
+
+        Returns
+        -------
+        self : BagOfFeatures
+        """
+        grids = resolve_pyramid(self.pyramid)
+        self._steps()
+        random = generator(self.random_state)
+        reservoir = Reservoir(self.n_samples, random)
+        n_bags = n_rows = 0
+        for i, batch in enumerate(as_batches(X)):
+            check_width(batch.n_features, reservoir.n_features, f"Batch {i}", "batch 0")
+            reservoir.add(batch.values)
+            n_bags, n_rows = n_bags + len(batch), n_rows + batch.n_rows
+        found = kmeans_words(
+            reservoir.vectors(),
+            self.n_words,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            backend=self.backend,
+            random_state=random,
+            n_jobs=self.n_jobs,
+        )
+        encoder = self._encoder(found.words)
+        resolve_pooling(self.pooling, encoder)
+        self.codebook_ = found.words
+        self.inertia_ = found.inertia
+        self.n_iter_ = found.n_iter
+        self.n_features_in_ = found.words.shape[1]
+        if self.sparse_output == "auto":
+            entries = 0 if encoder.n_entries is None else encoder.n_entries * len(grids) * n_rows / max(n_bags, 1)
+            width = n_cells(grids) * self.n_words
+            self.sparse_output_ = encoder.n_entries is not None and entries < width / 2
+        else:
+            self.sparse_output_ = bool(self.sparse_output)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Encode bags as histograms.
+
+        Parameters
+        ----------
+        X : Bags, list of matrices, iterable of Bags, or matrix
+            Batches of an iterable are encoded one by one and not kept.
+
+        Returns
+        -------
+        histograms : ndarray or CSR array of shape (n_bags, n_columns)
+            One column per cell and word; for "vlad", D columns per cell and word.
+        """
+        check_is_fitted(self)
+        encoder, grids, steps = self._encoder(self.codebook_), resolve_pyramid(self.pyramid), self._steps()
+        pooling, n_threads = resolve_pooling(self.pooling, encoder), effective_n_jobs(self.n_jobs)
+        parts = [
+            normalize_rows(pooled(batch, encoder, pooling, grids, self.sparse_output_, n_threads), steps)
+            for batch in self._batches(X)
+        ]
+        if not parts:
+            raise BagwiseError("There are no bags: an empty list or iterable was given. Give at least one bag.")
+        if len(parts) == 1:
+            return parts[0]
+        return sp.vstack(parts, format="csr") if self.sparse_output_ else np.concatenate(parts)
+
+    def assign(self, X: Any) -> list[NDArray[np.intp]]:
+        """Find the nearest word of each vector.
+
+        Parameters
+        ----------
+        X : Bags, list of matrices, iterable of Bags, or matrix
+
+        Returns
+        -------
+        words : list of ndarray of int
+            One array per bag, as long as the bag.
+        """
+        check_is_fitted(self)
+        table, n_threads = WordDistances(self.codebook_), effective_n_jobs(self.n_jobs)
+        return [
+            words
+            for batch in self._batches(X)
+            for words in np.split(nearest_words(batch.values, table, n_threads), batch.offsets[1:-1])[: len(batch)]
+        ]
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Name the columns: word0, word1 and so on; 2x2_r0c1_word0 in a pyramid; word0_0, word0_1 for VLAD.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        names : ndarray of str objects
+        """
+        check_is_fitted(self)
+        n_words, n_features = self.codebook_.shape
+        ends = [f"_{k}" for k in range(n_features)] if self.assignment == "vlad" else [""]
+        cells = cell_names(resolve_pyramid(self.pyramid))
+        return np.array(
+            [f"{cell}word{word}{end}" for cell in cells for word in range(n_words) for end in ends], dtype=object
+        )
+
+    def _batches(self, X: Any) -> Iterator[Bags]:
+        for i, batch in enumerate(as_batches(X)):
+            if batch.n_features != self.n_features_in_ and (batch.n_rows or batch.n_features):
+                raise BagwiseError(
+                    f"X has {batch.n_features} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input (batch {i})."
+                )
+            if batch.n_features != self.n_features_in_:  # nothing but empty bags, whose width nobody knows
+                batch = Bags(np.empty((0, self.n_features_in_), self.codebook_.dtype), batch.offsets, dtype=None)
+            yield batch
+
+    def _encoder(self, codebook: NDArray[Any]) -> Encoder:
+        return make_encoder(
+            self.assignment,
+            codebook,
+            softness=self.softness,
+            n_neighbors=self.n_neighbors,
+            sharpness=self.sharpness,
+            penalty=self.penalty,
+        )
+
+    def _steps(self) -> tuple[str, ...]:
+        if isinstance(self.normalize, str) and self.normalize == "auto":
+            return ("power", "l2") if self.assignment == "vlad" else ()
+        return resolve_steps(self.normalize)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "codebook_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

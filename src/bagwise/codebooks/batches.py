@@ -1,0 +1,153 @@
+"""Bags in whatever form they come, as batches; and samples drawn from batches that pass by once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from bagwise._bags_checks import as_count, as_numpy
+from bagwise.bags import Bags
+from bagwise.errors import BagwiseError
+
+__all__ = ["Reservoir", "as_batches"]
+
+# Arrays that come one by one are put into batches of about this many vectors, and no more than this many bags.
+_BATCH_ROWS = 1 << 16
+_BATCH_BAGS = 1 << 12
+
+
+def as_batches(bags: Any) -> Iterator[Bags]:
+    """Go through bags in batches, none of which is kept.
+
+    Parameters
+    ----------
+    bags : Bags, iterable of Bags, iterable of matrices, or matrix
+        Batches are given as they are. Matrices, one a bag, are put together a few at a time. The rows of one matrix
+        of shape (N, D) are N bags with one vector each.
+
+    Yields
+    ------
+    batch : Bags
+    """
+    if isinstance(bags, Bags):
+        yield bags
+        return
+    if sp.issparse(bags):
+        yield _rows_as_bags(bags)  # says that it takes none
+        return
+    if isinstance(bags, (str, bytes, dict)) or not (isinstance(bags, Iterable) or hasattr(bags, "__array__")):
+        raise BagwiseError(
+            f"Bags were expected, got {type(bags).__name__}. Accepted: Bags, a list of matrices (one a bag), an "
+            "iterable of Bags, or one matrix whose rows are bags of one vector."
+        )
+    if hasattr(bags, "__array__") and np.asarray(bags).ndim < 3:
+        yield _rows_as_bags(bags)
+        return
+    things = iter(bags)
+    first = next(things, None)
+    if first is None:
+        return
+    batched = isinstance(first, Bags)
+    rows = (
+        isinstance(bags, (list, tuple)) and isinstance(first, (list, tuple)) and isinstance((*first, None)[0], Number)
+    )
+    things = _resumed(first, things)
+    del first  # a batch that is done with is let go
+    if batched:
+        for i, batch in enumerate(things):
+            if not isinstance(batch, Bags):
+                raise BagwiseError(f"Batch {i} is {type(batch).__name__}, but the ones before are Bags.")
+            yield batch
+    elif rows:
+        yield _rows_as_bags(bags)
+    else:
+        yield from _gathered(things)
+
+
+def _resumed(first: Any, others: Iterator[Any]) -> Iterator[Any]:
+    """Put what was taken from an iterator back before the others."""
+    yield first
+    del first
+    yield from others
+
+
+def _rows_as_bags(X: Any) -> Bags:
+    matrix = check_array(X, dtype="numeric", input_name="X")  # the one case that is scikit-learn's: its own messages
+    return Bags(matrix, np.arange(len(matrix) + 1), dtype=None)
+
+
+def _gathered(arrays: Iterator[Any]) -> Iterator[Bags]:
+    held: list[NDArray[Any]] = []
+    n_rows, width = 0, None
+    for array in arrays:
+        part = as_numpy(array)
+        held.append(part)
+        n_rows += len(part) if part.ndim else 0
+        if part.ndim == 2 and part.shape[1]:
+            width = part.shape[1]
+        if n_rows >= _BATCH_ROWS or len(held) >= _BATCH_BAGS:
+            yield Bags.from_list(held, n_features=width, dtype=None)
+            held, n_rows = [], 0
+    if held:
+        yield Bags.from_list(held, n_features=width, dtype=None)
+
+
+class Reservoir:
+    """A uniform sample, without replacement, of the vectors of batches that pass by once.
+
+    Every vector gets a random number, in the order they come, and the k smallest win. So the sample does not depend on
+    how the vectors are cut into batches. Vectors that are zero throughout (flat patches) are left out.
+
+    Parameters
+    ----------
+    k : int
+        Most vectors to keep.
+    random : Generator
+    """
+
+    def __init__(self, k: int, random: np.random.Generator) -> None:
+        self._k = as_count(k, "n_samples", least=1)
+        self._random = random
+        self._held: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[Any]]] = []
+        self._n_held = 0
+        self._limit = 1.0
+        self.n_seen = 0
+        self.n_features: int | None = None
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Offer vectors, shape (n, D). Only those that may win are read."""
+        if self.n_features is None:
+            self.n_features = values.shape[1]
+        for start in range(0, len(values), _BATCH_ROWS):
+            part = values[start : start + _BATCH_ROWS]
+            keys = self._random.random(len(part))
+            rows = np.flatnonzero(keys < self._limit)
+            vectors = np.asarray(part[rows])
+            filled = vectors.any(axis=1)
+            self._held.append((keys[rows][filled], self.n_seen + rows[filled], vectors[filled]))
+            self._n_held += int(filled.sum())
+            self.n_seen += len(part)
+            if self._n_held > 2 * self._k:
+                self._shrink()
+
+    def _shrink(self) -> None:
+        keys, rows, vectors = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
+        if len(keys) > self._k:
+            kept = np.argpartition(keys, self._k - 1)[: self._k]
+            kept = kept[np.argsort(rows[kept])]
+            keys, rows, vectors = keys[kept], rows[kept], vectors[kept]
+            self._limit = float(keys.max())
+        self._held, self._n_held = [(keys, rows, vectors)], len(keys)
+
+    def vectors(self) -> NDArray[Any]:
+        """Give the sample, in the order in which the vectors came."""
+        if not self._held:
+            return np.empty((0, self.n_features or 0), np.float32)
+        self._shrink()
+        return self._held[0][2]

@@ -1,0 +1,186 @@
+"""Distances between vectors and words, a block of vectors at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from bagwise._bags_checks import as_values
+from bagwise._threads import run_over_ranges
+from bagwise.errors import BagwiseError
+
+__all__ = ["WordDistances", "as_codebook", "assign_words", "one_blas_thread", "working_values"]
+
+# Distances of a block: small enough for a core's cache, many enough rows for the matrix product to be fast.
+_BLOCK_NUMBERS = 1 << 18
+# Vectors of one task of a thread.
+_TASK_ROWS = 1 << 13
+
+
+class _OneThread:
+    """Limits the threads of BLAS, for the whole process, while anyone is inside."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._n_inside = 0
+        self._controller: ThreadpoolController | None = None  # looking for libraries takes a while: once is enough
+        self._limiter: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._n_inside == 0:
+                self._controller = self._controller or ThreadpoolController()
+                self._limiter = self._controller.limit(limits=1, user_api="blas")
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:  # the last one out, or a limit of 1 set by another would be restored
+                    self._limiter.restore_original_limits()
+
+
+# Keeps matrix products on the thread that asks for them. Threads of our own work on different blocks: then results do
+# not depend on the number of threads, and threads of the library do not wait for each other on a busy machine.
+one_blas_thread = _OneThread()
+
+
+def as_codebook(codebook: Any) -> NDArray[Any]:
+    """Give a codebook as a C-contiguous matrix of float32 or float64 with at least one word."""
+    words = as_values(codebook, None, "codebook")
+    if 0 in words.shape:
+        raise BagwiseError(
+            f"A codebook needs at least one word and one feature, got {words.shape[0]} words of {words.shape[1]}."
+        )
+    if words.dtype not in (np.float32, np.float64):
+        words = words.astype(np.float32 if words.dtype in (np.float16, np.uint8) else np.float64)
+    return words
+
+
+def working_values(values: Any, n_features: int) -> NDArray[Any]:
+    """Give vectors as a finite matrix in the type they came in, which has as many columns as the codebook."""
+    held = as_values(values, None)
+    if held.shape[1] != n_features:
+        raise BagwiseError(f"The vectors have {held.shape[1]} features, but the words of the codebook {n_features}.")
+    return held
+
+
+class WordDistances:
+    """Squared Euclidean distances from vectors to all words of a codebook.
+
+    Vectors and words are shifted by the mean word first, so that data far from the origin lose no digits. Blocks always
+    have the same number of rows (the last is filled up), so that the distances of a vector do not depend on the
+    vectors it comes with, not even in the last bit.
+
+    Parameters
+    ----------
+    codebook : ndarray of shape (K, D), float32 or float64
+        Everything is computed in its type.
+    """
+
+    def __init__(self, codebook: NDArray[Any]) -> None:
+        self.codebook = codebook
+        self._mean = codebook.mean(axis=0, dtype=np.float64).astype(codebook.dtype)
+        shifted = codebook - self._mean
+        with np.errstate(over="ignore"):
+            self._norms = np.einsum("ij,ij->i", shifted, shifted)
+        self._check(self._norms, "The codebook")
+        self._factors = np.ascontiguousarray(-2 * shifted.T)
+        rows = max(_BLOCK_NUMBERS // len(codebook), 16)
+        self.n_rows = 1 << min(rows.bit_length() - 1, 10)
+
+    def blocks(self, values: NDArray[Any], complete: bool = True) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Go through vectors in blocks.
+
+        Parameters
+        ----------
+        values : ndarray of shape (M, D)
+        complete : bool, default=True
+            Without it ``|x|²`` is left out, which is enough to find the nearest word.
+
+        Yields
+        ------
+        rows : slice
+        distances : ndarray of shape (rows, K)
+            Never negative if complete. Overwritten by the next block.
+        """
+        dtype = self.codebook.dtype
+        shifted = np.zeros((self.n_rows, values.shape[1]), dtype)
+        distances = np.empty((self.n_rows, len(self.codebook)), dtype)
+        for start in range(0, len(values), self.n_rows):
+            rows = slice(start, min(start + self.n_rows, len(values)))
+            n = rows.stop - start
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.subtract(values[rows], self._mean, out=shifted[:n], casting="same_kind")
+                norms = np.einsum("ij,ij->i", shifted[:n], shifted[:n])
+            self._check(norms, "A vector")
+            np.matmul(shifted, self._factors, out=distances)
+            found = distances[:n]
+            found += self._norms
+            if complete:
+                found += norms[:, None]
+                np.maximum(found, 0, out=found)
+            yield rows, found
+
+    def nearest(self, values: NDArray[Any], out: NDArray[np.intp]) -> None:
+        """Write the number of the nearest word of each vector; of equal ones the first."""
+        for rows, distances in self.blocks(values, complete=False):
+            distances.argmin(axis=1, out=out[rows])
+
+    def _check(self, norms: NDArray[Any], what: str) -> None:
+        if len(norms) and not norms.max() < np.finfo(norms.dtype).max / 8:
+            raise BagwiseError(
+                f"{what} is so large that its square does not fit {norms.dtype}. Scale the vectors down, "
+                "or give them (and the codebook) as float64."
+            )
+
+
+def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> NDArray[np.intp]:
+    """Find the nearest word of each vector.
+
+    Parameters
+    ----------
+    values : array-like of shape (M, D)
+    codebook : array-like of shape (K, D)
+    n_jobs : int, default=None
+        Threads.
+
+    Returns
+    -------
+    words : ndarray of shape (M,)
+        Of equally near words the first, up to rounding in the type of the codebook.
+
+    Notes
+    -----
+    O(M K D) time, as a matrix product; memory of about 1 MB a thread beside the result.
+
+    Examples
+    --------
+    >>> from bagwise.codebooks import assign_words
+    >>> assign_words([[0.1, 0], [4, 5], [0, 0.2]], [[0.0, 0.0], [4.0, 4.0]])
+    array([0, 1, 0])
+    """
+    table = WordDistances(as_codebook(codebook))
+    held = working_values(values, table.codebook.shape[1])
+    return nearest_words(held, table, effective_n_jobs(n_jobs))
+
+
+def nearest_words(values: NDArray[Any], table: WordDistances, n_threads: int) -> NDArray[np.intp]:
+    """`assign_words` for values that are known to be sound."""
+    words = np.empty(len(values), np.intp)
+
+    def fill(start: int, stop: int) -> None:
+        table.nearest(values[start:stop], words[start:stop])
+
+    with one_blas_thread():
+        run_over_ranges(fill, len(values), n_threads, size=_TASK_ROWS)
+    return words

@@ -1,0 +1,307 @@
+"""Encoders: how much a vector belongs to each word. One class per way, and the same as functions of arrays."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from bagwise._bags_checks import as_count
+from bagwise.codebooks import _encoding_kernels as kernels
+from bagwise.codebooks.distances import WordDistances, as_codebook, one_blas_thread, working_values
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["ASSIGNMENTS", "Encoder", "localized_codes", "make_encoder", "soft_codes", "sparse_codes"]
+
+# Coordinate descent stops when no code changes by more than this, or after this many steps.
+_LASSO_TOLERANCE = 1e-6
+_LASSO_STEPS = 10_000
+
+
+class Encoder(ABC):
+    """Codes of vectors, block by block. `blocks` may run in several threads.
+
+    Attributes
+    ----------
+    pooling : str
+        How codes are put together if nothing else is asked for.
+    n_entries : int or None
+        Most non-zeros in the code of a vector; None if all may be.
+    """
+
+    pooling: ClassVar[str]
+    n_entries: int | None = None
+
+    def __init__(self, codebook: NDArray[Any]) -> None:
+        self.distances = WordDistances(codebook)
+
+    @property
+    def codebook(self) -> NDArray[Any]:
+        """The words."""
+        return self.distances.codebook
+
+    @abstractmethod
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        """Yield rows (a slice) and their codes, dense or CSR, none negative."""
+
+
+class HardEncoder(Encoder):
+    """1 for the nearest word, 0 for all others."""
+
+    pooling = "sum"
+    n_entries = 1
+
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        for rows, distances in self.distances.blocks(values, complete=False):
+            words = distances.argmin(axis=1)
+            yield rows, _few_codes(words[:, None], np.ones(words.shape, distances.dtype)[:, None], len(self.codebook))
+
+
+class SoftEncoder(Encoder):
+    """``exp(-|x - b| / softness)``, divided by its sum over words."""
+
+    pooling = "mean"
+
+    def __init__(self, codebook: NDArray[Any], softness: float) -> None:
+        super().__init__(codebook)
+        self._softness = codebook.dtype.type(_positive(softness, "softness"))
+        if not self._softness > 0:
+            raise BagwiseError(f"softness={softness!r} is too small for {codebook.dtype}. Use hard assignment.")
+
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        for rows, codes in self.distances.blocks(values):
+            np.sqrt(codes, out=codes)
+            codes -= codes.min(axis=1, keepdims=True)  # the largest code is 1: no underflow of all
+            with np.errstate(over="ignore"):  # an infinite exponent gives 0, as it should
+                codes /= -self._softness
+            np.exp(codes, out=codes)
+            codes /= codes.sum(axis=1, keepdims=True)
+            yield rows, codes
+
+
+class LocalizedEncoder(Encoder):
+    """``exp(-sharpness |x - b|²)`` for the nearest words, divided by its sum; 0 for the others."""
+
+    pooling = "max"
+
+    def __init__(self, codebook: NDArray[Any], n_neighbors: int, sharpness: float) -> None:
+        super().__init__(codebook)
+        self._n_neighbors = min(as_count(n_neighbors, "n_neighbors", least=1), len(codebook))
+        self.n_entries = self._n_neighbors
+        self._sharpness = codebook.dtype.type(_positive(sharpness, "sharpness"))
+
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        for rows, distances in self.distances.blocks(values):
+            words = np.empty((len(distances), self._n_neighbors), np.intp)
+            weights = np.empty(words.shape, distances.dtype)
+            kernels.nearest_few(distances, words, weights)
+            weights -= weights[:, :1].copy()
+            with np.errstate(over="ignore"):
+                weights *= -self._sharpness
+            np.exp(weights, out=weights)
+            weights /= weights.sum(axis=1, keepdims=True)
+            yield rows, _few_codes(words, weights, len(self.codebook))
+
+
+class SparseEncoder(Encoder):
+    """The size of u that minimises ``|x - u D|² + penalty |u|_1``, with the words scaled to length 1 as D."""
+
+    pooling = "max"
+
+    def __init__(self, codebook: NDArray[Any], penalty: float) -> None:
+        super().__init__(codebook)
+        self._threshold = _positive(penalty, "penalty") / 2
+        lengths = np.linalg.norm(codebook.astype(np.float64), axis=1, keepdims=True)
+        self._atoms = codebook / np.where(lengths > 0, lengths, 1.0)
+        self._gram = self._atoms @ self._atoms.T
+
+    def blocks(self, values: NDArray[Any], signed: bool = False) -> Iterator[tuple[slice, Any]]:
+        n_rows, factors = self.distances.n_rows, np.ascontiguousarray(self._atoms.T)
+        filled = np.zeros((n_rows, values.shape[1]))
+        codes = np.empty((n_rows, len(self._atoms)))
+        for start in range(0, len(values), n_rows):
+            rows = slice(start, min(start + n_rows, len(values)))
+            n = rows.stop - start
+            filled[:n] = values[rows]
+            products = filled @ factors  # always of the same shape: no bit depends on the other vectors
+            unsolved = kernels.lasso_codes(
+                self._gram, products[:n], self._threshold, _LASSO_TOLERANCE, _LASSO_STEPS, codes[:n]
+            )
+            if unsolved:
+                warnings.warn(
+                    f"Sparse codes of {unsolved} vectors have not converged after {_LASSO_STEPS} steps. "
+                    "Scale the vectors to length 1, or raise the penalty.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+            found = sp.csr_array(codes[:n])
+            yield rows, found if signed else abs(found)
+
+
+class ResidualEncoder(Encoder):
+    """The difference to the nearest word (VLAD); pooled by itself."""
+
+    pooling = "sum"
+
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        for rows, distances in self.distances.blocks(values, complete=False):
+            yield rows, distances.argmin(axis=1)
+
+
+ASSIGNMENTS = ("hard", "soft", "localized", "sparse", "vlad")
+
+
+def make_encoder(
+    assignment: str,
+    codebook: NDArray[Any],
+    *,
+    softness: float = 0.05,
+    n_neighbors: int = 5,
+    sharpness: float = 10.0,
+    penalty: float = 0.15,
+) -> Encoder:
+    """Make the encoder of this name, with those of the parameters that it has."""
+    if assignment == "soft":
+        return SoftEncoder(codebook, softness)
+    if assignment == "localized":
+        return LocalizedEncoder(codebook, n_neighbors, sharpness)
+    if assignment == "sparse":
+        return SparseEncoder(codebook, penalty)
+    if assignment == "hard":
+        return HardEncoder(codebook)
+    if assignment == "vlad":
+        return ResidualEncoder(codebook)
+    raise unknown_name("assignment", assignment, ASSIGNMENTS)
+
+
+def soft_codes(values: Any, codebook: Any, softness: float = 0.05) -> NDArray[Any]:
+    """Share each vector among all words: ``u_k = exp(-|x - b_k| / softness)``, divided by its sum over words.
+
+    Parameters
+    ----------
+    values : array-like of shape (M, D)
+    codebook : array-like of shape (K, D)
+    softness : float, default=0.05
+        The smaller, the closer to hard assignment. The norm in the exponent is not squared.
+
+    Returns
+    -------
+    codes : ndarray of shape (M, K)
+        Rows sum to 1. Dense: `encode_bags` pools codes without holding them all.
+
+    References
+    ----------
+    N. Passalis, A. Tefas, "Information clustering using manifold-based optimization of the bag-of-features
+    representation", IEEE Transactions on Cybernetics, 2017.
+
+    Examples
+    --------
+    >>> from bagwise.codebooks import soft_codes
+    >>> soft_codes([[0.0], [1.0]], [[0.0], [2.0]], softness=1.0).round(2)
+    array([[0.88, 0.12],
+           [0.5 , 0.5 ]])
+    """
+    encoder = SoftEncoder(as_codebook(codebook), softness)
+    held = working_values(values, encoder.codebook.shape[1])
+    codes = np.empty((len(held), len(encoder.codebook)), encoder.codebook.dtype)
+    with one_blas_thread():
+        for rows, found in encoder.blocks(held):
+            codes[rows] = found
+    return codes
+
+
+def localized_codes(values: Any, codebook: Any, n_neighbors: int = 5, sharpness: float = 10.0) -> sp.csr_array:
+    """Share each vector among its nearest words: ``u_k = exp(-sharpness |x - b_k|²)``, divided by its sum over them.
+
+    Parameters
+    ----------
+    values : array-like of shape (M, D)
+    codebook : array-like of shape (K, D)
+    n_neighbors : int, default=5
+        Words that share a vector; of equally near ones the first.
+    sharpness : float, default=10.0
+        The default suits vectors of length 1.
+
+    Returns
+    -------
+    codes : CSR array of shape (M, K)
+        Rows sum to 1.
+
+    References
+    ----------
+    L. Liu, L. Wang, X. Liu, "In defense of soft-assignment coding", ICCV 2011.
+
+    Examples
+    --------
+    >>> from bagwise.codebooks import localized_codes
+    >>> localized_codes([[0.0]], [[0.0], [9.0], [0.5]], n_neighbors=2, sharpness=4.0).toarray().round(2)
+    array([[0.73, 0.  , 0.27]])
+    """
+    encoder = LocalizedEncoder(as_codebook(codebook), n_neighbors, sharpness)
+    return _stacked(encoder.blocks(working_values(values, encoder.codebook.shape[1])), encoder.codebook)
+
+
+def sparse_codes(values: Any, codebook: Any, penalty: float = 0.15) -> sp.csr_array:
+    """Write each vector as a sum of few words: the u that minimises ``|x - u D|² + penalty |u|_1``.
+
+    Parameters
+    ----------
+    values : array-like of shape (M, D)
+        The default penalty suits vectors of length 1.
+    codebook : array-like of shape (K, D)
+        Words are scaled to length 1 first, as the rows of D.
+    penalty : float, default=0.15
+
+    Returns
+    -------
+    codes : CSR array of shape (M, K)
+        With signs. `encode_bags` pools their sizes.
+
+    Notes
+    -----
+    Coordinate descent on the words that change most. Memory for K x K inner products of words, float64.
+
+    References
+    ----------
+    J. Yang, K. Yu, Y. Gong, T. Huang, "Linear spatial pyramid matching using sparse coding for image classification",
+    CVPR 2009.
+
+    Examples
+    --------
+    >>> from bagwise.codebooks import sparse_codes
+    >>> sparse_codes([[1.0, -2.0]], [[3.0, 0.0], [0.0, 1.0]], penalty=0.5).toarray()
+    array([[ 0.75, -1.75]])
+    """
+    encoder = SparseEncoder(as_codebook(codebook), penalty)
+    return _stacked(encoder.blocks(working_values(values, encoder.codebook.shape[1]), signed=True), encoder.codebook)
+
+
+def _stacked(blocks: Iterator[tuple[slice, Any]], codebook: NDArray[Any]) -> sp.csr_array:
+    with one_blas_thread():
+        parts = [codes for _, codes in blocks]
+    empty = sp.csr_array((0, len(codebook)), dtype=codebook.dtype)
+    return sp.csr_array(sp.vstack(parts or [empty], format="csr")).astype(codebook.dtype)
+
+
+def _few_codes(words: NDArray[np.intp], weights: NDArray[Any], n_words: int) -> sp.csr_array:
+    """CSR rows with the same number of entries each."""
+    n, k = words.shape
+    order = np.argsort(words, axis=1)
+    entries = np.take_along_axis(weights, order, 1).ravel(), np.take_along_axis(words, order, 1).ravel()
+    return sp.csr_array((*entries, np.arange(0, n * k + 1, k)), shape=(n, n_words))
+
+
+def _positive(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if isinstance(value, (bool, str)) or not 0 < number < float("inf"):
+        raise BagwiseError(f"{name} must be a number above 0, got {value!r}.")
+    return number

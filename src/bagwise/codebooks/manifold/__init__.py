@@ -1,0 +1,1 @@
+"""Words that are moved until histograms show the manifold of the data (MO-BoF)."""

@@ -1,0 +1,173 @@
+"""Compiled code of manifold-optimised words: pairs of histograms, and rows of soft assignments.
+
+``chi2(a, b) = ½ Σ_k (a_k - b_k)² / (a_k + b_k)`` with 0/0 = 0.
+"""
+
+import numpy as np
+from numba import njit
+
+# Sums over bins are kept in this many lanes, so that they become vector instructions.
+_LANES = 16
+
+
+@njit(cache=True, nogil=True)
+def _fill_inverse_sums(a, b, inverse):
+    """``inverse = 1 / (a + b)``, 0 where that is 0/0."""
+    for k in range(a.shape[0]):
+        total = a[k] + b[k]
+        inverse[k] = 1.0 / total if total > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _chi2_from_inverse(a, b, inverse, lanes):
+    """The chi² distance of two histograms, given ``1 / (a + b)``."""
+    lanes[:] = 0.0
+    whole = a.shape[0] - a.shape[0] % _LANES
+    for start in range(0, whole, _LANES):
+        part_a = a[start : start + _LANES]
+        part_b = b[start : start + _LANES]
+        part = inverse[start : start + _LANES]
+        for k in range(_LANES):
+            difference = part_a[k] - part_b[k]
+            lanes[k] += difference * difference * part[k]
+    total = 0.0
+    for k in range(whole, a.shape[0]):
+        difference = a[k] - b[k]
+        total += difference * difference * inverse[k]
+    for k in range(_LANES):
+        total += lanes[k]
+    return 0.5 * total
+
+
+@njit(cache=True, nogil=True)
+def fill_chi2_rows(left, right, start, stop, out):
+    """``out[i, j] = chi2(left[i], right[j])`` for the rows ``start..stop``. Cost O(K) an entry."""
+    inverse = np.empty(left.shape[1])
+    lanes = np.empty(_LANES)
+    for i in range(start, stop):
+        for j in range(right.shape[0]):
+            _fill_inverse_sums(left[i], right[j], inverse)
+            out[i, j] = _chi2_from_inverse(left[i], right[j], inverse, lanes)
+
+
+@njit(cache=True, nogil=True)
+def _is_held_out(pair, threshold):
+    """Whether a pair is kept for validation: a hash of its number (SplitMix64) below a threshold."""
+    z = np.uint64(pair) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)) < threshold
+
+
+@njit(cache=True, nogil=True)
+def _add_pair_gradient(a, b, inverse, slope, out_a, out_b):
+    """Add ``slope * ∂(2 chi2)/∂a`` to `out_a`, and the same for b."""
+    for k in range(a.shape[0]):
+        common = slope * (a[k] - b[k]) * inverse[k] * inverse[k]
+        out_a[k] += common * (a[k] + 3.0 * b[k])
+        out_b[k] -= common * (b[k] + 3.0 * a[k])
+
+
+@njit(cache=True, nogil=True)
+def add_pairs(T, target, sigma, threshold, start, stop, gradient, sums):
+    """Objective and gradient over the pairs (l, i), l in ``start..stop``, i < l.
+
+    With ``w = exp(-chi2(T[l], T[i]) / sigma)`` adds ``(w - target[l, i])²`` to ``sums[0]``, or to ``sums[1]`` for pairs
+    held out, which do not enter the gradient; that is ``∂/∂T`` of the first sum. Cost O(K) a pair, one division a bin.
+    """
+    inverse = np.empty(T.shape[1])
+    lanes = np.empty(_LANES)
+    for l in range(start, stop):
+        for i in range(l):
+            _fill_inverse_sums(T[l], T[i], inverse)
+            similarity = np.exp(-_chi2_from_inverse(T[l], T[i], inverse, lanes) / sigma)
+            error = similarity - target[l, i]
+            if threshold > 0 and _is_held_out(l * T.shape[0] + i, threshold):
+                sums[1] += error * error
+            else:
+                sums[0] += error * error
+                slope = -error * similarity / sigma
+                _add_pair_gradient(T[l], T[i], inverse, slope, gradient[l], gradient[i])
+
+
+@njit(cache=True, nogil=True)
+def _lowest(row, lanes):
+    """The smallest number of a row."""
+    lanes[:] = np.inf
+    whole = row.shape[0] - row.shape[0] % _LANES
+    for start in range(0, whole, _LANES):
+        part = row[start : start + _LANES]
+        for k in range(_LANES):
+            lanes[k] = part[k] if part[k] < lanes[k] else lanes[k]
+    lowest = np.inf
+    for k in range(whole, row.shape[0]):
+        lowest = min(lowest, row[k])
+    for k in range(_LANES):
+        lowest = min(lowest, lanes[k])
+    return lowest
+
+
+@njit(cache=True, nogil=True)
+def finish_distances(products, row_squares, word_squares, softness, exponents):
+    """Turn ``-2 x·v`` into distances, in place, and write ``(nearest distance - distance) / softness``."""
+    lanes = np.empty(_LANES)
+    for r in range(products.shape[0]):
+        row = products[r]
+        own = row_squares[r]
+        for k in range(row.shape[0]):
+            square = (own + word_squares[k]) + row[k]
+            row[k] = np.sqrt(square) if square > 0.0 else 0.0
+        nearest = _lowest(row, lanes)
+        out = exponents[r]
+        for k in range(row.shape[0]):
+            out[k] = (nearest - row[k]) / softness
+
+
+@njit(cache=True, nogil=True)
+def finish_softmax(U):
+    """Divide each row by its sum, in place."""
+    lanes = np.empty(_LANES)
+    for r in range(U.shape[0]):
+        row = U[r]
+        lanes[:] = 0.0
+        whole = row.shape[0] - row.shape[0] % _LANES
+        for start in range(0, whole, _LANES):
+            part = row[start : start + _LANES]
+            for k in range(_LANES):
+                lanes[k] += part[k]
+        total = 0.0
+        for k in range(whole, row.shape[0]):
+            total += row[k]
+        for k in range(_LANES):
+            total += lanes[k]
+        for k in range(row.shape[0]):
+            row[k] /= total
+
+
+@njit(cache=True, nogil=True)
+def add_by_bag(U, bag_of, first_bag, out):
+    """``out[bag - first_bag] += U[row]`` for each row and its bag."""
+    for r in range(U.shape[0]):
+        row = U[r]
+        sums = out[bag_of[r] - first_bag]
+        for k in range(row.shape[0]):
+            sums[k] += row[k]
+
+
+@njit(cache=True, nogil=True)
+def pull_back_rows(U, distances, G, bag_of, scale, out):
+    """``out = scale[bag] * U * (G - Σ_k U G) / distances`` row by row, G and scale those of the row's bag.
+
+    That is the gradient with respect to the distances, over the distances; 0 where a word lies on a feature.
+    """
+    for r in range(U.shape[0]):
+        weights = G[bag_of[r]]
+        mean = 0.0
+        for k in range(U.shape[1]):
+            mean += U[r, k] * weights[k]
+        factor = scale[bag_of[r]]
+        for k in range(U.shape[1]):
+            distance = distances[r, k]
+            slope = U[r, k] * (weights[k] - mean) * factor
+            out[r, k] = slope / distance if distance > 1e-12 else 0.0

@@ -1,0 +1,376 @@
+"""`ManifoldBagOfFeatures`: soft histograms over words that are learned so that bags cluster well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise._memory import check_memory
+from bagwise.bags import Bags
+from bagwise.codebooks.batches import as_batches
+from bagwise.codebooks.kmeans import check_width, learn_codebook
+from bagwise.codebooks.manifold.graph import LAPLACIANS
+from bagwise.codebooks.manifold.learning import learn_words
+from bagwise.codebooks.manifold.objective import chi2_distances
+from bagwise.codebooks.manifold.soft import SoftHistograms
+from bagwise.codebooks.manifold.target import TARGETS, given_target, learn_target, use_labels
+from bagwise.errors import BagwiseError
+
+__all__ = ["ManifoldBagOfFeatures"]
+
+_JITTER = 1e-6
+
+
+class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
+    """Histograms of bags over words that are moved until similar objects have similar histograms (MO-BoF).
+
+    1. Words are learned by k-means, and bags become soft histograms over them.
+    2. The neighbour graph of these histograms is embedded; objects that are near each other along the manifold of
+       the data are near in the embedding. That gives a target similarity for each pair.
+    3. Words are moved by a few gradient steps so that the similarities of histograms come closer to the target.
+
+    No labels are needed; known ones help (`fit` takes -1 for those not known).
+
+    Parameters
+    ----------
+    n_words : int, default=128
+    n_components : int, default=10
+        Coordinates of the embedding: about the number of clusters to be found.
+    n_neighbors : int, default=10
+        Neighbours in the graph.
+    n_iter : int, default=10
+        Gradient steps. More than 20 tend to follow the target's errors.
+    learning_rate : float, default=0.01
+        Of Adam, in units of `scale`.
+    sigma_spectral : float, default=0.1
+        Distance in the embedding at which the target falls to 1/e.
+    sigma_histogram : float or "auto", default=10
+        Distance of histograms at which their similarity falls to 1/e. "auto": the median distance.
+    softness : float, default=0.05
+        g in ``softmax(-|x - v| / g)``, in units of `scale`. Small values approach hard assignment.
+    scale : float or "auto", default="auto"
+        What features are multiplied by first. "auto": so that the median distance between two words is 1 at the
+        start, which is what the defaults of `softness` and `learning_rate` are for.
+    target : {"spectral", "isomap"} or array of shape (n_bags, n_bags), default="spectral"
+        Embedding by the graph's Laplacian or by path lengths; or similarities between 0 and 1 of your own.
+    laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
+    bag_sample : int or None, default=200
+        Features of each bag that are used while learning. None: all.
+    max_objects : int or None, default=None
+        Learn on this many bags, drawn at random. None: on all; memory grows with the square of their number.
+    held_out : float, default=0.0
+        Share of the pairs kept out of learning. If above 0, learning ends when their error has not fallen for
+        `patience` steps.
+    patience : int, default=2
+    n_init : int, default=5
+        Starts of k-means.
+    callback : callable or None, default=None
+        Called with the number of steps taken and the objective; ends learning by returning True.
+    memory_limit : int or str, default=None
+        Most memory that matrices over pairs may take. None: 80 % of what is free.
+    random_state : int, RandomState or None, default=None
+    n_jobs : int, default=None
+        Threads.
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    codebook_ : ndarray of shape (n_words, n_features_in_)
+        The words, in the units of the features.
+    initial_codebook_ : ndarray of shape (n_words, n_features_in_)
+        The words that k-means found.
+    scale_, sigma_histogram_ : float
+        As chosen.
+    objective_ : ndarray of shape (steps + 1,)
+        Mean of ``(similarity - target)²`` over pairs, before the first step and after each.
+    held_out_objective_ : ndarray
+        The same for the pairs held out; empty without them.
+    embedding_ : ndarray of shape (n_learned, n_components) or None
+        Of the bags that were learned on; None for a given target.
+    n_iter_ : int
+        Steps that led to `codebook_`.
+    n_features_in_ : int
+
+    Notes
+    -----
+    A step takes O(n² n_words) time for the pairs of n bags and O(rows n_words n_features_in_) for their features;
+    memory is a few n x n matrices. The gradient is analytic; `bagwise.nn` has the same for features that are learned
+    as well.
+
+    References
+    ----------
+    N. Passalis, A. Tefas, "Unsupervised bag-of-features dictionary learning for manifold clustering and retrieval",
+    2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise import ManifoldBagOfFeatures
+    >>> rng = np.random.default_rng(0)
+    >>> bags = [rng.normal(centre, 1.0, (30, 2)) for centre in (0, 0, 0, 3, 3, 3)]
+    >>> model = ManifoldBagOfFeatures(4, n_components=2, n_neighbors=2, random_state=0).fit(bags)
+    >>> model.transform(bags).shape
+    (6, 4)
+    >>> bool(model.objective_[-1] < model.objective_[0])
+    True
+    """
+
+    embedding_: NDArray[np.float64] | None
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_iter": [Interval(Integral, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "sigma_spectral": [Interval(Real, 0, None, closed="neither")],
+        "sigma_histogram": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "softness": [Interval(Real, 0, None, closed="neither")],
+        "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "target": [StrOptions(set(TARGETS)), "array-like"],
+        "laplacian": [StrOptions(set(LAPLACIANS))],
+        "bag_sample": [Interval(Integral, 1, None, closed="left"), None],
+        "max_objects": [Interval(Integral, 2, None, closed="left"), None],
+        "held_out": [Interval(Real, 0, 1, closed="left")],
+        "patience": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "callback": [callable, None],
+        "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_words: int = 128,
+        *,
+        n_components: int = 10,
+        n_neighbors: int = 10,
+        n_iter: int = 10,
+        learning_rate: float = 0.01,
+        sigma_spectral: float = 0.1,
+        sigma_histogram: float | str = 10,
+        softness: float = 0.05,
+        scale: float | str = "auto",
+        target: str | ArrayLike = "spectral",
+        laplacian: str = "unnormalized",
+        bag_sample: int | None = 200,
+        max_objects: int | None = None,
+        held_out: float = 0.0,
+        patience: int = 2,
+        n_init: int = 5,
+        callback: Callable[[int, float], Any] | None = None,
+        memory_limit: int | float | str | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_words = n_words
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.n_iter = n_iter
+        self.learning_rate = learning_rate
+        self.sigma_spectral = sigma_spectral
+        self.sigma_histogram = sigma_histogram
+        self.softness = softness
+        self.scale = scale
+        self.target = target
+        self.laplacian = laplacian
+        self.bag_sample = bag_sample
+        self.max_objects = max_objects
+        self.held_out = held_out
+        self.patience = patience
+        self.n_init = n_init
+        self.callback = callback
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, bags: Bags | list, y: ArrayLike | None = None) -> ManifoldBagOfFeatures:
+        """Learn the words.
+
+        Parameters
+        ----------
+        bags : Bags or list of arrays
+            Features of each object; at least one each, and at least two objects.
+        y : array-like of int, default=None
+            Labels of some objects, -1 for those not known: pairs of known ones become 1 or 0 in the target.
+
+        Returns
+        -------
+        self : ManifoldBagOfFeatures
+        """
+        bags = _as_one(bags)
+        rng = check_random_state(self.random_state)
+        chosen = self._choose(bags, rng)
+        labels = None if y is None else self._check_labels(y, len(bags))[chosen]
+        n_bags = len(bags)
+        bags = bags[chosen]
+        if self.bag_sample is not None:
+            bags = bags.subsample(self.bag_sample, rng)
+        self.n_features_in_ = bags.n_features
+        self.initial_codebook_ = learn_codebook(
+            bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs
+        )  # fmt: skip
+        words = _apart(np.asarray(self.initial_codebook_, dtype=np.float64), rng)
+        self.scale_ = _typical_scale(words) if self.scale == "auto" else float(self.scale)
+        n_threads = effective_n_jobs(self.n_jobs)
+        soft = SoftHistograms(bags.values * np.float32(self.scale_), bags.offsets, self.softness, n_threads)
+        words *= self.scale_
+        target = self._target(soft.histograms(words), n_bags, chosen, labels)
+        learning = learn_words(
+            soft,
+            words,
+            target,
+            sigma=self.sigma_histogram_,
+            n_iter=self.n_iter,
+            learning_rate=self.learning_rate,
+            held_out=self.held_out,
+            patience=self.patience,
+            callback=self.callback,
+            n_threads=n_threads,
+            verbose=self.verbose,
+        )
+        self.codebook_ = learning.words / self.scale_
+        self.objective_ = np.array(learning.objective)
+        self.held_out_objective_ = np.array(learning.held_out)
+        self.n_iter_ = learning.n_iter
+        return self
+
+    def _choose(self, bags: Bags, rng: np.random.RandomState) -> NDArray[np.int64]:
+        """Bags to learn on; errors about their number and about empty ones."""
+        empty = np.flatnonzero(bags.lengths == 0)
+        if len(empty):
+            raise BagwiseError(
+                f"{len(empty)} of {len(bags)} bags have no features, the first is bag {empty[0]}. Learning needs at "
+                "least one each: leave them out, for example by bags[bags.lengths > 0]."
+            )
+        n = len(bags) if self.max_objects is None else min(self.max_objects, len(bags))
+        if n < 2:
+            raise BagwiseError(f"Learning compares pairs of bags, so it needs at least 2; got {n}.")
+        if self.n_components > n - 1:
+            raise BagwiseError(
+                f"n_components={self.n_components}, but {n} bags can be embedded in at most {n - 1} coordinates."
+            )
+        check_memory(
+            4 * 8 * n**2,
+            self.memory_limit,
+            f"Learning keeps similarities of all pairs of {n} bags",
+            "set max_objects to learn on some of the bags",
+        )
+        if n == len(bags):
+            return np.arange(n)
+        return np.sort(rng.choice(len(bags), n, replace=False))
+
+    def _check_labels(self, y: ArrayLike, n: int) -> NDArray[Any]:
+        labels = np.asarray(y)
+        if labels.shape != (n,) or labels.dtype.kind not in "iub":
+            raise BagwiseError(
+                f"y must hold one whole number for each of the {n} bags, -1 where the label is not known; got an array "
+                f"of shape {labels.shape} and type {labels.dtype}."
+            )
+        return labels
+
+    def _target(
+        self, T: NDArray[np.float64], n_bags: int, chosen: NDArray[np.int64], labels: NDArray[Any] | None
+    ) -> NDArray[np.float64]:
+        n_threads = effective_n_jobs(self.n_jobs)
+        distances = chi2_distances(T, n_threads=n_threads)
+        if self.sigma_histogram == "auto":
+            middle = float(np.median(distances[np.triu_indices(len(T), k=1)]))
+            if not middle > 0:
+                raise BagwiseError(
+                    "sigma_histogram='auto' takes the median distance of histograms, which is 0: most bags are alike. "
+                    "Give a number, or smaller softness."
+                )
+            self.sigma_histogram_ = middle
+        else:
+            self.sigma_histogram_ = float(self.sigma_histogram)
+        if isinstance(self.target, str):
+            target, self.embedding_ = learn_target(
+                distances,
+                kind=self.target,
+                n_components=self.n_components,
+                n_neighbors=self.n_neighbors,
+                sigma_histogram=self.sigma_histogram_,
+                sigma_spectral=self.sigma_spectral,
+                laplacian=self.laplacian,
+            )
+        else:
+            target = given_target(self.target, n_bags)[np.ix_(chosen, chosen)]
+            self.embedding_ = None
+        if labels is not None:
+            use_labels(target, labels)
+        return target
+
+    def transform(self, bags: Bags | list) -> NDArray[np.float64]:
+        """Histograms over the learned words.
+
+        Parameters
+        ----------
+        bags : Bags or list of arrays
+
+        Returns
+        -------
+        T : ndarray of shape (n_bags, n_words)
+            Rows sum to 1; a bag without features gives zeros.
+        """
+        check_is_fitted(self)
+        bags = _as_one(bags)
+        if len(bags):
+            check_width(bags.n_features, self.n_features_in_, "The bags", "the words")
+        T = np.zeros((len(bags), len(self.codebook_)))
+        full = np.flatnonzero(bags.lengths)
+        some = bags if len(full) == len(bags) else bags[full]
+        soft = SoftHistograms(
+            some.values, some.offsets, self.softness / self.scale_, effective_n_jobs(self.n_jobs)
+        )  # fmt: skip
+        T[full] = soft.histograms(np.asarray(self.codebook_, dtype=np.float64))
+        return T
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
+        """Name the columns word0, word1 and so on."""
+        check_is_fitted(self)
+        return np.array([f"word{k}" for k in range(len(self.codebook_))], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_iter_")
+
+
+def _as_one(bags: Any) -> Bags:
+    """Bags in whatever form they come, together."""
+    if isinstance(bags, Bags):
+        return bags
+    parts = list(as_batches(bags))
+    return Bags.concatenate(parts) if parts else Bags.from_list([])
+
+
+def _apart(words: NDArray[np.float64], rng: np.random.RandomState) -> NDArray[np.float64]:
+    """Move words that are equal a little apart: they would get the same gradient for ever."""
+    words = words.copy()
+    _, first = np.unique(words, axis=0, return_index=True)
+    equal = np.setdiff1d(np.arange(len(words)), first)
+    size = float(np.abs(words).max(initial=0.0)) or 1.0
+    words[equal] += _JITTER * size * rng.normal(size=(len(equal), words.shape[1]))
+    return words
+
+
+def _typical_scale(words: NDArray[np.float64]) -> float:
+    """The inverse of the median distance between two words; 1 if there is none above 0."""
+    squares = np.einsum("kd,kd->k", words, words)
+    distances = squares[:, np.newaxis] + squares - 2.0 * (words @ words.T)
+    distances = np.sqrt(np.maximum(distances[np.triu_indices(len(words), k=1)], 0.0))
+    distances = distances[distances > _JITTER * np.sqrt(squares.max(initial=0.0))]
+    return 1.0 / float(np.median(distances)) if len(distances) else 1.0

@@ -1,0 +1,275 @@
+"""How good clusters and rankings are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn import metrics as sklearn_metrics
+from sklearn.metrics.cluster import contingency_matrix
+from sklearn.utils import check_array, check_consistent_length
+
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["average_precision", "clustering_report", "mean_average_precision", "precision_recall_curve", "purity"]
+
+LEVELS = np.linspace(0.0, 1.0, 11)
+_BLOCK_NUMBERS = 2**22
+_DENOMINATORS = ("all", "returned", "min")
+Distance = Callable[[Any, Any], NDArray[np.float64]]
+
+
+def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
+    """Share of objects that are in the most frequent class of their cluster.
+
+    Examples
+    --------
+    >>> from bagwise.metrics import purity
+    >>> purity([0, 0, 1, 1], [5, 5, 5, 7])
+    0.75
+    """
+    table = contingency_matrix(labels_true, labels_pred)
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def clustering_report(
+    X: Any, labels_pred: ArrayLike, labels_true: ArrayLike | None = None, *, average_method: str = "arithmetic"
+) -> dict[str, float]:
+    """All criteria of a clustering at once.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The space in which clusters should be compact.
+    labels_pred : array-like of shape (n,)
+        Cluster of each object.
+    labels_true : array-like of shape (n,), default=None
+        Classes, for the criteria that compare with them.
+    average_method : {"arithmetic", "geometric", "min", "max"}, default="arithmetic"
+        Mean of the two entropies in normalised mutual information.
+
+    Returns
+    -------
+    report : dict
+        "calinski_harabasz" (larger is better), "silhouette" (larger), "davies_bouldin" (smaller), NaN where there is
+        one cluster, or each object is one; with classes also "rand", "adjusted_rand", "nmi" and "purity" (larger).
+
+    Examples
+    --------
+    >>> from bagwise.metrics import clustering_report
+    >>> report = clustering_report([[0.0], [0.1], [5.0], [5.1]], [0, 0, 1, 1], ["a", "a", "b", "b"])
+    >>> report["purity"], report["adjusted_rand"]
+    (1.0, 1.0)
+    """
+    X = check_array(X, accept_sparse="csr")
+    labels = np.asarray(labels_pred)
+    check_consistent_length(X, labels)
+    report = dict.fromkeys(("calinski_harabasz", "silhouette", "davies_bouldin"), float("nan"))
+    if 1 < len(np.unique(labels)) < len(labels):
+        dense = X.toarray() if sp.issparse(X) else X
+        report["calinski_harabasz"] = float(sklearn_metrics.calinski_harabasz_score(dense, labels))
+        report["silhouette"] = float(sklearn_metrics.silhouette_score(X, labels))
+        report["davies_bouldin"] = float(sklearn_metrics.davies_bouldin_score(dense, labels))
+    if labels_true is not None:
+        truth = np.asarray(labels_true)
+        check_consistent_length(truth, labels)
+        report["rand"] = float(sklearn_metrics.rand_score(truth, labels))
+        report["adjusted_rand"] = float(sklearn_metrics.adjusted_rand_score(truth, labels))
+        report["nmi"] = float(
+            sklearn_metrics.normalized_mutual_info_score(truth, labels, average_method=average_method)
+        )
+        report["purity"] = purity(truth, labels)
+    return report
+
+
+def average_precision(
+    relevant: ArrayLike,
+    n_relevant: int | None = None,
+    *,
+    interpolated: bool = True,
+    cutoff: int | None = None,
+    denominator: str = "all",
+) -> float:
+    """Average precision of one ranking.
+
+    Parameters
+    ----------
+    relevant : array-like of bool
+        Whether what stands at each rank is relevant, best rank first.
+    n_relevant : int, default=None
+        How many relevant items there are in all. None: those in the ranking.
+    interpolated : bool, default=True
+        The mean over recall 0, 0.1, …, 1 of the highest precision at any rank with at least that recall, 0 where no
+        rank has it; else ``Σ_k precision(k) relevant(k) / R``.
+    cutoff : int, default=None
+        Ranks that count.
+    denominator : {"all", "returned", "min"}, default="all"
+        R without interpolation: all relevant items, those up to the cutoff, or all but at most the cutoff.
+
+    Returns
+    -------
+    average : float
+        0 if nothing relevant is returned; NaN if there is nothing relevant at all.
+
+    Examples
+    --------
+    >>> from bagwise.metrics import average_precision
+    >>> average_precision([True, False, True], interpolated=False)
+    0.8333333333333333
+    """
+    ranks = np.asarray(relevant, dtype=bool)
+    if ranks.ndim != 1:
+        raise BagwiseError(f"relevant must be one ranking, an array of one dimension; got shape {ranks.shape}.")
+    total = int(ranks.sum()) if n_relevant is None else n_relevant
+    if total < ranks.sum():
+        raise BagwiseError(f"n_relevant={n_relevant}, but {int(ranks.sum())} relevant items are in the ranking.")
+    return float(_average_precisions(ranks[np.newaxis], np.array([total]), interpolated, cutoff, denominator)[0])
+
+
+def mean_average_precision(
+    queries: Any,
+    query_labels: ArrayLike,
+    gallery: Any,
+    gallery_labels: ArrayLike,
+    *,
+    metric: str | Distance = "euclidean",
+    interpolated: bool = True,
+    cutoff: int | None = None,
+    denominator: str = "all",
+) -> float:
+    """Mean over queries of the average precision of searching a gallery; items of the query's class are relevant.
+
+    Parameters
+    ----------
+    queries, gallery : arrays of shape (n, d) and (m, d)
+        Dense or sparse.
+    query_labels, gallery_labels : array-like
+    metric : {"euclidean", "chi2", "cosine", "l1"} or callable, default="euclidean"
+        Distance by which the gallery is ranked, equal ones in order. A callable takes two blocks of rows.
+    interpolated, cutoff, denominator
+        See `average_precision`.
+
+    Returns
+    -------
+    mean : float
+        Queries without a relevant item are left out; NaN if none is left.
+
+    Notes
+    -----
+    Works through the queries in blocks; of the n x m distances only a few rows are held at a time.
+
+    Examples
+    --------
+    >>> from bagwise.metrics import mean_average_precision
+    >>> mean_average_precision([[0.0], [1.0]], [0, 1], [[0.1], [0.9], [0.8]], [0, 1, 0])
+    1.0
+    """
+    values = [
+        _average_precisions(ranks, totals, interpolated, cutoff, denominator)
+        for ranks, totals in _rankings(queries, query_labels, gallery, gallery_labels, metric)
+    ]
+    averages = np.concatenate(values)
+    averages = averages[~np.isnan(averages)]
+    return float(averages.mean()) if len(averages) else float("nan")
+
+
+def precision_recall_curve(
+    queries: Any,
+    query_labels: ArrayLike,
+    gallery: Any,
+    gallery_labels: ArrayLike,
+    *,
+    metric: str | Distance = "euclidean",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean interpolated precision at recall 0, 0.1, …, 1 over queries; parameters as in `mean_average_precision`.
+
+    Returns
+    -------
+    recall, precision : ndarrays of shape (11,)
+    """
+    total, n = np.zeros(len(LEVELS)), 0
+    for ranks, totals in _rankings(queries, query_labels, gallery, gallery_labels, metric):
+        some = totals > 0
+        total += _interpolated_precisions(ranks[some], totals[some]).sum(axis=0)
+        n += int(some.sum())
+    return LEVELS.copy(), total / n if n else np.full(len(LEVELS), np.nan)
+
+
+def _average_precisions(
+    ranks: NDArray[np.bool_], totals: NDArray[np.int64], interpolated: bool, cutoff: int | None, denominator: str
+) -> NDArray[np.float64]:
+    """Average precision of each row of a matrix of rankings; NaN where nothing is relevant."""
+    if denominator not in _DENOMINATORS:
+        raise unknown_name("denominator", denominator, _DENOMINATORS)
+    if cutoff is not None and cutoff < 1:
+        raise BagwiseError(f"cutoff must be at least 1, or None; got {cutoff}.")
+    ranks = ranks[:, :cutoff]
+    if interpolated:
+        averages = _interpolated_precisions(ranks, totals).mean(axis=1)
+    else:
+        found = np.cumsum(ranks, axis=1)
+        precision = found / np.arange(1, ranks.shape[1] + 1)
+        returned = ranks.sum(axis=1)
+        R = {"all": totals, "returned": returned, "min": np.minimum(totals, cutoff or ranks.shape[1])}[denominator]
+        averages = (precision * ranks).sum(axis=1) / np.maximum(R, 1)
+    return np.where(totals > 0, averages, np.nan)
+
+
+def _interpolated_precisions(ranks: NDArray[np.bool_], totals: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Highest precision at any rank with at least the recall of each level; 0 where no rank has it."""
+    n_ranks = ranks.shape[1]
+    if n_ranks == 0:
+        return np.zeros((len(ranks), len(LEVELS)))
+    found = np.cumsum(ranks, axis=1)
+    precision = found / np.arange(1, n_ranks + 1)
+    best_from = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    out = np.zeros((len(ranks), len(LEVELS)))
+    for row in range(len(ranks)):
+        # recall r is reached with ceil(r R) items; a hair below, since 0.3 * 10 is not 3
+        needed = np.ceil(LEVELS * totals[row] - 1e-9)
+        first = np.searchsorted(found[row], needed, side="left")
+        reached = first < n_ranks
+        out[row, reached] = best_from[row, first[reached]]
+    return out
+
+
+def _rankings(
+    queries: Any, query_labels: ArrayLike, gallery: Any, gallery_labels: ArrayLike, metric: str | Distance
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    """Relevance of the ranked gallery for blocks of queries, and the number of relevant items of each."""
+    queries = check_array(queries, accept_sparse="csr", dtype=np.float64, input_name="queries")
+    gallery = check_array(gallery, accept_sparse="csr", dtype=np.float64, input_name="gallery")
+    query_labels, gallery_labels = np.asarray(query_labels), np.asarray(gallery_labels)
+    check_consistent_length(queries, query_labels)
+    check_consistent_length(gallery, gallery_labels)
+    if queries.shape[1] != gallery.shape[1]:
+        raise BagwiseError(f"queries have {queries.shape[1]} columns, the gallery has {gallery.shape[1]}.")
+    distance = metric if callable(metric) else _distance(metric)
+    step = max(_BLOCK_NUMBERS // max(gallery.shape[0], 1), 1)
+    for start in range(0, queries.shape[0], step):
+        rows = slice(start, start + step)
+        order = np.argsort(distance(queries[rows], gallery), axis=1, kind="stable")
+        relevant = query_labels[rows, np.newaxis] == gallery_labels
+        yield np.take_along_axis(relevant, order, axis=1), relevant.sum(axis=1)
+
+
+def _distance(name: str) -> Distance:
+    if name == "chi2":
+        from bagwise.kernels import chi2
+
+        # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) less the kernel Σ 2ab / (a + b)
+        def distances(X: Any, Y: Any) -> NDArray[np.float64]:
+            sums = [np.asarray(M.sum(axis=1)).ravel() for M in (X, Y)]
+            return 0.5 * (sums[0][:, np.newaxis] + sums[1]) - chi2(X, Y)
+
+        return distances
+    if name == "l1":
+        return sklearn_metrics.pairwise.manhattan_distances
+    if name == "cosine":
+        return sklearn_metrics.pairwise.cosine_distances
+    if name == "euclidean":
+        return sklearn_metrics.pairwise.euclidean_distances
+    raise unknown_name("metric", name, ("euclidean", "chi2", "cosine", "l1"))

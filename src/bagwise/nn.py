@@ -1,0 +1,280 @@
+"""Soft bags of features as a PyTorch layer, and the loss that unfolds the manifold of the data.
+
+Needs PyTorch: ``pip install "bagwise[torch]"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bagwise._extras import require
+from bagwise.bags import Bags
+from bagwise.errors import BagwiseError, unknown_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+else:
+    torch = require("torch", "torch", "bagwise.nn")
+
+__all__ = ["SoftBagOfFeatures", "manifold_loss", "train_manifold"]
+
+# Numbers of a block of pairs of histograms.
+_BLOCK_NUMBERS = 2**24
+_LEARNABLE = ("codebook", "all")
+
+
+class SoftBagOfFeatures(torch.nn.Module):
+    """Histograms ``mean_j softmax_k(-|v_k - x_j| / g)`` of bags over learnable words v.
+
+    Parameters
+    ----------
+    n_words, n_features : int
+    softness : float, default=0.05
+        g, in units of `scale`.
+    scale : float, default=1.0
+        What features are multiplied by first.
+    codebook : array of shape (n_words, n_features), default=None
+        Words to begin with, in the units of the features. None: random ones.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bagwise.nn import SoftBagOfFeatures
+    >>> layer = SoftBagOfFeatures(4, 2, softness=0.5)
+    >>> layer(torch.randn(3, 7, 2)).shape                               # three bags of seven features
+    torch.Size([3, 4])
+    >>> layer(torch.randn(10, 2), offsets=torch.tensor([0, 4, 10])).shape     # bags of four and of six
+    torch.Size([2, 4])
+    """
+
+    def __init__(
+        self, n_words: int, n_features: int, softness: float = 0.05, *, scale: float = 1.0, codebook: Any = None
+    ) -> None:
+        super().__init__()
+        self.softness = float(softness)
+        self.scale: torch.Tensor
+        self.register_buffer("scale", torch.tensor(float(scale), dtype=torch.float64))
+        if codebook is None:
+            words = torch.randn(n_words, n_features)
+        else:
+            words = torch.as_tensor(np.asarray(codebook)) * scale
+            if tuple(words.shape) != (n_words, n_features):
+                raise BagwiseError(f"codebook must have the shape ({n_words}, {n_features}); got {tuple(words.shape)}.")
+        self.words = torch.nn.Parameter(words.clone())  # multiplied by the scale, as features are
+
+    def forward(self, values: Any, lengths: Any = None, offsets: Any = None) -> Any:
+        """Compute histograms.
+
+        Parameters
+        ----------
+        values : tensor of shape (n_bags, length, n_features) or (n_rows, n_features)
+            Padded bags, or the features of all bags one after the other.
+        lengths : tensor of int, shape (n_bags,), default=None
+            Features of each padded bag; what follows is padding. None: no padding.
+        offsets : tensor of int, shape (n_bags + 1,), default=None
+            Where bags begin and end, for values in two dimensions.
+
+        Returns
+        -------
+        T : tensor of shape (n_bags, n_words)
+            Rows sum to 1; zeros for bags without features.
+        """
+        if values.ndim == 3 and offsets is None:
+            U = self.assign(values)
+            if lengths is None:
+                return U.mean(dim=1)
+            inside = torch.arange(values.shape[1], device=values.device) < lengths[:, None]
+            return torch.where(inside[..., None], U, 0.0).sum(dim=1) / lengths.clamp(min=1)[:, None]
+        if values.ndim != 2 or offsets is None or lengths is not None:
+            raise BagwiseError(
+                "Give padded bags (bags x length x features) with lengths, or rows (rows x features) with offsets; got "
+                f"values of shape {tuple(values.shape)}"
+                f"{', lengths' if lengths is not None else ''}{', offsets' if offsets is not None else ''}."
+            )
+        sizes = torch.diff(offsets)
+        bag_of = torch.repeat_interleave(torch.arange(len(sizes), device=values.device), sizes)
+        T = torch.zeros(len(sizes), len(self.words), dtype=self.words.dtype, device=values.device)
+        return T.index_add(0, bag_of, self.assign(values)) / sizes.clamp(min=1)[:, None]
+
+    def assign(self, values: Any) -> Any:
+        """Soft assignment of each feature to the words, in the last dimension."""
+        scaled = values.to(self.words.dtype) * self.scale.to(self.words.dtype)
+        flat = scaled.reshape(-1, scaled.shape[-1])
+        distances = torch.cdist(flat, self.words, compute_mode="donot_use_mm_for_euclid_dist")
+        return torch.softmax(distances / -self.softness, dim=-1).reshape(*values.shape[:-1], -1)
+
+    @classmethod
+    def from_estimator(cls, model: ManifoldBagOfFeatures) -> SoftBagOfFeatures:
+        """Take the words of a fitted `ManifoldBagOfFeatures`."""
+        n_words, n_features = model.codebook_.shape
+        return cls(n_words, n_features, model.softness, scale=model.scale_, codebook=model.codebook_)
+
+    def to_estimator(self, model: ManifoldBagOfFeatures | None = None) -> ManifoldBagOfFeatures:
+        """Give the words to a `ManifoldBagOfFeatures`, a new one unless `model` is given; it can transform then."""
+        from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+
+        n_words, n_features = self.words.shape
+        if model is None:
+            model = ManifoldBagOfFeatures(n_words)
+        model.set_params(n_words=n_words, softness=self.softness)
+        model.scale_ = self.scale.item()
+        model.codebook_ = self.words.detach().cpu().double().numpy() / model.scale_
+        model.n_features_in_ = n_features
+        model.n_iter_ = getattr(model, "n_iter_", 0)
+        return model
+
+
+class _PairLoss(torch.autograd.Function):
+    """The objective over all pairs, with its gradient computed block by block on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, T: Any, target: Any, sigma: float) -> Any:
+        n, n_words = T.shape
+        gradient = torch.zeros_like(T)
+        loss = torch.zeros((), dtype=T.dtype, device=T.device)
+        step = max(_BLOCK_NUMBERS // max(n * n_words, 1), 1)
+        for start in range(0, n, step):
+            a = T[start : start + step, None, :]
+            b = T[None, :, :]
+            inverse = 1.0 / (a + b)
+            inverse[~torch.isfinite(inverse)] = 0.0
+            difference = (a - b) * inverse
+            similarity = torch.exp(-0.5 * (difference * (a - b)).sum(dim=2) / sigma)
+            error = similarity - target[start : start + step]
+            loss += 0.5 * (error**2).sum()
+            slope = (-1.0 / sigma) * error * similarity
+            # both sides of an ordered pair: twice what one row of pairs gives, by symmetry
+            gradient[start : start + step] = torch.einsum("ij,ijk->ik", slope, difference * inverse * (a + 3.0 * b))
+        ctx.save_for_backward(gradient)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        (gradient,) = ctx.saved_tensors
+        return upstream * gradient, None, None
+
+
+def manifold_loss(T: Any, target: Any, sigma: float) -> Any:
+    """``½ Σ_ij (exp(-chi2(t_i, t_j) / sigma) - target_ij)²`` over all ordered pairs, differentiable in T.
+
+    Parameters
+    ----------
+    T : tensor of shape (n, n_words)
+        Histograms.
+    target : tensor of shape (n, n)
+        Symmetric similarities, on the device of T.
+    sigma : float
+
+    Notes
+    -----
+    Pairs are worked through in blocks; nothing of the size n x n x n_words is held, neither forward nor backward.
+    """
+    if target.shape != (len(T), len(T)):
+        raise BagwiseError(f"target must have the shape ({len(T)}, {len(T)}); got {tuple(target.shape)}.")
+    return _PairLoss.apply(T, target.to(T.dtype), float(sigma))
+
+
+def train_manifold(
+    layer: SoftBagOfFeatures,
+    inputs: Any,
+    target: Any,
+    *,
+    sigma: float,
+    extractor: Any = None,
+    learn: str = "codebook",
+    n_iter: int = 10,
+    learning_rate: float = 0.01,
+    extractor_rate: float = 1e-4,
+    block: int = 64,
+    callback: Callable[[int, float], Any] | None = None,
+) -> list[float]:
+    """Learn the words of a layer, and with ``learn="all"`` the extractor of the features as well.
+
+    Each step computes all histograms without keeping a graph, the gradient of the objective with respect to them,
+    and then carries it back block by block: memory does not grow with the number of objects but for n x n.
+
+    Parameters
+    ----------
+    layer : SoftBagOfFeatures
+    inputs : Bags, list of tensors, or tensor
+        Features of each object; or, with an extractor, what it takes, one object a row.
+    target : array or tensor of shape (n, n)
+        Similarities to reach, for example from `ManifoldBagOfFeatures`.
+    sigma : float
+    extractor : nn.Module, default=None
+        Turns a batch of inputs into features: objects x length x features.
+    learn : {"codebook", "all"}, default="codebook"
+    n_iter, learning_rate
+        Steps of Adam.
+    extractor_rate : float, default=1e-4
+        Learning rate of the extractor.
+    block : int, default=64
+        Objects that are worked on at a time.
+    callback : callable, default=None
+        Called with the number of steps and the objective; ends training by returning True.
+
+    Returns
+    -------
+    objective : list of float
+        Mean squared error over pairs before each step and after the last.
+    """
+    if learn not in _LEARNABLE:
+        raise unknown_name("learn", learn, _LEARNABLE)
+    if learn == "all" and extractor is None:
+        raise BagwiseError("learn='all' needs an extractor to learn; give one, or use learn='codebook'.")
+    device, dtype = layer.words.device, layer.words.dtype
+    target = torch.as_tensor(np.asarray(target) if not torch.is_tensor(target) else target).to(device, dtype)
+    groups = [{"params": [layer.words], "lr": learning_rate}]
+    if learn == "all":
+        groups.append({"params": list(extractor.parameters()), "lr": extractor_rate})
+    optimizer = torch.optim.Adam(groups)
+    n = len(inputs)
+    objective: list[float] = []
+    for step in range(n_iter + 1):
+        with torch.no_grad():
+            T = torch.cat([layer(*part) for _, part in _batches(inputs, extractor, block, device)])
+        T.requires_grad_(True)
+        loss = manifold_loss(T, target, sigma)
+        objective.append(2.0 * loss.item() / max(n * (n - 1), 1))
+        answer = None if callback is None else callback(step, objective[-1])
+        if step == n_iter or (isinstance(answer, (bool, np.bool_)) and answer):
+            break
+        (G,) = torch.autograd.grad(loss, T)
+        optimizer.zero_grad()
+        through = learn == "all"
+        for rows, part in _batches(inputs, extractor, block, device, keep_graph=through):
+            (layer(*part) * G[rows]).sum().backward()
+        optimizer.step()
+    return objective
+
+
+def _batches(
+    inputs: Any, extractor: Any, block: int, device: Any, keep_graph: bool = False
+) -> Iterator[tuple[slice, tuple[Any, ...]]]:
+    """Arguments of the layer for some objects at a time."""
+    for start in range(0, len(inputs), block):
+        rows = slice(start, min(start + block, len(inputs)))
+        some = inputs[rows]
+        if extractor is not None:
+            some = torch.as_tensor(some).to(device) if not torch.is_tensor(some) else some.to(device)
+            with torch.set_grad_enabled(keep_graph and torch.is_grad_enabled()):
+                features = extractor(some)
+            yield rows, (features,)
+            continue
+        values, offsets = _flat(some)
+        yield rows, (values.to(device), None, offsets.to(device))
+
+
+def _flat(some: Bags | Sequence[Any]) -> tuple[Any, Any]:
+    """Rows and offsets of bags or of a list of tensors."""
+    if isinstance(some, Bags):
+        first = int(some.offsets[0])
+        return torch.tensor(np.asarray(some.values)), torch.tensor(np.asarray(some.offsets) - first)
+    tensors = [one if torch.is_tensor(one) else torch.tensor(np.asarray(one)) for one in some]
+    lengths = torch.tensor([0, *(len(one) for one in tensors)])
+    return torch.cat(tensors), torch.cumsum(lengths, dim=0)

@@ -1,0 +1,203 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.decomposition import sparse_encode
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from bagwise import BagwiseError
+from bagwise.codebooks import assign_words, localized_codes, soft_codes, sparse_codes
+from bagwise.codebooks import distances as distances_module
+from bagwise.codebooks import encoders as encoders_module
+from bagwise.codebooks.distances import WordDistances, one_blas_thread
+
+
+def squared(values, codebook):
+    """Every distance from its definition, in float64."""
+    values, codebook = np.asarray(values, float), np.asarray(codebook, float)
+    return np.array([[np.sum((x - b) ** 2) for b in codebook] for x in values]).reshape(len(values), len(codebook))
+
+
+@st.composite
+def vectors_and_words(draw, max_rows=40, kinds=("plain", "far", "ties", "zeros")):
+    """Values and words of many shapes; sometimes far from the origin, sometimes with equal words or zero vectors."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    M, K, D = draw(st.integers(0, max_rows)), draw(st.integers(1, 9)), draw(st.integers(1, 7))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    values, words = rng.normal(size=(M, D)), rng.normal(size=(K, D))
+    kind = draw(st.sampled_from(kinds))
+    if kind == "far":
+        values, words = values + 1000, words + 1000
+    elif kind == "ties":
+        words = words[rng.integers(0, K, K)]
+    elif kind == "zeros":
+        values[rng.random(M) < 0.5] = 0
+    return values.astype(dtype), words.astype(dtype)
+
+
+@given(vectors_and_words())
+def test_the_nearest_word_is_nearest(data):
+    values, words = data
+    found = assign_words(values, words)
+    expected = squared(values, words)
+    assert found.shape == (len(values),)
+    nearest = expected.min(axis=1, initial=np.inf)
+    scale = np.sqrt(np.finfo(values.dtype).eps)  # distances of about 1
+    np.testing.assert_allclose(expected[np.arange(len(values)), found], nearest, rtol=scale, atol=scale)
+
+
+def test_equal_words_go_to_the_first():
+    words = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [0.0, 0.0]])
+    assert assign_words([[0.9, 2.1], [0.1, 0.0]], words).tolist() == [0, 1]
+
+
+@given(vectors_and_words(), st.integers(1, 3))
+def test_distances_do_not_depend_on_the_company(data, n_threads):
+    values, words = data
+    table = WordDistances(words)
+    whole = np.vstack([np.empty((0, len(words))), *(d.copy() for _, d in table.blocks(values))])
+    for i in range(len(values)):
+        for _, alone in table.blocks(values[i : i + 1]):
+            np.testing.assert_array_equal(alone[0], whole[i])
+    np.testing.assert_allclose(whole, squared(values, words), rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(assign_words(values, words, n_jobs=n_threads), assign_words(values, words))
+
+
+def test_threads_of_blas_are_given_back_however_calls_overlap():
+    def limits():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, "blas"):
+        before = limits()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(limits()) == {1}
+        first.__exit__(None, None, None)
+        assert set(limits()) == {1}
+        second.__exit__(None, None, None)
+        assert limits() == before
+        with pytest.raises(KeyError), one_blas_thread():
+            raise KeyError
+        assert limits() == before
+
+
+@pytest.mark.parametrize(("K", "D"), [(1000, 128), (300, 33), (17, 128)])
+def test_larger_blocks_and_threads(K, D, monkeypatch):
+    rng = np.random.default_rng(0)
+    values, words = rng.random((2500, D)).astype(np.float32), rng.random((K, D)).astype(np.float32)
+    whole = assign_words(values, words)
+    monkeypatch.setattr(distances_module, "_TASK_ROWS", 300)
+    np.testing.assert_array_equal(assign_words(values, words, n_jobs=2), whole)
+    for start, stop in ((0, 1), (7, 1300), (2499, 2500), (1024, 1025)):
+        np.testing.assert_array_equal(assign_words(values[start:stop], words), whole[start:stop])
+
+
+@given(vectors_and_words(), st.sampled_from([0.01, 0.5, 3.0]))
+def test_soft_codes_are_their_definition(data, softness):
+    values, words = data
+    values, words = values.astype(float), words.astype(float)
+    norms = np.sqrt(squared(values, words))
+    expected = np.exp(-(norms - norms.min(axis=1, keepdims=True, initial=np.inf)) / softness)
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(soft_codes(values, words, softness), expected, rtol=1e-3, atol=1e-6)
+    single = soft_codes(values.astype(np.float32), words.astype(np.float32), softness)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_softness_goes_to_hard_assignment():
+    rng = np.random.default_rng(1)
+    values, words = rng.random((50, 5)), rng.random((7, 5))
+    codes = soft_codes(values, words, 1e-9)
+    np.testing.assert_array_equal(codes.argmax(axis=1), assign_words(values, words))
+    np.testing.assert_allclose(codes.max(axis=1), 1)
+    assert np.isfinite(soft_codes(values * 1e3, words, 1e-300)).all()
+
+
+@given(vectors_and_words(), st.integers(1, 12), st.sampled_from([0.1, 10.0]))
+def test_localized_codes_are_their_definition(data, n_neighbors, sharpness):
+    values, words = (array.astype(float) for array in data)
+    codes = localized_codes(values, words, n_neighbors, sharpness)
+    assert codes.shape == (len(values), len(words))
+    assert codes.nnz == len(values) * min(n_neighbors, len(words))
+    assert codes.has_sorted_indices
+    for rows, distances in WordDistances(words).blocks(values):  # the same distances: ties in rounding are broken alike
+        for i, row in enumerate(distances):
+            near = np.argsort(row, kind="stable")[:n_neighbors]
+            expected = np.zeros(len(words))
+            expected[near] = np.exp(-sharpness * (row[near] - row.min()))
+            np.testing.assert_allclose(codes.toarray()[rows][i], expected / expected.sum(), rtol=1e-9)
+
+
+@given(vectors_and_words(max_rows=6), st.sampled_from([0.05, 0.15, 1.0]))
+def test_sparse_codes_are_optimal(data, penalty):
+    values, words = (array.astype(float) for array in data)
+    values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+    codes = sparse_codes(values, words, penalty).toarray()
+    lengths = np.linalg.norm(words, axis=1, keepdims=True)
+    atoms = words / np.where(lengths > 0, lengths, 1)
+    slopes = 2 * (values - codes @ atoms) @ atoms.T  # optimal: equal to penalty * sign(u), or no larger where u is 0
+    tolerance = 1e-4
+    assert (abs(slopes) <= penalty + tolerance).all()
+    np.testing.assert_allclose(slopes[codes != 0], penalty * np.sign(codes[codes != 0]), atol=tolerance)
+
+
+def test_sparse_codes_are_scikit_learns():
+    rng = np.random.default_rng(2)
+    values, words = rng.normal(size=(30, 16)), rng.normal(size=(40, 16))
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    atoms = words / np.linalg.norm(words, axis=1, keepdims=True)
+    expected = sparse_encode(values, atoms, algorithm="lasso_lars", alpha=0.15 / 2)
+    np.testing.assert_allclose(sparse_codes(values, words, 0.15).toarray(), expected, atol=1e-4)
+
+
+def test_codes_that_do_not_converge_are_reported(monkeypatch):
+    monkeypatch.setattr(encoders_module, "_LASSO_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="2 vectors have not converged after 1 steps"):
+        sparse_codes(np.ones((2, 3)), np.eye(3), 0.05)
+
+
+def test_sparse_codes_of_words_that_are_alike():
+    rng = np.random.default_rng(4)
+    values, words = rng.random((60, 8)), rng.random((100, 8)) + 3
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    for codebook in (words, words[rng.integers(0, 10, 100)]):
+        codes = sparse_codes(values, codebook, 0.02).toarray()
+        atoms = codebook / np.linalg.norm(codebook, axis=1, keepdims=True)
+        slopes = 2 * (values - codes @ atoms) @ atoms.T
+        assert (abs(slopes) <= 0.02 + 1e-4).all()
+        np.testing.assert_allclose(slopes[codes != 0], 0.02 * np.sign(codes[codes != 0]), atol=1e-4)
+
+
+def test_types():
+    values = np.arange(12, dtype=np.uint8).reshape(4, 3)
+    words = values[[0, 2]]
+    expected = assign_words(values.astype(float), words.astype(float))
+    for dtype in (np.uint8, np.int64, np.float32, np.float16):
+        np.testing.assert_array_equal(assign_words(values.astype(dtype), words), expected)
+        np.testing.assert_array_equal(assign_words(values, words.astype(dtype)), expected)
+
+
+@pytest.mark.parametrize("encode", [assign_words, soft_codes, localized_codes, sparse_codes])
+def test_what_encoders_cannot_use(encode):
+    with pytest.raises(BagwiseError, match="3 features, but the words of the codebook 2"):
+        encode(np.ones((2, 3)), np.ones((4, 2)))
+    with pytest.raises(BagwiseError, match="at least one word"):
+        encode(np.ones((2, 3)), np.ones((0, 3)))
+    with pytest.raises(BagwiseError, match="finite"):
+        encode([[np.nan, 1.0]], np.ones((4, 2)))
+
+
+def test_what_parameters_must_be():
+    for encode, name in ((soft_codes, "softness"), (localized_codes, "sharpness"), (sparse_codes, "penalty")):
+        for wrong in (0, -1, np.inf, "much", None):
+            with pytest.raises(BagwiseError, match=name):
+                encode(np.ones((2, 3)), np.ones((4, 3)), **{name: wrong})
+    with pytest.raises(BagwiseError, match="n_neighbors"):
+        localized_codes(np.ones((2, 3)), np.ones((4, 3)), 0)
+    with pytest.raises(BagwiseError, match="does not fit float32"):
+        assign_words(np.full((1, 2), 1e30, np.float32), np.ones((2, 2), np.float32))
+    with pytest.raises(BagwiseError, match="The codebook is so large"):
+        assign_words(np.ones((1, 2)), np.array([[1e200, 0], [0, 0]]))

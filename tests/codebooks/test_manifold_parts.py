@@ -1,0 +1,317 @@
+"""The parts of manifold-optimised words: histograms, objective, gradient, graph, targets, learning."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+
+from bagwise import BagwiseError
+from bagwise.codebooks.manifold.graph import embed, neighbor_graph
+from bagwise.codebooks.manifold.learning import Adam, learn_words
+from bagwise.codebooks.manifold.objective import chi2_distances, pair_objective
+from bagwise.codebooks.manifold.soft import SoftHistograms
+from bagwise.codebooks.manifold.target import given_target, learn_target, use_labels
+
+
+def plain_histograms(values, offsets, V, g):
+    T = []
+    for start, stop in itertools.pairwise(offsets):
+        rows = []
+        for x in values[start:stop]:
+            z = np.exp(-np.linalg.norm(V - x, axis=1) / g + np.linalg.norm(V - x, axis=1).min() / g)
+            rows.append(z / z.sum())
+        T.append(np.mean(rows, axis=0))
+    return np.array(T)
+
+
+def plain_chi2(a, b):
+    total = a + b
+    return 0.5 * np.sum(np.where(total > 0, (a - b) ** 2 / np.where(total > 0, total, 1), 0))
+
+
+def plain_objective(T, target, sigma):
+    return 0.5 * sum(
+        (np.exp(-plain_chi2(a, b) / sigma) - target[i, j]) ** 2 for i, a in enumerate(T) for j, b in enumerate(T)
+    )
+
+
+@st.composite
+def problems(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lengths = rng.integers(1, 5, draw(st.integers(2, 6)))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    d, k = draw(st.integers(1, 4)), draw(st.integers(1, 20))
+    values, V = rng.normal(size=(offsets[-1], d)), rng.normal(size=(k, d))
+    target = rng.random((len(lengths), len(lengths)))
+    target = (target + target.T) / 2
+    np.fill_diagonal(target, 1)
+    return values, offsets, V, target, draw(st.sampled_from([0.05, 0.5, 2.0])), draw(st.sampled_from([0.1, 1.0, 10.0]))
+
+
+@given(problems())
+def test_histograms_are_those_of_the_definition(problem):
+    values, offsets, V, _, g, _ = problem
+    T = SoftHistograms(values, offsets, g).histograms(V)
+    np.testing.assert_allclose(T, plain_histograms(values, offsets, V, g), atol=1e-10)
+    np.testing.assert_allclose(T.sum(axis=1), 1)
+
+
+def test_blocks_do_not_matter(monkeypatch):
+    from bagwise.codebooks.manifold import soft
+
+    rng = np.random.default_rng(0)
+    values, V, G = rng.normal(size=(100, 3)), rng.normal(size=(7, 3)), rng.normal(size=(4, 7))
+    whole = SoftHistograms(values, np.array([0, 10, 11, 60, 100]), 0.3)
+    expected = whole.histograms(V), *whole.pull_back(V, G, features=True)
+    monkeypatch.setattr(soft, "_ROWS", 13)
+    monkeypatch.setattr(soft, "_TASK_ROWS", 26)
+    for one, other in zip(expected, (whole.histograms(V), *whole.pull_back(V, G, features=True)), strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-12)
+
+
+def test_tiny_softness_is_hard_assignment():
+    rng = np.random.default_rng(0)
+    values, V = rng.normal(size=(50, 3)), rng.normal(size=(6, 3))
+    nearest = np.argmin(np.linalg.norm(values[:, np.newaxis] - V, axis=2), axis=1)
+    T = SoftHistograms(values, np.array([0, 50]), 1e-9).histograms(V)
+    np.testing.assert_allclose(T[0], np.bincount(nearest, minlength=6) / 50)
+
+
+@given(problems())
+def test_the_objective_is_that_of_the_definition(problem):
+    values, offsets, V, target, g, sigma = problem
+    T = SoftHistograms(values, offsets, g).histograms(V)
+    result = pair_objective(T, target, sigma)
+    assert result.value == pytest.approx(plain_objective(T, target, sigma), rel=1e-9, abs=1e-12)
+    assert np.isnan(result.held_out)
+    np.testing.assert_allclose(chi2_distances(T), [[plain_chi2(a, b) for b in T] for a in T], atol=1e-12)
+
+
+def finite_differences(function, at, h=1e-6):
+    gradient = np.empty_like(at)
+    for index in np.ndindex(at.shape):
+        step = np.zeros_like(at)
+        step[index] = h
+        gradient[index] = (function(at + step) - function(at - step)) / (2 * h)
+    return gradient
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_are_those_of_finite_differences(seed):
+    rng = np.random.default_rng(seed)
+    offsets = np.array([0, 3, 4, 8, 10])
+    values, V = rng.normal(size=(10, 3)), rng.normal(size=(5, 3))
+    target = np.full((4, 4), 0.3) + 0.7 * np.eye(4)
+    g, sigma = 0.7, 0.4
+
+    def objective(T):
+        return pair_objective(T, target, sigma).value
+
+    soft = SoftHistograms(values, offsets, g)
+    T = soft.histograms(V)
+    G = pair_objective(T, target, sigma).gradient
+    np.testing.assert_allclose(G, finite_differences(objective, T), rtol=1e-4, atol=1e-7)
+    by_word, by_feature = soft.pull_back(V, G, features=True)
+    np.testing.assert_allclose(
+        by_word, finite_differences(lambda W: objective(soft.histograms(W)), V), rtol=1e-4, atol=1e-7
+    )
+    np.testing.assert_allclose(
+        by_feature,
+        finite_differences(lambda x: objective(SoftHistograms(x, offsets, g).histograms(V)), values),
+        rtol=1e-4,
+        atol=1e-7,
+    )
+
+
+def test_a_word_on_a_feature_has_a_finite_gradient():
+    values = np.array([[0.0, 0], [1, 1], [2, 0]])
+    soft = SoftHistograms(values, np.array([0, 2, 3]), 0.5)
+    V = values[:2].copy()
+    G = pair_objective(soft.histograms(V), np.eye(2), 0.5).gradient
+    assert np.isfinite(soft.pull_back(V, G)[0]).all()
+
+
+def test_bins_that_are_empty_in_both_histograms():
+    T = np.array([[1.0, 0, 0], [0.5, 0.5, 0]])
+    result = pair_objective(T, np.eye(2), 1.0)
+    assert np.isfinite(result.gradient).all()
+    assert result.gradient[:, 2].tolist() == [0, 0]
+
+
+def test_held_out_pairs_are_summed_apart():
+    rng = np.random.default_rng(0)
+    T = rng.dirichlet(np.ones(6), size=60)
+    target = np.eye(60)
+    whole = pair_objective(T, target, 0.5)
+    part = pair_objective(T, target, 0.5, held_out=0.2)
+    assert part.value + part.held_out == pytest.approx(whole.value)
+    assert 0.1 * whole.value < part.held_out < 0.3 * whole.value
+    again = pair_objective(T, target, 0.5, held_out=0.2, n_threads=2)
+    assert again.value == part.value
+    np.testing.assert_array_equal(again.gradient, part.gradient)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(1, 12))
+def test_the_graph_joins_nearest_objects(seed, n, k):
+    T = np.random.default_rng(seed).dirichlet(np.ones(4), size=n)
+    distances = chi2_distances(T)
+    graph = neighbor_graph(distances, k, 0.5).toarray()
+    np.testing.assert_array_equal(graph, graph.T)
+    assert not graph.diagonal().any()
+    nearest = [set(sorted((j for j in range(n) if j != i), key=lambda j: (distances[i, j], j))[:k]) for i in range(n)]
+    for i in range(n):
+        for j in range(n):
+            assert (graph[i, j] > 0) == (j in nearest[i] or i in nearest[j])
+    L = np.diag(graph.sum(axis=1)) - graph
+    values = np.linalg.eigvalsh(L)
+    assert values[0] > -1e-9
+    n_parts = sp.csgraph.connected_components(sp.csr_array(graph))[0]
+    assert np.sum(values < 1e-9) == n_parts
+
+
+@pytest.mark.parametrize("laplacian", ["unnormalized", "random_walk"])
+def test_few_eigenvectors_are_those_of_all(laplacian, monkeypatch):
+    from bagwise.codebooks.manifold import graph as module
+
+    T = np.random.default_rng(0).dirichlet(np.ones(5), size=120)
+    graph = neighbor_graph(chi2_distances(T), 8, 0.1)
+    dense = embed(graph, 4, laplacian)
+    monkeypatch.setattr(module, "_DENSE", 10)
+    np.testing.assert_allclose(embed(graph, 4, laplacian), dense, atol=1e-7)
+    np.testing.assert_allclose(np.linalg.norm(dense, axis=0), 1)
+
+
+def test_parts_of_a_graph_are_told_apart_and_distances_do_not_depend_on_the_basis(monkeypatch):
+    from bagwise.codebooks.manifold import graph as module
+
+    blocks = sp.block_diag([np.ones((5, 5)) - np.eye(5)] * 3, format="csr")
+    dense = embed(sp.csr_array(blocks), 3)
+    distances = np.linalg.norm(dense[:, np.newaxis] - dense, axis=2)
+    assert distances[:5, :5].max() < 1e-7 < 0.1 < distances[0, 5:].min()
+    monkeypatch.setattr(module, "_DENSE", 5)
+    few = embed(sp.csr_array(blocks), 3)
+    np.testing.assert_allclose(np.linalg.norm(few[:, np.newaxis] - few, axis=2), distances, atol=1e-6)
+
+
+def test_bad_embeddings():
+    graph = neighbor_graph(np.ones((4, 4)), 2, 1.0)
+    with pytest.raises(BagwiseError, match="n_components must be from 1 to the number of objects, 4, got 5"):
+        embed(graph, 5)
+    with pytest.raises(BagwiseError, match="laplacian"):
+        embed(graph, 2, "normal")
+    with pytest.raises(BagwiseError, match="at least one neighbour"):
+        embed(sp.csr_array((4, 4)), 2, "random_walk")
+
+
+@pytest.mark.parametrize("kind", ["spectral", "isomap"])
+def test_targets_join_what_is_near_along_the_manifold(kind):
+    rng = np.random.default_rng(0)
+    T = np.concatenate([rng.dirichlet([20, 1, 1], 15), rng.dirichlet([1, 1, 20], 15)])
+    target, embedding = learn_target(
+        chi2_distances(T), kind=kind, n_components=2, n_neighbors=4, sigma_histogram=1.0, sigma_spectral=0.1,
+        laplacian="unnormalized",
+    )  # fmt: skip
+    assert embedding.shape == (30, 2)
+    np.testing.assert_array_equal(target, target.T)
+    assert target.diagonal().tolist() == [1] * 30
+    assert target[:15, :15].mean() > 2 * target[:15, 15:].mean()
+
+
+def test_isomap_keeps_path_lengths_on_a_line():
+    line = np.abs(np.subtract.outer(np.arange(8.0), np.arange(8.0)))
+    _, embedding = learn_target(
+        line, kind="isomap", n_components=1, n_neighbors=1, sigma_histogram=1.0, sigma_spectral=0.1,
+        laplacian="unnormalized",
+    )  # fmt: skip
+    gaps = np.diff(embedding[:, 0])
+    np.testing.assert_allclose(gaps, gaps[0])
+
+
+def test_given_targets_are_checked():
+    with pytest.raises(BagwiseError, match=r"shape \(3, 3\); got \(2, 2\)"):
+        given_target(np.eye(2), 3)
+    with pytest.raises(BagwiseError, match="between 0 and 1"):
+        given_target(2 * np.eye(2), 2)
+    with pytest.raises(BagwiseError, match=r"target\[0, 1\] is 0.5 and target\[1, 0\] is 0"):
+        given_target([[1, 0.5], [0, 1]], 2)
+
+
+def test_labels_set_the_target_of_known_pairs():
+    target = np.full((4, 4), 0.5)
+    use_labels(target, np.array([0, 1, -1, 0]))
+    assert target[0].tolist() == [1, 0, 0.5, 1]
+    assert target[2].tolist() == [0.5, 0.5, 1, 0.5]
+
+
+def test_adam_is_that_of_the_paper():
+    adam, m, v = Adam(0.1, (2,)), np.zeros(2), np.zeros(2)
+    for t, gradient in enumerate(np.random.default_rng(0).normal(size=(5, 2)), start=1):
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        expected = -0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        np.testing.assert_allclose(adam.step(gradient), expected)
+
+
+def moons(rng, n=40, length=20):
+    """Objects whose means lie on two interleaved half circles."""
+    angles = rng.uniform(0, np.pi, n)
+    upper = np.arange(n) < n // 2
+    centres = np.where(
+        upper[:, np.newaxis],
+        np.stack([np.cos(angles), np.sin(angles)], axis=1),
+        np.stack([1 - np.cos(angles), 0.4 - np.sin(angles)], axis=1),
+    )
+    values = (centres[:, np.newaxis] + 0.15 * rng.normal(size=(n, length, 2))).reshape(-1, 2)
+    return values, np.arange(0, n * length + 1, length), upper.astype(int)
+
+
+class TestLearning:
+    def problem(self):
+        rng = np.random.default_rng(0)
+        values, offsets, y = moons(rng)
+        V = KMeans(12, n_init=5, random_state=0).fit(values).cluster_centers_
+        soft = SoftHistograms(values, offsets, 0.1)
+        target, _ = learn_target(
+            chi2_distances(soft.histograms(V)), kind="spectral", n_components=2, n_neighbors=5, sigma_histogram=1.0,
+            sigma_spectral=0.1, laplacian="unnormalized",
+        )  # fmt: skip
+        return soft, V, target, y
+
+    def test_small_plain_steps_lower_the_objective(self):
+        soft, V, target, _ = self.problem()
+        before = np.inf
+        for _ in range(5):
+            result = pair_objective(soft.histograms(V), target, 1.0)
+            assert result.value < before
+            before = result.value
+            V = V - 1e-4 * soft.pull_back(V, result.gradient)[0]
+
+    def test_objects_get_closer_to_the_target(self):
+        soft, V, target, _ = self.problem()
+        learning = learn_words(soft, V, target, sigma=1.0, n_iter=10, learning_rate=0.03)
+        assert learning.n_iter == 10
+        assert len(learning.objective) == 11
+        assert learning.objective[-1] < 0.95 * learning.objective[0]
+
+    def test_a_callback_ends_learning(self):
+        soft, V, target, _ = self.problem()
+        learning = learn_words(
+            soft, V, target, sigma=1.0, n_iter=10, learning_rate=0.03, callback=lambda step, value: step == 3
+        )
+        assert learning.n_iter == 3
+        shorter = learn_words(soft, V, target, sigma=1.0, n_iter=3, learning_rate=0.03)
+        np.testing.assert_array_equal(learning.words, shorter.words)
+
+    def test_held_out_pairs_choose_the_words(self):
+        soft, V, target, _ = self.problem()
+        learning = learn_words(soft, V, target, sigma=1.0, n_iter=200, learning_rate=0.5, held_out=0.3, patience=2)
+        assert len(learning.held_out) < 201
+        assert learning.n_iter == int(np.argmin(learning.held_out))
+        assert len(learning.held_out) == learning.n_iter + 3
+
+    def test_no_step_changes_nothing(self):
+        soft, V, target, _ = self.problem()
+        np.testing.assert_array_equal(learn_words(soft, V, target, sigma=1.0, n_iter=0, learning_rate=0.1).words, V)

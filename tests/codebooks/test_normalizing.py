@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.preprocessing import normalize
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bagwise import BagNormalizer, BagwiseError
+from bagwise.kernels import hellinger
+
+
+@parametrize_with_checks([BagNormalizer(), BagNormalizer("l2"), BagNormalizer(["power", "l2"], power=0.3)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def divided(X, order):
+    """Rows over their norm, those of zeros as they are."""
+    norms = np.linalg.norm(X / abs(X).max(initial=1e-300), ord=order, axis=1, keepdims=True) * abs(X).max(
+        initial=1e-300
+    )
+    return X / np.where(norms > 0, norms, 1)
+
+
+@st.composite
+def matrices(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 8)), draw(st.integers(1, 8))
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6) * 10.0 ** draw(st.integers(-20, 15))
+    return X.astype(draw(st.sampled_from([np.float32, np.float64])))
+
+
+@given(matrices(), st.lists(st.sampled_from(["l1", "power", "l2"]), max_size=3), st.sampled_from([0.5, 0.25, 2.0]))
+def test_steps_one_by_one_and_sparse_is_dense(X, steps, power):
+    if power == 2.0:
+        steps = [step for step in steps if step != "power"]  # squares of large numbers do not fit
+    before = X.copy()
+    found = BagNormalizer(steps, power=power).fit_transform(X)
+    np.testing.assert_array_equal(X, before)
+    expected = X.astype(float)
+    for step in steps:
+        expected = np.sign(expected) * abs(expected) ** power if step == "power" else divided(expected, int(step[1]))
+    assert found.dtype == X.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
+    sparse = BagNormalizer(steps, power=power).fit_transform(sp.csr_array(X))
+    assert sparse.format == "csr"
+    np.testing.assert_allclose(sparse.toarray(), found, rtol=1e-5)
+
+
+def test_the_default_is_the_hellinger_kernel():
+    X = np.random.default_rng(0).integers(0, 5, (6, 9)).astype(float)
+    X[2] = 0
+    Z = BagNormalizer().fit_transform(X)
+    np.testing.assert_allclose(Z @ Z.T, hellinger(normalize(X, "l1")))
+    np.testing.assert_allclose(np.linalg.norm(Z, axis=1), [1, 1, 0, 1, 1, 1])
+
+
+def test_what_it_cannot_use():
+    X = np.ones((2, 3))
+    with pytest.raises(BagwiseError, match="Did you mean 'l1'"):
+        BagNormalizer("l11").fit(X)
+    with pytest.raises(BagwiseError, match="Unknown step: 'root'"):
+        BagNormalizer(["l1", "root"]).fit(X)
+    for wrong in ({"power": 0}, {"steps": 3}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            BagNormalizer(**wrong).fit(X)

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bagwise import BagOfFeatures, BagwiseError, SpectralClusterer, cluster_bags
+from bagwise.metrics import clustering_report
+
+
+def expected_failures(estimator):
+    return {"check_clustering": "its data have negative values"} if estimator.metric == "chi2" else {}
+
+
+@parametrize_with_checks(
+    [SpectralClusterer(3), SpectralClusterer(3, metric="euclidean", laplacian="random_walk")],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def rings(rng, n=60):
+    """Histograms on two interleaved curves in the simplex."""
+    t = rng.random(n)
+    upper = np.arange(n) < n // 2
+    first = np.where(upper, 0.2 + 0.1 * np.sin(3 * t), 0.5 + 0.1 * np.sin(3 * t))
+    X = np.stack([first, 0.5 * t * (1 - first), (1 - first) * (1 - 0.5 * t)], axis=1)
+    return X, upper
+
+
+@pytest.mark.parametrize("laplacian", ["unnormalized", "random_walk"])
+def test_curves_are_told_apart(laplacian):
+    X, y = rings(np.random.default_rng(0))
+    clusterer = SpectralClusterer(2, n_neighbors=5, laplacian=laplacian, random_state=0).fit(X)
+    assert clustering_report(X, clusterer.labels_, y)["purity"] == 1
+
+
+def test_new_histograms_go_to_the_nearest_mean_one_by_one_or_together():
+    X, _ = rings(np.random.default_rng(0))
+    clusterer = SpectralClusterer(3, random_state=0).fit(X)
+    for c in range(3):
+        np.testing.assert_allclose(clusterer.cluster_centers_[c], X[clusterer.labels_ == c].mean(axis=0))
+    together = clusterer.predict(X)
+    assert together.tolist() == [clusterer.predict(x[np.newaxis])[0] for x in X]
+    nearest = np.argmin(np.linalg.norm(X[:, np.newaxis] - clusterer.cluster_centers_, axis=2), axis=1)
+    np.testing.assert_array_equal(together, nearest)
+
+
+def test_the_same_seed_gives_the_same_clusters():
+    X, _ = rings(np.random.default_rng(0))
+    one, two = (SpectralClusterer(4, random_state=3).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.embedding_, two.embedding_)
+
+
+def test_bad_input():
+    with pytest.raises(BagwiseError, match="n_clusters=5, but there are only 3 samples"):
+        SpectralClusterer(5).fit(np.eye(3))
+    with pytest.raises(BagwiseError, match=r"metric='chi2' needs non-negative data.*sample 0, word 1"):
+        SpectralClusterer(2).fit([[1, -1], [0, 1], [1, 1]])
+    with pytest.raises(BagwiseError, match="use predict for the others"):
+        SpectralClusterer(2, memory_limit=100).fit(np.eye(30))
+    with pytest.raises(BagwiseError, match="Did you mean 'spectral'"):
+        cluster_bags([np.eye(2)] * 4, 2, method="spectra")
+
+
+@pytest.mark.parametrize("method", ["kmeans", "spectral"])
+@pytest.mark.parametrize("words", ["manifold", "plain"])
+def test_bags_are_clustered_and_new_ones_assigned(method, words):
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(centre, 1.0, (40, 2)) for centre in (0, 6) * 8]
+    encoder = None if words == "manifold" else BagOfFeatures(8, random_state=0)
+    labels, model = cluster_bags(bags, 2, encoder=encoder, method=method, random_state=0)
+    assert clustering_report(np.zeros((16, 1)), labels, [0, 1] * 8)["purity"] == 1
+    new = [rng.normal(centre, 1.0, (25, 2)) for centre in (0, 6, 6)]
+    predicted = model.predict(new)
+    assert predicted.tolist() == [labels[0], labels[1], labels[1]]
+    assert predicted.tolist() == [model.predict([bag])[0] for bag in new]
+
+
+def test_kmeans_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(centre, 1.0, (40, 2)) for centre in (0, 6) * 8]
+    _, model = cluster_bags(bags, 2, random_state=0)
+    assert isinstance(model[-1], KMeans)
