@@ -30,5 +30,6 @@ from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection
+from .topics.latent_dirichlet import LatentDirichlet as LatentDirichlet
 
 __version__: str
