@@ -39,6 +39,10 @@ from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection
+from .topics.free_energy import FreeEnergyScore as FreeEnergyScore
+from .topics.free_energy_kernel import FreeEnergyKernel as FreeEnergyKernel
+from .topics.latent_dirichlet import LatentDirichlet as LatentDirichlet
+from .topics.naive_bayes import LatentDirichletNB as LatentDirichletNB
 from .warmup import warmup as warmup
 from .window_codes import WindowCodes as WindowCodes
 

@@ -1,0 +1,71 @@
+"""Counts of words in documents, as topic models read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._data import check_non_negative, is_whole
+from bagwise.errors import BagwiseError
+
+__all__ = ["Corpus", "check_whole", "to_counts"]
+
+
+def to_counts(X: Any, who: str) -> sp.csr_array:
+    """Documents x words as CSR in float64, words in order, without zeros and repeats; X stays as it came."""
+    check_non_negative(
+        X, who, "Negative values in data cannot be counts: give counts, or other weights such as TF-IDF."
+    )
+    counts = sp.csr_array(X, dtype=np.float64)
+    if not counts.has_canonical_format or (counts.data == 0).any():
+        counts = counts.copy()
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+    # One kind of arrays, so that kernels are compiled once: 32-bit indices where they suffice, nothing read-only.
+    index = np.int32 if max(counts.nnz, *counts.shape) < 2**31 else np.int64
+    indices = np.require(counts.indices, dtype=index, requirements=["C", "W"])
+    starts = np.require(counts.indptr, dtype=index, requirements=["C", "W"])
+    return sp.csr_array((np.require(counts.data, requirements=["C", "W"]), indices, starts), shape=counts.shape)
+
+
+def check_whole(X: Any, who: str) -> None:
+    """Raise where counts are not whole numbers."""
+    if not is_whole(X):
+        values = X.data if sp.issparse(X) else np.ravel(X)
+        first = values[values != np.rint(values)][0]
+        raise BagwiseError(
+            f"{who} goes through single tokens, so it needs whole numbers; there is a count of {first:g}. "
+            "Give counts as they are, neither weighted nor normalised."
+        )
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Counts listed both ways: the words of each document, and the documents of each word.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_documents, n_words)
+        As `to_counts` gives it.
+    starts : ndarray of shape (n_words + 1,)
+        The documents of word v are ``documents[starts[v]:starts[v + 1]]``, in order.
+    documents : ndarray of shape (nnz,)
+    places : ndarray of shape (nnz,)
+        Where each of these entries is in ``X.data``.
+    """
+
+    X: sp.csr_array
+    starts: NDArray[np.integer]
+    documents: NDArray[np.integer]
+    places: NDArray[np.integer]
+
+    @classmethod
+    def of(cls, X: sp.csr_array) -> Corpus:
+        """List the documents of each word. Cost O(nnz)."""
+        numbered = sp.csr_array((np.arange(X.nnz, dtype=X.indices.dtype), X.indices, X.indptr), shape=X.shape)
+        by_word = numbered.tocsc()
+        return cls(X, by_word.indptr, by_word.indices, by_word.data)

@@ -1,0 +1,90 @@
+"""Topic models of other libraries, and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._tensor_files import read_tensors, write_tensors
+from bagwise.errors import BagwiseError
+
+__all__ = ["Fitted", "read_fitted", "read_model", "write_model"]
+
+_SCHEMA = 1
+
+
+class Fitted(NamedTuple):
+    """What is taken over from a fitted model."""
+
+    counts: NDArray[np.float64]  # words x topics, smoothing included
+    alpha: NDArray[np.float64]
+    eta: float
+
+
+def read_fitted(model: Any, vocabulary: Sequence[str] | None = None) -> Fitted:
+    """Take topics and priors from a fitted model of scikit-learn, gensim or tomotopy.
+
+    Recognised by what they offer: ``components_`` and ``doc_topic_prior_``; ``get_topics`` and ``state``; or
+    ``get_topic_word_dist`` and ``used_vocabs``. `vocabulary` is for tomotopy, which orders words its own way: the
+    words of the columns. Words that the model does not know get its η.
+    """
+    if hasattr(model, "components_") and hasattr(model, "doc_topic_prior_"):
+        counts = np.asarray(model.components_, dtype=np.float64)
+        alpha, eta = np.asarray(model.doc_topic_prior_, dtype=np.float64), float(model.topic_word_prior_)
+    elif hasattr(model, "get_topics") and hasattr(model, "state"):
+        counts = np.asarray(model.state.get_lambda(), dtype=np.float64)
+        alpha, eta = np.asarray(model.alpha, dtype=np.float64), float(np.mean(model.eta))
+    elif hasattr(model, "get_topic_word_dist") and hasattr(model, "used_vocabs"):
+        alpha, eta = np.asarray(model.alpha, dtype=np.float64), float(np.mean(model.eta))
+        counts = np.array([model.get_topic_word_dist(k, normalize=False) for k in range(model.k)], dtype=np.float64)
+        if vocabulary is not None:
+            counts = _in_order(counts, list(model.used_vocabs), vocabulary, eta)
+    else:
+        raise BagwiseError(
+            f"from_fitted got a {type(model).__name__}. Accepted are fitted models: scikit-learn's "
+            "LatentDirichletAllocation, gensim's LdaModel and tomotopy's LDAModel."
+        )
+    return Fitted(np.ascontiguousarray(counts.T), np.broadcast_to(alpha, len(counts)).copy(), eta)
+
+
+def _in_order(
+    counts: NDArray[np.float64], known: list[str], vocabulary: Sequence[str], eta: float
+) -> NDArray[np.float64]:
+    place = {word: column for column, word in enumerate(known)}
+    columns = np.array([place.get(word, -1) for word in vocabulary])
+    if (columns < 0).all():
+        raise BagwiseError(
+            f"None of the {len(columns)} words of vocabulary is among the model's {len(known)}, such as {known[:3]}. "
+            "Give the words as strings, in the order of the columns."
+        )
+    return np.where(columns >= 0, counts[:, columns], eta)
+
+
+def write_model(path: str | os.PathLike[str], header: dict[str, Any], state: dict[str, NDArray[Any]]) -> Path:
+    """Write a `LatentDirichlet` to a safetensors file."""
+    return write_tensors(path, "bagwise.LatentDirichlet", _SCHEMA, header, state)
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read what `write_model` wrote, and check that it is a topic model."""
+    names = ("topic_counts", "alpha", "bounds")
+    header, state = read_tensors(path, "bagwise.LatentDirichlet", _SCHEMA, names)
+    counts, alpha = state["topic_counts"], state["alpha"]
+    sound = (
+        all(state[name].dtype == np.float64 for name in names)
+        and counts.ndim == 2
+        and alpha.shape == counts.shape[:1]
+        and bool(np.isfinite(counts).all() and (counts >= 0).all() and np.isfinite(alpha).all() and (alpha > 0).all())
+        and isinstance(header.get("parameters"), dict)
+        and isinstance(header.get("n_updates"), int)
+        and isinstance(header.get("n_documents_seen"), int)
+        and (header.get("words") is None or len(header["words"]) == counts.shape[1])
+    )
+    if not sound:
+        raise BagwiseError(f"{os.fspath(path)} does not hold a topic model: its arrays or header do not fit together.")
+    return header, state

@@ -1,0 +1,224 @@
+"""Single documents and sums over them, against plain versions."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import digamma, gammaln, logsumexp
+from sklearn.decomposition import LatentDirichletAllocation
+
+from bagwise.topics import _topic_kernels as kernels
+from bagwise.topics.counts import Corpus, to_counts
+from bagwise.topics.inference import FLOOR, expected_counts, infer, topic_bound, topic_weights
+from bagwise.topics.priors import SMALLEST, learn_asymmetric, learn_symmetric, prior_objective
+from helpers import topic_counts
+
+
+def plain_bound(counts, beta, alpha, gamma, phi):
+    """The bound term by term, phi words x topics, for the words that occur."""
+    e = digamma(gamma) - digamma(gamma.sum())
+    value = gammaln(alpha.sum()) - gammaln(gamma.sum()) + (gammaln(gamma) - gammaln(alpha)).sum()
+    value += ((alpha - gamma) * e).sum()
+    for v in np.flatnonzero(counts):
+        for i in np.flatnonzero(phi[v]):
+            value += counts[v] * phi[v, i] * (e[i] - np.log(phi[v, i]) + np.log(beta[v, i]))
+    return value
+
+
+def best_phi(beta, gamma):
+    logs = np.log(beta) + digamma(gamma) - digamma(gamma.sum())
+    return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+
+
+def plain_inference(counts, beta, alpha, n_iter=500):
+    """Iterate from even shares; returns the bound after each iteration."""
+    gamma = alpha + counts.sum() / len(alpha)
+    bounds = []
+    for _ in range(n_iter):
+        gamma = alpha + counts @ best_phi(beta, gamma)
+        bounds.append(plain_bound(counts, beta, alpha, gamma, best_phi(beta, gamma)))
+        if len(bounds) > 1 and bounds[-1] - bounds[-2] < 1e-11 * abs(bounds[-1]):
+            break
+    return bounds
+
+
+def exact_evidence(tokens, beta, alpha):
+    """log p(tokens) by going through all topics of all tokens."""
+    n_topics, n = len(alpha), len(tokens)
+    terms = []
+    for topics in itertools.product(range(n_topics), repeat=n):
+        per_topic = np.bincount(topics, minlength=n_topics)
+        log = gammaln(alpha.sum()) - gammaln(alpha.sum() + n) + (gammaln(alpha + per_topic) - gammaln(alpha)).sum()
+        terms.append(log + sum(np.log(beta[v, i]) for v, i in zip(tokens, topics, strict=True)))
+    return logsumexp(terms)
+
+
+@st.composite
+def documents(draw):
+    """Counts, topics and a prior of many kinds."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d, n_topics = draw(st.integers(1, 6)), draw(st.integers(1, 12)), draw(st.integers(1, 9))
+    X = rng.poisson(draw(st.sampled_from([0.3, 2.0, 20.0])), (n, d)).astype(float)
+    if draw(st.booleans()):
+        X *= rng.random((n, d))
+    beta = rng.dirichlet(np.full(d, draw(st.sampled_from([0.1, 1.0]))), n_topics).T + 1e-12
+    alpha = rng.gamma(1.0, 1.0, n_topics) * draw(st.sampled_from([0.02, 1.0, 10.0])) + 1e-3
+    return X, np.ascontiguousarray(beta), alpha
+
+
+def test_digamma():
+    x = np.concatenate([np.logspace(-8, 12, 4001), np.linspace(0.5, 20, 4001)])
+    ours = np.array([kernels.digamma(value) for value in x])
+    np.testing.assert_allclose(ours, digamma(x), rtol=1e-14, atol=4e-15)
+
+
+@settings(max_examples=20)
+@given(documents())
+def test_documents_are_as_the_plain_version_has_them(data):
+    X, beta, alpha = data
+    found = infer(to_counts(X, "test"), beta, alpha, max_iter=5000, tol=1e-13)
+    np.testing.assert_allclose(found.gamma.sum(axis=1), alpha.sum() + X.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1)
+    for d, counts in enumerate(X):
+        # the bound is that of gamma as it came out, whether or not it has settled
+        phi = best_phi(beta, found.gamma[d])
+        expected = plain_bound(counts, beta, alpha, found.gamma[d], phi)
+        np.testing.assert_allclose(found.bounds[d], expected, rtol=1e-9, atol=1e-9)
+        bounds = plain_inference(counts, beta, alpha)
+        np.testing.assert_allclose(found.bounds[d], bounds[-1], rtol=1e-6, atol=1e-6)
+        assert np.diff(bounds).min(initial=0) >= -1e-9 * abs(bounds[-1])
+
+
+@settings(max_examples=40)
+@given(documents(), st.integers(1, 3))
+def test_starting_from_somewhere_is_never_worse(data, n_iter):
+    X, beta, alpha = data
+    counts = to_counts(X, "test")
+    rng = np.random.default_rng(0)
+    gamma = alpha + rng.dirichlet(np.ones(len(alpha)), len(X)) * X.sum(axis=1, keepdims=True)
+    before = [plain_bound(n, beta, alpha, g, best_phi(beta, g)) for n, g in zip(X, gamma, strict=True)]
+    kept = gamma.copy()
+    for restart in (False, True):
+        after = infer(counts, beta, alpha, gamma=gamma, restart=restart, max_iter=n_iter, tol=0).bounds
+        assert (after >= np.array(before) - 1e-8 * (1 + abs(after))).all()
+        np.testing.assert_array_equal(gamma, kept)
+
+
+def test_the_bound_is_below_the_evidence_and_meets_it_for_one_topic():
+    rng = np.random.default_rng(0)
+    for n_topics in (1, 2, 3):
+        beta = np.ascontiguousarray(rng.dirichlet(np.ones(4), n_topics).T)
+        alpha = rng.random(n_topics) + 0.1
+        tokens = rng.integers(0, 4, 6)
+        counts = to_counts(np.bincount(tokens, minlength=4)[None], "test")
+        bound = infer(counts, beta, alpha, tol=1e-10).bounds[0]
+        evidence = exact_evidence(tokens, beta, alpha)
+        assert bound <= evidence + 1e-10
+        assert bound > evidence - 2.0
+        if n_topics == 1:
+            np.testing.assert_allclose(bound, evidence)
+
+
+def test_few_topics_of_many_come_out_as_all_would():
+    """Small priors leave most topics aside; what is left must be the solution of all."""
+    rng = np.random.default_rng(1)
+    beta = np.ascontiguousarray(rng.dirichlet(np.full(60, 0.1), 40).T) + 1e-9
+    X = rng.poisson(beta[:, :5].sum(axis=1) * 10, (20, 60)).astype(float)
+    alpha = np.full(40, 0.02)
+    found = infer(to_counts(X, "test"), beta, alpha, max_iter=1000, tol=1e-12)
+    assert np.median((found.gamma > alpha + 1e-6).sum(axis=1)) < 20
+    for d, counts in enumerate(X):
+        again = alpha + counts @ best_phi(beta, found.gamma[d])
+        np.testing.assert_allclose(again, found.gamma[d], rtol=1e-6, atol=1e-8)
+
+
+def test_threads_and_cuts_change_nothing():
+    X, _ = topic_counts(np.random.default_rng(2), 300, 80)
+    rng = np.random.default_rng(3)
+    beta, alpha = np.ascontiguousarray(rng.dirichlet(np.ones(80), 7).T), np.full(7, 0.1)
+    counts = to_counts(X, "test")
+    corpus = Corpus.of(counts)
+    one = infer(counts, beta, alpha)
+    two = infer(counts, beta, alpha, n_threads=2)
+    for name in ("gamma", "bounds", "expected", "ratios"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    np.testing.assert_array_equal(expected_counts(corpus, one, beta), expected_counts(corpus, two, beta, n_threads=2))
+    np.testing.assert_array_equal(infer(counts[100:200], beta, alpha).gamma, one.gamma[100:200])
+
+
+def test_expected_counts():
+    X, _ = topic_counts(np.random.default_rng(4), 12, 30)
+    beta, alpha = np.random.default_rng(5).random((30, 4)), np.full(4, 0.3)
+    counts = to_counts(X, "test")
+    found = infer(counts, beta, alpha)
+    expected = sum(n[:, None] * best_phi(beta, g) for n, g in zip(X, found.gamma, strict=True))
+    np.testing.assert_allclose(expected_counts(Corpus.of(counts), found, beta), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_bound_of_a_corpus_is_scikit_learns():
+    X, _ = topic_counts(np.random.default_rng(6), 30, 25, n_topics=4)
+    model = LatentDirichletAllocation(4, max_iter=3, random_state=0, doc_topic_prior=0.3, topic_word_prior=0.2).fit(X)
+    counts = np.ascontiguousarray(model.components_.T)
+    gamma = model._unnormalized_transform(X)
+    weights, alpha = topic_weights(counts, "bayes"), np.full(4, 0.3)
+    at_theirs = [plain_bound(n, weights, alpha, g, best_phi(weights, g)) for n, g in zip(X, gamma, strict=True)]
+    theirs = model._approx_bound(X, gamma, sub_sampling=False)
+    np.testing.assert_allclose(sum(at_theirs) + topic_bound(counts, 0.2, "bayes"), theirs, rtol=1e-8)
+    ours = infer(to_counts(X, "test"), weights, alpha, gamma=gamma, restart=False).bounds
+    assert ours.sum() >= sum(at_theirs)
+
+
+def test_weights_of_topics():
+    counts = np.random.default_rng(7).gamma(0.5, 1.0, (300, 3)) + 1e-4
+    expected = np.exp(digamma(counts) - digamma(counts.sum(axis=0)))
+    np.testing.assert_allclose(topic_weights(counts, "bayes"), np.maximum(expected, FLOOR), rtol=1e-9)
+    np.testing.assert_array_equal(topic_weights(counts, "bayes"), topic_weights(counts, "bayes", n_threads=2))
+    np.testing.assert_allclose(topic_weights(counts, "map").sum(axis=0), 1)
+
+
+@given(st.integers(1, 8), st.sampled_from([0.01, 0.3, 5.0]), st.integers(0, 1000))
+def test_learned_priors_have_no_slope(n_topics, size, seed):
+    rng = np.random.default_rng(seed)
+    truth = size * (rng.random(n_topics) + 0.1)
+    shares = np.maximum(rng.dirichlet(truth, 50), 1e-30)
+    logs = np.log(shares / shares.sum(axis=1, keepdims=True)).mean(axis=0)
+    start = np.full(n_topics, 1 / n_topics)
+    alpha = learn_asymmetric(start, logs)
+    assert alpha.min() >= SMALLEST
+    assert prior_objective(alpha, logs) >= prior_objective(start, logs)
+    if n_topics > 1:
+        gradient = digamma(alpha.sum()) - digamma(alpha) + logs
+        np.testing.assert_allclose(gradient * alpha, 0, atol=1e-6)
+        one = learn_symmetric(1 / n_topics, logs)
+        slope = n_topics * (digamma(n_topics * one) - digamma(one)) + logs.sum()
+        assert abs(slope * one) < 1e-6
+        assert prior_objective(alpha, logs) >= prior_objective(np.full(n_topics, one), logs) - 1e-9
+
+
+def test_words_that_no_topic_emits_and_tiny_documents():
+    beta = topic_weights(np.array([[3.0, 1], [0, 0], [1, 5]]), "map")
+    alpha = np.full(2, SMALLEST)
+    X = sp.csr_array(np.array([[0.0, 2, 0], [1, 1, 0], [0, 0, 0], [1e-9, 0, 1e-12], [1e6, 1e6, 1e6]]))
+    found = infer(to_counts(X, "test"), beta, alpha)
+    assert np.isfinite(found.gamma).all()
+    assert np.isfinite(found.bounds).all()
+    assert np.isfinite(expected_counts(Corpus.of(to_counts(X, "test")), found, beta)).all()
+    np.testing.assert_array_equal(found.gamma[2], alpha)
+    assert found.bounds[2] == 0
+    assert found.bounds[0] < -2 * 400
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
+def test_counts_are_put_in_order_and_the_callers_stay(form):
+    X = form(np.array([[0.0, 2, 1], [3, 0, 0]]))
+    if form is sp.csr_array:
+        X = sp.csr_array((np.array([1.0, 1, 0, 1, 3]), np.array([2, 1, 0, 1, 0]), np.array([0, 4, 5])), shape=(2, 3))
+    before = X.copy()
+    counts = to_counts(X, "test")
+    np.testing.assert_array_equal(counts.toarray(), [[0, 2, 1], [3, 0, 0]])
+    assert counts.nnz == 3
+    np.testing.assert_array_equal(X.data, before.data)
+    assert X.nnz == before.nnz

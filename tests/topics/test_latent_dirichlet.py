@@ -1,0 +1,306 @@
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bagwise import BagwiseError, LatentDirichlet
+from bagwise.topics import latent_dirichlet
+from bagwise.topics.inference import topic_bound
+from bagwise.topics.latent_dirichlet import split_tokens
+from helpers import topic_counts
+
+
+@parametrize_with_checks(
+    [
+        LatentDirichlet(2, max_iter=3, random_state=0),
+        LatentDirichlet(3, solver="online", max_iter=2, prior="symmetric", random_state=0),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def planted(seed=0, n_documents=200, n_topics=4, words_per_topic=8):
+    """Documents of topics that have words of their own."""
+    rng = np.random.default_rng(seed)
+    topics = np.kron(np.eye(n_topics), rng.dirichlet(np.full(words_per_topic, 5.0)))
+    shares = rng.dirichlet(np.full(n_topics, 0.2), n_documents)
+    return rng.poisson(60 * shares @ topics).astype(float), topics, shares
+
+
+def matched(found, truth):
+    """Order of the found topics that is nearest to the true ones."""
+    distance = np.abs(found[:, None] - truth[None]).sum(axis=2)
+    rows, columns = linear_sum_assignment(distance)
+    return rows[np.argsort(columns)]
+
+
+SOLVERS = ["vb", "online", "gibbs"]
+
+
+def skip_without_tomotopy(solver):
+    if solver == "gibbs":
+        pytest.importorskip("tomotopy")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_planted_topics_are_found(solver):
+    skip_without_tomotopy(solver)
+    X, topics, shares = planted()
+    how = {"vb": {}, "online": {"max_iter": 30, "batch_size": 50}, "gibbs": {"max_iter": 200, "alpha": 0.2}}[solver]
+    lda = LatentDirichlet(4, solver=solver, random_state=1, **how).fit(sp.csr_array(X))
+    np.testing.assert_allclose(lda.topics_.sum(axis=1), 1)
+    order = matched(lda.topics_, topics)
+    assert np.abs(lda.topics_[order] - topics).sum(axis=1).max() < 0.15
+    assert np.abs(lda.transform(X)[:, order] - shares).max(axis=1).mean() < 0.08
+
+
+@pytest.mark.parametrize("smoothing", ["bayes", "map"])
+@pytest.mark.parametrize("prior", ["fixed", "symmetric", "asymmetric"])
+def test_the_bound_never_falls(smoothing, prior):
+    X, _ = topic_counts(np.random.default_rng(0), 60, 50, n_topics=5)
+    for restarts in (0, 4):
+        lda = LatentDirichlet(
+            6, smoothing=smoothing, prior=prior, restarts=restarts, max_iter=25, tol=0, random_state=0
+        ).fit(X)
+        assert np.diff(lda.bounds_).min() >= -1e-9 * abs(lda.bounds_[-1])
+        assert lda.bounds_[-1] > lda.bounds_[0] + 1
+        assert lda.n_iter_ == len(lda.bounds_) <= 25
+        assert (len(set(lda.alpha_)) == 1) == (prior != "asymmetric")
+        assert (lda.alpha_[0] == 1 / 6) == (prior == "fixed")
+
+
+def test_bounds_of_documents_sum_to_that_of_the_corpus():
+    X, _ = topic_counts(np.random.default_rng(1), 40, 30, n_topics=4)
+    lda = LatentDirichlet(4, smoothing="map", eta=0.1, max_iter=30, document_tol=1e-9, tol=0, random_state=0).fit(X)
+    total = lda.bound(X).sum() + topic_bound(np.ascontiguousarray(lda.topic_counts_.T), 0.1, "map")
+    np.testing.assert_allclose(total, lda.bounds_[-1], rtol=1e-3)  # documents may settle elsewhere
+    np.testing.assert_allclose(lda.score(X), lda.bound(X).sum())
+    np.testing.assert_allclose(lda.bound(X[7:9]), lda.bound(X)[7:9])
+
+
+def test_it_is_as_good_as_scikit_learn():
+    X, _ = topic_counts(np.random.default_rng(2), 150, 60, n_topics=5)
+    how = {"max_iter": 40, "random_state": 0}
+    theirs = LatentDirichletAllocation(5, doc_topic_prior=0.2, topic_word_prior=0.05, **how).fit(X)
+    ours = LatentDirichlet(5, alpha=0.2, eta=0.05, tol=0, **how).fit(X)
+    assert ours.bounds_[-1] > theirs.score(X) - 0.02 * abs(theirs.score(X))
+
+
+@pytest.mark.parametrize("solver", ["vb", "online"])
+def test_sparse_is_dense_one_thread_is_two_and_seeds_are_bytes(solver):
+    X, _ = topic_counts(np.random.default_rng(3), 150, 40)
+    make = lambda **how: LatentDirichlet(  # noqa: E731
+        5, solver=solver, max_iter=5, prior="asymmetric", batch_size=70, random_state=4, **how
+    )
+    lda = make().fit(X)
+    for other in (make().fit(sp.csr_matrix(X)), make(n_jobs=2).fit(sp.csc_array(X)), make().fit(X)):
+        np.testing.assert_array_equal(lda.topics_, other.topics_)
+        np.testing.assert_array_equal(lda.alpha_, other.alpha_)
+        np.testing.assert_array_equal(lda.bounds_, other.bounds_)
+        np.testing.assert_array_equal(lda.transform(X), other.transform(sp.csr_array(X)))
+    np.testing.assert_allclose(make().fit(X.astype(np.float32)).topics_, lda.topics_)
+    assert not np.array_equal(make().set_params(random_state=5).fit(X).topics_, lda.topics_)
+
+
+def test_going_on():
+    X, _ = topic_counts(np.random.default_rng(5), 80, 30)
+    lda = LatentDirichlet(4, max_iter=5, tol=0, random_state=0, warm_start=True).fit(X)
+    before = lda.bounds_[-1]
+    assert lda.fit(X).bounds_[-1] > before
+    with pytest.raises(BagwiseError, match="has 4 topics"):
+        lda.set_params(n_topics=5).fit(X)
+
+
+def test_learning_bit_by_bit():
+    X, topics, _ = planted(n_documents=600)
+    lda = LatentDirichlet(4, batch_size=40, random_state=0, total_documents=600)
+    for _ in range(10):
+        for start in range(0, 600, 100):
+            lda.partial_fit(sp.csr_array(X[start : start + 100]))
+    assert lda.n_documents_seen_ == 6000
+    order = matched(lda.topics_, topics)
+    assert np.abs(lda.topics_[order] - topics).sum(axis=1).max() < 0.15
+    one = LatentDirichlet(4, batch_size=50, random_state=0, total_documents=99).partial_fit(X[:100])
+    two = (
+        LatentDirichlet(4, batch_size=50, random_state=0, total_documents=99).partial_fit(X[:50]).partial_fit(X[50:100])
+    )
+    np.testing.assert_array_equal(one.topics_, two.topics_)
+
+
+def test_perplexity():
+    X, _, _ = planted()
+    unseen = planted(seed=0, n_documents=260)[0][200:]
+    lda = LatentDirichlet(4, random_state=0).fit(X)
+    few = LatentDirichlet(1, random_state=0).fit(X)
+    assert lda.perplexity(unseen) < 0.6 * few.perplexity(unseen)
+    assert few.perplexity(unseen) < 32
+    seen, hidden = split_tokens(sp.csr_array(unseen), np.random.RandomState(0))
+    np.testing.assert_array_equal((seen + hidden).toarray(), unseen)
+    length = unseen.sum(axis=1)
+    np.testing.assert_array_equal(hidden.sum(axis=1), length // 2)
+    assert lda.perplexity(seen, hidden) == lda.perplexity(unseen, random_state=0)
+    shares = lda.transform(seen)
+    expected = np.exp(-(hidden.toarray() * np.log(shares @ lda.topics_)).sum() / hidden.sum())
+    np.testing.assert_allclose(lda.perplexity(seen, hidden), expected)
+    with pytest.raises(BagwiseError, match=r"whole numbers; there is a count of 0\.5"):
+        lda.perplexity(unseen + 0.5)
+    with pytest.raises(BagwiseError, match="held_out 3"):
+        lda.perplexity(seen, hidden[:3])
+    with pytest.raises(BagwiseError, match="nothing to predict"):
+        lda.perplexity(np.eye(32))
+
+
+def test_files(tmp_path):
+    X, _ = topic_counts(np.random.default_rng(6), 40, 20)
+    lda = LatentDirichlet(3, alpha=np.array([0.1, 0.2, 0.3]), max_iter=np.int64(4), random_state=0).fit(X)
+    path = lda.save(tmp_path / "topics.safetensors")
+    again = LatentDirichlet.load(path)
+    np.testing.assert_array_equal(again.transform(X), lda.transform(X))
+    np.testing.assert_array_equal(again.bounds_, lda.bounds_)
+    np.testing.assert_array_equal(again.partial_fit(X).topics_, lda.partial_fit(X).topics_)
+    assert again.n_iter_ == lda.n_iter_
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(lda)).transform(X), lda.transform(X))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(BagwiseError, match=r"not a file written by LatentDirichlet\.save"):
+        LatentDirichlet.load(path)
+
+
+def test_names_of_words_are_kept_in_files(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.eye(3) * 4 + 1, columns=["a", "b", "c"])
+    lda = LatentDirichlet(2, max_iter=2, random_state=0).fit(X)
+    again = LatentDirichlet.load(lda.save(tmp_path / "topics.safetensors"))
+    np.testing.assert_array_equal(again.transform(X), lda.transform(X))
+    assert again.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert again.get_feature_names_out().tolist() == ["latentdirichlet0", "latentdirichlet1"]
+
+
+def test_models_of_scikit_learn():
+    X, _ = topic_counts(np.random.default_rng(7), 60, 30)
+    theirs = LatentDirichletAllocation(4, max_iter=5, random_state=0).fit(X)
+    lda = LatentDirichlet.from_fitted(theirs)
+    np.testing.assert_allclose(lda.topics_, theirs.components_ / theirs.components_.sum(axis=1, keepdims=True))
+    np.testing.assert_array_equal(lda.alpha_, np.full(4, 0.25))
+    assert lda.eta == 0.25
+    assert np.abs(lda.transform(X) - theirs.transform(X)).mean() < 0.05
+    lda.partial_fit(X)
+    with pytest.raises(BagwiseError, match="got a dict"):
+        LatentDirichlet.from_fitted({})
+
+
+def test_models_like_gensims():
+    class Model:
+        alpha, eta = np.array([0.1, 0.4], dtype=np.float32), np.full(3, 0.01)
+        state = type("State", (), {"get_lambda": lambda self: np.array([[1.0, 2, 3], [3, 2, 1]])})()
+
+        def get_topics(self):
+            raise AssertionError("counts say more")
+
+    lda = LatentDirichlet.from_fitted(Model())
+    np.testing.assert_allclose(lda.topics_, np.array([[1, 2, 3], [3, 2, 1]]) / 6)
+    np.testing.assert_allclose(lda.alpha_, [0.1, 0.4])
+
+
+def test_models_of_tomotopy():
+    tomotopy = pytest.importorskip("tomotopy")
+    model = tomotopy.LDAModel(k=2, seed=1, min_cf=0, rm_top=0, alpha=0.1, eta=0.01)
+    for _ in range(10):
+        model.add_doc(["b"] * 5 + ["a"] * 4)
+        model.add_doc(["c"] * 6 + ["d"] * 3)
+    model.train(50, workers=1)
+    lda = LatentDirichlet.from_fitted(model, vocabulary=["a", "b", "c", "d", "e"])
+    shares = lda.transform([[1, 2, 0, 0, 0], [0, 0, 3, 1, 0]])
+    assert set(shares.argmax(axis=1)) == {0, 1}
+    assert lda.topics_[:, 4].max() < 1e-3
+    assert LatentDirichlet.from_fitted(model).topics_.shape == (2, 4)
+    with pytest.raises(BagwiseError, match="None of the 1 words"):
+        LatentDirichlet.from_fitted(model, vocabulary=["x"])
+
+
+def test_gibbs_says_what_it_needs(monkeypatch):
+    X = np.eye(4) * 3
+    monkeypatch.setitem(__import__("sys").modules, "tomotopy", None)
+    with pytest.raises(BagwiseError, match=r'pip install "bagwise\[topics\]"'):
+        LatentDirichlet(2, solver="gibbs").fit(X)
+
+
+def test_gibbs_takes_whole_numbers():
+    pytest.importorskip("tomotopy")
+    for X, match in ((np.full((3, 2), 0.5), "count of 0.5"), (np.zeros((3, 2)), "empty")):
+        with pytest.raises(BagwiseError, match=match):
+            LatentDirichlet(2, solver="gibbs").fit(X)
+    with pytest.raises(BagwiseError, match="not prior="):
+        LatentDirichlet(2, solver="gibbs", prior="symmetric").fit(np.eye(3))
+    X, _ = topic_counts(np.random.default_rng(8), 30, 20)
+    make = lambda: LatentDirichlet(3, solver="gibbs", max_iter=20, prior="asymmetric", random_state=0)  # noqa: E731
+    lda = make().fit(X)
+    np.testing.assert_array_equal(lda.topics_, make().fit(X).topics_)
+    np.testing.assert_allclose(lda.topic_counts_.sum() - 20 * 3 * 0.01, X.sum(), rtol=1e-5)
+
+
+def test_unusual_data():
+    X = np.array([[0.0, 0, 0], [2, 0, 0], [0, 3, 0]])  # an empty document, a word that never occurs
+    for smoothing, eta in (("bayes", 0.01), ("map", 0.0)):
+        lda = LatentDirichlet(7, smoothing=smoothing, eta=eta, random_state=0, max_iter=20).fit(X)  # more than words
+        np.testing.assert_allclose(lda.topics_.sum(axis=1), 1)
+        np.testing.assert_allclose(lda.transform(X)[0], np.full(7, 1 / 7))
+        assert lda.bound(X)[0] == 0
+        assert np.isfinite(lda.bound([[0, 0, 5], [1, 1, 1]])).all()
+    empty = LatentDirichlet(2, random_state=0).fit(np.zeros((3, 4)))
+    assert np.isfinite(empty.topics_).all()
+
+
+def test_ctrl_c_keeps_the_last_pass(monkeypatch):
+    X, _ = topic_counts(np.random.default_rng(9), 40, 20)
+    complete = LatentDirichlet(3, max_iter=3, tol=0, random_state=0).fit(X)
+
+    def interrupted(*arguments):
+        for number, state in enumerate(batch_passes(*arguments)):
+            if number == 3:
+                raise KeyboardInterrupt
+            yield state
+
+    batch_passes = latent_dirichlet.batch_passes
+    monkeypatch.setattr(latent_dirichlet, "batch_passes", interrupted)
+    lda = LatentDirichlet(3, max_iter=50, tol=0, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        lda.fit(X)
+    assert lda.n_iter_ == 3
+    np.testing.assert_array_equal(lda.topics_, complete.topics_)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"solver": "em"}, "Unknown solver: 'em'"),
+        ({"prior": "symetric"}, "Did you mean 'symmetric'"),
+        ({"smoothing": "none"}, "Unknown smoothing"),
+        ({"alpha": [1.0, 2.0, 3.0]}, "one for each of the 2 topics"),
+        ({"alpha": [1.0, -1.0]}, "from -1 to 1"),
+        ({"eta": 0}, "eta=0 with smoothing='bayes'"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"n_topics": 0}, "n_topics"),
+        ({"decay": 0.5}, "decay"),
+    ],
+)
+def test_parameters_it_cannot_use(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        LatentDirichlet(**({"n_topics": 2} | wrong)).fit(np.eye(3))
+
+
+def test_data_it_cannot_use():
+    with pytest.raises(BagwiseError, match="sample 1, word 0 is -1"):
+        LatentDirichlet(2).fit([[1, 2], [-1, 3]])
+    with pytest.raises(ValueError, match="NaN"):
+        LatentDirichlet(2).fit([[1, np.nan], [1, 3]])
+    with pytest.raises(NotFittedError):
+        LatentDirichlet(2).transform(np.eye(2))
+    lda = LatentDirichlet(2, max_iter=2).fit(np.eye(3))
+    with pytest.raises(BagwiseError, match="non-negative"):
+        lda.bound(-np.eye(3))
