@@ -33,5 +33,6 @@ from .sources.opening import open_collection as open_collection
 from .topics.free_energy import FreeEnergyScore as FreeEnergyScore
 from .topics.latent_dirichlet import LatentDirichlet as LatentDirichlet
 from .topics.naive_bayes import LatentDirichletNB as LatentDirichletNB
+from .topics.plsa import PLSA as PLSA
 
 __version__: str
