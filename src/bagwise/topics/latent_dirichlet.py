@@ -24,6 +24,7 @@ from bagwise.topics.exchange import read_fitted, read_model, write_model
 from bagwise.topics.gibbs import sample_topics
 from bagwise.topics.inference import FLOOR, SMOOTHINGS, Posterior, infer
 from bagwise.topics.priors import SMALLEST
+from bagwise.topics.tables import TopicTables
 from bagwise.topics.training import PRIORS, Learning, State, batch_passes, online_passes, online_step
 
 __all__ = ["LatentDirichlet"]
@@ -32,7 +33,7 @@ __all__ = ["LatentDirichlet"]
 SOLVERS = {"vb": 100, "online": 10, "gibbs": 500}
 
 
-class LatentDirichlet(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Find topics, distributions over words of which each document is a mixture (latent Dirichlet allocation).
 
     1. A document draws its shares of topics from a Dirichlet distribution with parameters α.

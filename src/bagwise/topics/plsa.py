@@ -18,6 +18,7 @@ from bagwise._threads import run_over_ranges
 from bagwise.topics._plsa_kernels import update_shares
 from bagwise.topics._topic_kernels import add_expected_counts
 from bagwise.topics.counts import Corpus, to_counts
+from bagwise.topics.tables import TopicTables
 
 __all__ = ["PLSA"]
 
@@ -68,7 +69,7 @@ class _Expectation:
         return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), kept)
 
 
-class PLSA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PLSA(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Find topics by maximum likelihood, each document with free shares (probabilistic latent semantic analysis).
 
     ``p(w | d) = Σ_i p(i | d) p(w | i)``; both factors are learned by EM on the log-likelihood
