@@ -16,6 +16,7 @@ import argparse
 import importlib.util
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,9 @@ def measure(who: str, solver: str, n_threads: int, n_passes: int, sizes: dict[st
         make_model(who, solver, n_topics, n_threads, 1).fit(X[:128])  # compiles
         model = make_model(who, solver, n_topics, n_threads, n_passes)
         with PeakMemory() as memory:
+            before = time.process_time()
             seconds, _ = timed(lambda: model.fit(X))
+            cpu = time.process_time() - before
         bound = None
         if who == "scikit-learn":
             bound = model.score(X) / X.sum()
@@ -96,6 +99,7 @@ def measure(who: str, solver: str, n_threads: int, n_passes: int, sizes: dict[st
             "passes": n_passes,
             "seconds": seconds,
             "per_pass": seconds / n_passes,
+            "cpu": cpu / n_passes,
             "tokens": n_passes * X.sum() / seconds / 1e6,
             "bound": bound,
             "perplexity": model.perplexity(unseen),
@@ -144,6 +148,7 @@ def main() -> None:
             "passes": "passes",
             "seconds": "seconds",
             "per_pass": "s per pass",
+            "cpu": "CPU s per pass",
             "tokens": "M tokens/s",
             "bound": "bound per token",
             "perplexity": "held-out perplexity",
@@ -160,6 +165,12 @@ def main() -> None:
     print_targets(
         [
             ("VB passes, times as fast as scikit-learn's on one core", theirs["per_pass"] / ours["per_pass"], ">=", 5),
+            (
+                "the same in CPU time, which other work on the machine disturbs less",
+                theirs["cpu"] / ours["cpu"],
+                ">=",
+                5,
+            ),
             ("2 threads over 1", ours["per_pass"] / two["per_pass"], ">=", 1.6),
             ("bound per token above scikit-learn's, %", 100 * (1 - ours["bound"] / theirs["bound"]), ">=", -0.5),
             ("free-energy scores per topic, s", scores[0]["seconds"], "<=", 5),
