@@ -43,6 +43,7 @@ from .topics.free_energy import FreeEnergyScore as FreeEnergyScore
 from .topics.free_energy_kernel import FreeEnergyKernel as FreeEnergyKernel
 from .topics.latent_dirichlet import LatentDirichlet as LatentDirichlet
 from .topics.naive_bayes import LatentDirichletNB as LatentDirichletNB
+from .topics.plsa import PLSA as PLSA
 from .warmup import warmup as warmup
 from .window_codes import WindowCodes as WindowCodes
 

@@ -10,8 +10,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import latent_dirichlet
+from bagwise.topics.held_out import split_tokens
 from bagwise.topics.inference import topic_bound
-from bagwise.topics.latent_dirichlet import split_tokens
 from helpers import topic_counts
 
 
@@ -292,6 +292,14 @@ def test_ctrl_c_keeps_the_last_pass(monkeypatch):
 def test_parameters_it_cannot_use(wrong, match):
     with pytest.raises(ValueError, match=match):
         LatentDirichlet(**({"n_topics": 2} | wrong)).fit(np.eye(3))
+
+
+def test_a_fit_that_fails_leaves_nothing_old():
+    lda = LatentDirichlet(2, max_iter=2).fit(np.eye(3))
+    with pytest.raises(BagwiseError):
+        lda.fit(-np.eye(4))
+    with pytest.raises(NotFittedError):
+        lda.transform(np.eye(3))
 
 
 def test_data_it_cannot_use():

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def split_bound_of_words(
     starts, words, counts, weights, logs, expected, ratios, shifts, per_topic, in_words, per_word, first, last
 ):
@@ -41,7 +41,7 @@ def split_bound_of_words(
             per_word[p] = total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def count_emissions(starts, words, weights, expected, ratios, smallest, sizes, first, last):
     """``sizes[d] = (n[:, None] * phi >= smallest).sum()`` for the documents first..last. Cost O(nnz K)."""
     for d in range(first, last):
@@ -53,11 +53,11 @@ def count_emissions(starts, words, weights, expected, ratios, smallest, sizes, f
         sizes[d] = size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def list_emissions(
     starts, words, weights, logs, expected, ratios, smallest, n_words, out_starts, columns, values, first, last
 ):
-    """List ``n_v φ_vi log β_vi`` of what `count_emissions` counts, columns ``i n_words + v`` in order. Cost O(nnz K)."""
+    """List ``n_v φ_vi log β_vi`` of what `count_emissions` counts, columns ``i n_words + v`` in order. O(nnz K)."""
     for d in range(first, last):
         filled = out_starts[d]
         for k in range(expected.shape[1]):

@@ -13,7 +13,7 @@ _NEGLIGIBLE = 1e-10
 _TIMES_WITH_FEW = 2
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def digamma(x):
     """``scipy.special.digamma(x)`` for positive x, to about 1e-14; one division, one logarithm, no branch.
 
@@ -30,7 +30,7 @@ def digamma(x):
     return math.log(y) - 0.5 * r - series - below
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _four_dots(a, b, c, d, x):
     """``a @ x, b @ x, c @ x, d @ x``, four sums side by side, as additions to one would wait for each other."""
     at_a = at_b = at_c = at_d = 0.0
@@ -43,7 +43,7 @@ def _four_dots(a, b, c, d, x):
     return at_a, at_b, at_c, at_d
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _dot(a, x):
     """``a @ x``, in the order of `_four_dots`."""
     total = 0.0
@@ -52,7 +52,7 @@ def _dot(a, x):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _expect(gamma, expected):
     """``expected = exp(digamma(gamma) - m)`` with ``m = max(digamma(gamma))``, which is returned."""
     largest = -np.inf
@@ -64,7 +64,7 @@ def _expect(gamma, expected):
     return largest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def weigh(words, counts, weights, expected, ratios, sums):
     """``ratios = counts / (weights[words] @ expected); sums = ratios @ weights[words]``.
 
@@ -87,7 +87,7 @@ def weigh(words, counts, weights, expected, ratios, sums):
             sums[k] += ratios[j] * row[k]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sum_along_words(block, n_live, ratios, sums):
     """``sums[:n_live] = block[:n_live] @ ratios``."""
     n = ratios.shape[0]
@@ -99,7 +99,7 @@ def _sum_along_words(block, n_live, ratios, sums):
         sums[a] = _dot(block[a, :n], ratios)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, block, ratios, expected, sums, max_iter, tol):
     """Go on with the topics ``live[:n_live]`` alone, which mostly are few; returns the number of iterations.
 
@@ -143,7 +143,7 @@ def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, block, rati
     return max_iter
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, block, max_iter, tol):
     """Iterate ``gamma = alpha + Σ_v n_v phi_v`` until its entries move by `tol` or less together.
 
@@ -175,7 +175,7 @@ def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, 
             )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _document_bound(counts, alpha, gamma, ratios, largest):
     """The bound H1 of a document at its best phi, from the norms n_v / ratio_v that belong to `gamma`."""
     total_alpha, total_gamma = alpha.sum(), gamma.sum()
@@ -190,7 +190,7 @@ def _document_bound(counts, alpha, gamma, ratios, largest):
     return bound
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def infer_documents(
     starts, words, counts, weights, alpha, warm, restart, gamma, expected, ratios, bounds, first, last, max_iter, tol
 ):
@@ -259,7 +259,7 @@ def infer_documents(
     return n_iter
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_expected_counts(starts, documents, places, ratios, expected, sums, first, last):
     """``sums[v] += Σ_d ratios[d, v] expected[d]`` for the words first..last, documents in order.
 
@@ -274,7 +274,7 @@ def add_expected_counts(starts, documents, places, ratios, expected, sums, first
                 row[k] += ratio * shares[k]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def expect_topics(counts, totals, floor, weights, first, last):
     """``weights = maximum(exp(digamma(counts) - digamma(totals)), floor)`` for the words first..last.
 
@@ -288,7 +288,7 @@ def expect_topics(counts, totals, floor, weights, first, last):
             weights[v, k] = max(math.exp(digamma(counts[v, k]) - below[k]), floor)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def expected_logs(gamma, out, first, last):
     """``out = digamma(gamma) - digamma(gamma.sum(axis=1))[:, None]`` for the rows first..last."""
     for d in range(first, last):

@@ -124,13 +124,13 @@ class FreeEnergyScore(TransformerMixin, BaseEstimator):
         Number of topics, a model to be fitted (a copy is), or a fitted one that stays as it is:
         ``FrozenEstimator(lda)`` of `sklearn.frozen`.
     word_block : {"full", "topic", "word"}, default="topic"
-        How finely the part of the words is split: for each topic and word (sparse, up to K V features), per topic, or per
-        word (sparse).
+        How finely the part of the words is split: for each topic and word (sparse, up to K V features), per topic,
+        or per word (sparse).
     per_token : bool, default=False
         Whether scores are divided by the length of the document.
     standardize : bool, default=False
-        Whether features are shifted and scaled to mean 0 and variance 1 over the training documents; those of the sparse
-        blocks are scaled only. Features that do not vary become 0.
+        Whether features are shifted and scaled to mean 0 and variance 1 over the training documents; those of the
+        sparse blocks are scaled only. Features that do not vary become 0.
 
     Attributes
     ----------

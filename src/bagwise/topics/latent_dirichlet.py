@@ -19,11 +19,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.topics.counts import check_whole, to_counts
+from bagwise.topics.counts import to_counts
 from bagwise.topics.exchange import read_fitted, read_model, write_model
 from bagwise.topics.gibbs import sample_topics
+from bagwise.topics.held_out import completion_perplexity, split_tokens
 from bagwise.topics.inference import FLOOR, SMOOTHINGS, Posterior, infer
 from bagwise.topics.priors import SMALLEST
+from bagwise.topics.tables import TopicTables
 from bagwise.topics.training import PRIORS, Learning, State, batch_passes, online_passes, online_step
 
 __all__ = ["LatentDirichlet"]
@@ -32,7 +34,7 @@ __all__ = ["LatentDirichlet"]
 SOLVERS = {"vb": 100, "online": 10, "gibbs": 500}
 
 
-class LatentDirichlet(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Find topics, distributions over words of which each document is a mixture (latent Dirichlet allocation).
 
     1. A document draws its shares of topics from a Dirichlet distribution with parameters α.
@@ -219,6 +221,10 @@ class LatentDirichlet(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self : LatentDirichlet
         """
         learning = self._learning()
+        if not self.warm_start:
+            for name in ("topic_counts_", "topics_", "alpha_", "bounds_"):  # should fitting fail, nothing old is left
+                if hasattr(self, name):
+                    delattr(self, name)
         earlier = self._state() if self.warm_start and hasattr(self, "topic_counts_") else None
         counts = self._counts(X, reset=earlier is None)
         rng = check_random_state(self.random_state)
@@ -388,12 +394,7 @@ class LatentDirichlet(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 )
         if hidden.nnz == 0:
             raise BagwiseError("No words are held out, so there is nothing to predict. Documents need two tokens.")
-        shares, weights = self.infer_counts(seen).shares, self.word_weights()
-        total = 0.0
-        for d in range(hidden.shape[0]):
-            begin, end = hidden.indptr[d : d + 2]
-            total += hidden.data[begin:end] @ np.log(weights[hidden.indices[begin:end]] @ shares[d])
-        return float(np.exp(-total / hidden.data.sum()))
+        return completion_perplexity(hidden, self.infer_counts(seen).shares, self.word_weights())
 
     @classmethod
     def from_fitted(cls, model: Any, vocabulary: Sequence[str] | None = None) -> LatentDirichlet:
@@ -547,21 +548,3 @@ class LatentDirichlet(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
-
-
-def split_tokens(X: sp.csr_array, rng: np.random.RandomState) -> tuple[sp.csr_array, sp.csr_array]:
-    """Deal the tokens of each document into two halves at random; the first has the odd one."""
-    check_whole(X, "Holding out words")
-    tokens = np.repeat(X.indices, X.data.astype(np.int64))
-    lengths = np.asarray(X.sum(axis=1)).ravel().astype(np.int64)
-    documents = np.repeat(np.arange(X.shape[0]), lengths)
-    order = np.lexsort((rng.random_sample(len(tokens)), documents))  # shuffled within each document
-    starts = np.cumsum(lengths) - lengths
-    rank = np.arange(len(tokens)) - starts[documents]
-    hidden = rank >= (lengths[documents] + 1) // 2
-    tokens = tokens[order]
-    halves = []
-    for half in (~hidden, hidden):
-        counts = sp.coo_array((np.ones(half.sum()), (documents[half], tokens[half])), shape=X.shape)
-        halves.append(to_counts(counts, "split_tokens"))
-    return halves[0], halves[1]
