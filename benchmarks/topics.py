@@ -1,6 +1,6 @@
 """Topic models: time per pass, bound and held-out perplexity, scikit-learn and tomotopy in the same run.
 
-    python benchmarks/topics.py            # about 5 minutes on 2 cores
+    python benchmarks/topics.py            # several minutes, most of them in scikit-learn
     python benchmarks/topics.py --quick    # small sizes, to see that it works
 
 Documents are drawn from topics that are known: shares from Dir(0.05), topics from Dir(0.05), and 10 % more documents

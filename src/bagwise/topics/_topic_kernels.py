@@ -177,7 +177,7 @@ def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _document_bound(counts, alpha, gamma, ratios, largest):
-    """The bound H1 of a document at its best phi, from the norms n_v / ratio_v that belong to `gamma`."""
+    """The bound of a document at its best phi, from the norms n_v / ratio_v that belong to `gamma`."""
     total_alpha, total_gamma = alpha.sum(), gamma.sum()
     psi_total = digamma(total_gamma)
     bound = math.lgamma(total_alpha) - math.lgamma(total_gamma)
