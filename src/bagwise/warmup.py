@@ -6,14 +6,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from bagwise.codebooks.bag_of_features import BagOfFeatures
+from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 from bagwise.descriptors.color_sift import ColorSIFT
 from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp_d5 import LBPD5
 from bagwise.descriptors.local_binary_patterns import LocalBinaryPatterns
+from bagwise.linear import ConfidenceWeightedClassifier
 from bagwise.merging.merge import merge_words
 from bagwise.merging.searches import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
+from bagwise.topics.free_energy import FreeEnergyScore
 
 __all__ = ["warmup"]
 
@@ -30,6 +33,7 @@ def warmup() -> None:
     >>> bagwise.warmup()
     """
     _merge()
+    _model()
     _describe_and_encode()
 
 
@@ -48,6 +52,12 @@ def _merge() -> None:
     merge_words(X, y, kernel="chi2")
 
 
+def _model() -> None:
+    X = sp.csr_array(np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64))
+    FreeEnergyScore(2).fit(X).transform(X)
+    ConfidenceWeightedClassifier(random_state=0).fit(X, np.arange(8) % 2)
+
+
 def _describe_and_encode() -> None:
     images = list(np.random.default_rng(0).integers(0, 256, size=(2, 40, 40, 3), dtype=np.uint8))
     for descriptor in (HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
@@ -55,3 +65,4 @@ def _describe_and_encode() -> None:
     bags = ColorSIFT().transform(images)
     for assignment in ("hard", "soft", "localized", "sparse", "vlad"):
         BagOfFeatures(4, assignment=assignment, n_init=1, random_state=0).fit(bags).transform(bags)
+    ManifoldBagOfFeatures(4, n_components=1, n_init=1, n_iter=1, random_state=0).fit(bags)
