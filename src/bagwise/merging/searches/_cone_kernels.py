@@ -12,9 +12,9 @@ Cones. A row remembers its peak, the point of its best pair when it was last sca
 no other point of the row lies above the line of slope ``right`` to the right of the peak, nor above the
 line of slope ``left`` to its left. Points only ever leave a row, so this stays true until the
 row itself is merged. From it follows, without looking at the row, how far any of its pairs can exceed a
-given ratio (`excess`), and when the peak is certainly still the best pair. The best point
-beside the peak is remembered as well, for when the peak's pair goes to a newer row: then no point lies above the line
-on which it was seen.
+given ratio (`excess`), and when the peak is certainly still the best pair. Where rows are costly the best point
+beside the peak is remembered as well, for when the peak's pair goes to a newer row: then no point lies above the
+line on which it was seen.
 
 A level is searched in turns: `open_level`, then as long as `next_wanted` names a row, `take_row` with its entries.
 """
@@ -51,10 +51,10 @@ NEAR = 128
 # Stands for an infinite slope where a product with zero must be zero.
 STEEP = 1e300
 
-# positions in `counts`; the last six belong to the level being searched
-SIZE, LIVE, LEVEL, NEWEST, RUNNER_UP, SCANS = range(6)
-BEST_S, BEST_T, OWNER, SECOND_OWNER, N_CANDIDATES, CURSOR = range(6, 12)
-N_COUNTS = 12
+# positions in `counts`; COSTLY is 1 where rows are costly to compute, the last six belong to the level being searched
+SIZE, LIVE, LEVEL, NEWEST, RUNNER_UP, SCANS, COSTLY = range(7)
+BEST_S, BEST_T, OWNER, SECOND_OWNER, N_CANDIDATES, CURSOR = range(7, 13)
+N_COUNTS = 13
 # positions in `bests`: the best ratio found at this level, that of another row, and how exact entries are
 BEST, SECOND, ROUNDING = range(3)
 N_BESTS = 3
@@ -204,9 +204,9 @@ def _cone_block(row_a, row_b, order, lanes, own_order, a, b, peak_a, peak_b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan_with_cone(cones, i, row_a, row_b, start):
-    """`scan`, then narrow the cone to what the points allow and remember the best point beside the peak.
+    """`scan`, then narrow the cone to what the points allow: worth a second pass on rows that are asked for again.
 
-    Three passes, worth it for rows that are asked for again, and for rows that are costly to compute.
+    Where rows are costly to compute, the best point beside the peak is remembered as well, in a third pass.
     """
     best = scan(cones, i, row_a, row_b, start)
     if not np.isfinite(cones.peak_a[i]):
@@ -222,7 +222,8 @@ def scan_with_cone(cones, i, row_a, row_b, start):
             a, b, cones.peak_a[i], cones.peak_b[i],
         )  # fmt: skip
     right, left, second = join_lanes(cones.lanes)
-    _remember_next(cones, i, row_a, row_b, start)
+    if cones.counts[COSTLY]:
+        _remember_next(cones, i, row_a, row_b, start)
     # Slopes half-way to the line: where such a cone says that the peak is best, the peak leads every other point
     # by about half of today's lead or more, and that lead is well above rounding. Rows with a closer second
     # keep the half-plane.
@@ -241,22 +242,40 @@ def scan_block_rows(cones, block_a, block_b, start, first, last):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def excess(cones, i, ratio):
-    """Upper bound of ``(a + 2A) - ratio (b + 2B)`` over the pairs of row i. Below zero, none reaches the ratio."""
-    a = cones.traces[TRACE_A]
-    b = cones.traces[TRACE_B]
-    if b + cones.low[i] <= cones.traces[FLOOR_B]:
+def _excess_of_cone(a, b, floor, ratio, peak_a, peak_b, right, left, low, high):
+    """Upper bound of ``(a + 2A) - ratio (b + 2B)`` over the pairs of a row, from its cone.
+
+    Takes numbers, since handing over all of the memory for each row would cost more than the bound.
+    """
+    if b + low <= floor:
         return np.inf
-    at_peak = (a + cones.peak_a[i]) - ratio * (b + cones.peak_b[i])
-    right_of_it = (cones.right[i] - ratio) * (cones.high[i] - cones.peak_b[i])
-    left_of_it = (ratio - cones.left[i]) * (cones.peak_b[i] - cones.low[i])
-    bound = at_peak + max(max(right_of_it, left_of_it), 0.0)
-    if cones.next_a[i] == -np.inf or (cones.partner[i] >= 0 and cones.order[cones.partner[i]] < cones.order[i]):
-        return bound
-    at_next = (a + cones.next_a[i]) - ratio * (b + cones.next_b[i])
+    at_peak = (a + peak_a) - ratio * (b + peak_b)
+    right_of_it = (right - ratio) * (high - peak_b)
+    left_of_it = (ratio - left) * (peak_b - low)
+    return at_peak + max(max(right_of_it, left_of_it), 0.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _excess_without_peak(cones, i, ratio):
+    """The same bound for a row that has lost the pair of its peak, from the best point beside it; else infinity."""
+    partner = cones.partner[i]
+    if cones.next_a[i] == -np.inf or (partner >= 0 and cones.order[partner] < cones.order[i]):
+        return np.inf
+    at_next = (cones.traces[TRACE_A] + cones.next_a[i]) - ratio * (cones.traces[TRACE_B] + cones.next_b[i])
     steeper = cones.next_ratio[i] - ratio
-    aside = cones.high[i] - cones.next_b[i] if steeper > 0.0 else cones.low[i] - cones.next_b[i]
-    return min(bound, at_next + steeper * aside)
+    return at_next + steeper * ((cones.high[i] if steeper > 0.0 else cones.low[i]) - cones.next_b[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def excess(cones, i, ratio, slack):
+    """How far pairs of row i can exceed a ratio, at most. Below `-slack`, none reaches it."""
+    over = _excess_of_cone(
+        cones.traces[TRACE_A], cones.traces[TRACE_B], cones.traces[FLOOR_B], ratio, cones.peak_a[i], cones.peak_b[i],
+        cones.right[i], cones.left[i], cones.low[i], cones.high[i],
+    )  # fmt: skip
+    if cones.counts[COSTLY] and -slack <= over < np.inf:
+        return min(over, _excess_without_peak(cones, i, ratio))
+    return over
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -274,16 +293,13 @@ def _slack(cones, ratio):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _group_may_reach(cones, group, ratio, slack):
+def _group_may_reach(watch, group, a, b, floor, ratio, slack):
     """Whether a group of rows may hold a pair at least as good as `ratio`, from its last look. Cost O(1).
 
     A point whose excess was e over ratio r0 at traces a0, b0 has ``e + (a - a0) - r0 (b - b0) - (r - r0)(b + 2B)``
     over ratio r at traces a, b.
     """
-    watch = cones.watch
-    a = cones.traces[TRACE_A]
-    b = cones.traces[TRACE_B]
-    if b + watch[LOW, group] <= cones.traces[FLOOR_B]:
+    if b + watch[LOW, group] <= floor:
         return True
     rise = ratio - watch[RATIO, group]
     denominator = b + (watch[LOW, group] if rise > 0.0 else watch[HIGH, group])
@@ -296,31 +312,44 @@ def _list_candidates(cones, ratio):
     """List the rows that may hold a pair at least as good as `ratio`, looking only into groups that may have one."""
     n = 0
     size = cones.counts[SIZE]
-    watch = cones.watch
+    costly = cones.counts[COSTLY]
+    watch, order, candidates = cones.watch, cones.order, cones.candidates
+    peak_a, peak_b, right, left, low, high = (
+        cones.peak_a, cones.peak_b, cones.right, cones.left, cones.low, cones.high
+    )  # fmt: skip
+    a = cones.traces[TRACE_A]
+    b = cones.traces[TRACE_B]
+    floor = cones.traces[FLOOR_B]
     everything = not np.isfinite(ratio)
     slack = 0.0 if everything else _slack(cones, ratio)
     for group in range((size + WATCH - 1) // WATCH):
-        if not everything and not _group_may_reach(cones, group, ratio, slack):
+        if not everything and not _group_may_reach(watch, group, a, b, floor, ratio, slack):
             continue
         largest = -np.inf
-        low = np.inf
-        high = -np.inf
+        lowest = np.inf
+        highest = -np.inf
         for i in range(group * WATCH, min((group + 1) * WATCH, size)):
-            if cones.order[i] == DEAD:
+            if order[i] == DEAD:
                 continue
-            over = np.inf if everything else excess(cones, i, ratio)
+            over = np.inf
+            if not everything:
+                over = _excess_of_cone(
+                    a, b, floor, ratio, peak_a[i], peak_b[i], right[i], left[i], low[i], high[i]
+                )  # fmt: skip
+                if costly and -slack <= over < np.inf:
+                    over = min(over, _excess_without_peak(cones, i, ratio))
             if over >= -slack:
-                cones.candidates[n] = i
+                candidates[n] = i
                 n += 1
             largest = max(largest, over)
-            low = min(low, cones.low[i])
-            high = max(high, cones.high[i])
+            lowest = min(lowest, low[i])
+            highest = max(highest, high[i])
         watch[EXCESS, group] = largest
-        watch[LOW, group] = low
-        watch[HIGH, group] = high
+        watch[LOW, group] = lowest
+        watch[HIGH, group] = highest
         watch[RATIO, group] = 0.0 if everything else ratio
-        watch[AT_A, group] = cones.traces[TRACE_A]
-        watch[AT_B, group] = cones.traces[TRACE_B]
+        watch[AT_A, group] = a
+        watch[AT_B, group] = b
     return n
 
 
@@ -375,7 +404,8 @@ def next_wanted(cones):
         if i == counts[OWNER] and i == counts[NEWEST]:
             continue  # scanned at these very traces
         if np.isfinite(cones.peak_a[i]) and b + cones.low[i] > traces[FLOOR_B] and best > -np.inf:
-            if best == np.inf or excess(cones, i, best) < -_slack(cones, best):
+            slack = _slack(cones, best)
+            if best == np.inf or excess(cones, i, best, slack) < -slack:
                 continue
             value = (a + cones.peak_a[i]) / (b + cones.peak_b[i])
             if cones.right[i] < value < cones.left[i]:

@@ -55,10 +55,13 @@ class BoundSearch(RowSearch):
         return {"row_scans": int(self._slots.counts[cone_kernels.SCANS])}
 
 
-def new_cones(own_a: NDArray[np.float64], own_b: NDArray[np.float64], rounding: float) -> cone_kernels.Cones:
+def new_cones(
+    own_a: NDArray[np.float64], own_b: NDArray[np.float64], rounding: float, costly: bool = False
+) -> cone_kernels.Cones:
     """Start the memory of a bound search over words with these diagonals of A and B.
 
-    `rounding` says how far entries may be from the truth, in units of the last place of the traces.
+    `rounding` says how far entries may be from the truth, in units of the last place of the traces, and `costly`
+    whether rows are worth remembering more of.
     """
     d = len(own_a)
 
@@ -75,7 +78,7 @@ def new_cones(own_a: NDArray[np.float64], own_b: NDArray[np.float64], rounding: 
         partner=per_slot(np.int64),
         right=per_slot(),
         left=per_slot(),
-        next_a=per_slot(),
+        next_a=np.full(d, -np.inf),
         next_b=per_slot(),
         next_ratio=per_slot(),
         low=per_slot(),
@@ -89,6 +92,7 @@ def new_cones(own_a: NDArray[np.float64], own_b: NDArray[np.float64], rounding: 
     )
     cones.bests[cone_kernels.ROUNDING] = rounding * cone_kernels.EPS
     cones.counts[cone_kernels.SIZE] = cones.counts[cone_kernels.LIVE] = d
+    cones.counts[cone_kernels.COSTLY] = costly
     cones.counts[cone_kernels.NEWEST] = cones.counts[cone_kernels.RUNNER_UP] = -1
     start_traces(cones.traces, cones.own_a, cones.own_b)
     return cones

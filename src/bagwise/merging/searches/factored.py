@@ -31,7 +31,7 @@ class FactoredSearch(Search):
     def __init__(self, store: FactoredStore, n_threads: int = 1, show_progress: bool = False) -> None:
         super().__init__(store.size)
         self._store = store
-        self._cones = new_cones(*store.diagonals(), store.rounding)
+        self._cones = new_cones(*store.diagonals(), store.rounding, costly=True)
         self.start_score = float(current_score(self._cones.traces))
         with ProgressBar("looking at all pairs", store.size, enabled=show_progress) as bar:
             for blocks, start, stop in store.blocks(n_threads):
