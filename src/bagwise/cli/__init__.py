@@ -1,0 +1,22 @@
+"""The command line: ``bagwise --help``."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command that ``sys.argv`` names."""
+    from bagwise._extras import require
+    from bagwise.errors import BagwiseError
+
+    try:
+        for module in ("typer", "rich"):
+            require(module, "cli", "The command line")
+    except BagwiseError as error:
+        sys.exit(f"Error: {error}")
+    from bagwise.cli.app import app
+
+    app(prog_name="bagwise")

@@ -1,0 +1,155 @@
+"""Options that several commands take, declared once, and the decorator that adds them to a command."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.cli.session import session
+
+__all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Options", "command", "fit_options"]
+
+# From the name of a parameter to its type and default.
+Options = Mapping[str, tuple[Any, Any]]
+
+_LEARNING, _READING, _RUNNING = "What is learned", "How the source is read", "How it runs"
+
+
+def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+READ_OPTIONS: Options = {
+    "kind": (
+        Annotated[str | None, _option(_READING, "images, texts, videos, records or table; by default what is there.")],
+        None,
+    ),
+    "text": (Annotated[str | None, _option(_READING, "Column with texts, in files of records.")], None),
+    "label": (Annotated[str | None, _option(_READING, "Column with labels, in files of records and tables.")], None),
+    "encoding": (Annotated[str | None, _option(_READING, "Encoding of texts, such as latin-1. Default: UTF-8.")], None),
+    "on_error": (
+        Annotated[
+            str | None,
+            _option(_READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
+        ],
+        None,
+    ),
+    "cache": (
+        Annotated[
+            str | None,
+            _option(_RUNNING, "Folder that keeps descriptors, so that a second run is quick.", metavar="DIR"),
+        ],
+        None,
+    ),
+    "jobs": (Annotated[int | None, _option(_RUNNING, "Threads; -1 (default): one per core.")], None),
+}
+
+FIT_OPTIONS: Options = {
+    "words": (
+        Annotated[
+            int | None,
+            _option(_LEARNING, "Words to begin with. Default: 1000 for images and videos, 20000 for texts."),
+        ],
+        None,
+    ),
+    "criterion": (
+        Annotated[
+            str | None,
+            _option(_LEARNING, "What merging preserves: csm, nda, aib, … Default: nda; aib for texts; lpp unlabelled."),
+        ],
+        None,
+    ),
+    "descriptor": (
+        Annotated[
+            str | None,
+            _option(
+                _LEARNING,
+                "sift (default), color-sift, keypoint-sift, hog-lbp or patches for images; hog-hof for videos.",
+            ),
+        ],
+        None,
+    ),
+    "step": (Annotated[int | None, _option(_LEARNING, "Pixels between two descriptors.")], None),
+    "patch": (Annotated[int | None, _option(_LEARNING, "Pixels along the square of a descriptor.")], None),
+    "pyramid": (
+        Annotated[int | None, _option(_LEARNING, "Cells laid over each image: 5, 8 or 21.", metavar="5|8|21")],
+        None,
+    ),
+    "min_count": (
+        Annotated[int | None, _option(_LEARNING, "Texts: leave out words that occur in fewer texts. Default: 2.")],
+        None,
+    ),
+    "stop_words": (Annotated[str | None, _option(_LEARNING, "Texts: english leaves out common words.")], None),
+    "ngrams": (Annotated[int | None, _option(_LEARNING, "Texts: up to so many words in a row are one. Default: 1.")], None),
+    "penalty": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 10.")], None),
+    "folds": (
+        Annotated[int | None, _option(_LEARNING, "Folds of cross-validation; 0: none. Default: 5.")],
+        None,
+    ),
+    "seed": (Annotated[int | None, _option(_LEARNING, "The same seed gives the same model. Default: 0.")], None),
+    "config": (
+        Annotated[
+            Path | None,
+            _option(_RUNNING, "TOML file with options; those of the command line win.", metavar="FILE"),
+        ],
+        None,
+    ),
+    **READ_OPTIONS,
+}  # fmt: skip
+
+_COMMON: Options = {
+    "quiet": (Annotated[bool, _option(_RUNNING, "No progress, no notes.", "--quiet", "-q")], False),
+    "as_json": (Annotated[bool, _option(_RUNNING, "Print one JSON object and nothing else.", "--json")], False),
+    "log_file": (
+        Annotated[
+            Path | None,
+            _option(_RUNNING, "Write times, steps, notes and errors to the end of this file.", metavar="FILE"),
+        ],
+        None,
+    ),
+}
+
+
+def command(app: typer.Typer, panel: str, also: Options | None = None) -> Callable[[Callable[..., None]], Any]:
+    """Make a command of a function: its first argument is the `Session`, ``**options`` are those of `also`.
+
+    The options that every command takes are added, and errors become sentences and exit codes.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function, eval_str=True)
+        _, *own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        added = {**(also or {}), **_COMMON}
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in added.items()
+        ]
+        keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            common = {name: given.pop(name) for name in _COMMON}
+            with session(function.__name__, **common) as current:
+                function(current, **given)
+
+        run.__signature__ = signature.replace(parameters=[*keyword_only, *more])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*keyword_only, *more)}
+        del run.__wrapped__  # type: ignore[attr-defined]
+        return app.command(rich_help_panel=panel)(run)
+
+    return decorate
+
+
+def fit_options(given: Mapping[str, Any], **more: Any) -> Any:
+    """Build `FitOptions` from the command line, and from the configuration where the command line says nothing."""
+    from bagwise.fitting.options import FitOptions, read_config
+
+    said = {name: value for name, value in {**given, **more}.items() if value is not None}
+    config = said.pop("config", None)
+    known = {} if config is None else {name.replace("-", "_"): value for name, value in read_config(config).items()}
+    return FitOptions.from_mapping(known | said)
