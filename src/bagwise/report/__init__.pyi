@@ -1,0 +1,10 @@
+from .data import ClassCount as ClassCount
+from .data import Confusion as Confusion
+from .data import Example as Example
+from .data import MergingCurve as MergingCurve
+from .data import ReportData as ReportData
+from .data import WordGroup as WordGroup
+from .page_data import Comparison as Comparison
+from .page_data import CriterionResult as CriterionResult
+from .page_data import Hit as Hit
+from .page_data import SearchResults as SearchResults
