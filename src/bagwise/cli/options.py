@@ -85,7 +85,10 @@ FIT_OPTIONS: Options = {
         None,
     ),
     "stop_words": (Annotated[str | None, _option(_LEARNING, "Texts: english leaves out common words.")], None),
-    "ngrams": (Annotated[int | None, _option(_LEARNING, "Texts: up to so many words in a row are one. Default: 1.")], None),
+    "ngrams": (
+        Annotated[int | None, _option(_LEARNING, "Texts: up to so many words in a row are one. Default: 1.")],
+        None,
+    ),
     "penalty": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 10.")], None),
     "folds": (
         Annotated[int | None, _option(_LEARNING, "Folds of cross-validation; 0: none. Default: 5.")],
@@ -115,10 +118,11 @@ _COMMON: Options = {
 }
 
 
-def command(app: typer.Typer, panel: str, also: Options | None = None) -> Callable[[Callable[..., None]], Any]:
+def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., None]], Any]:
     """Make a command of a function: its first argument is the `Session`, ``**options`` are those of `also`.
 
-    The options that every command takes are added, and errors become sentences and exit codes.
+    The options that every command takes are added, and errors become sentences and exit codes. `panel` is the part of
+    the help in which the command stands.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -140,7 +144,8 @@ def command(app: typer.Typer, panel: str, also: Options | None = None) -> Callab
         run.__signature__ = signature.replace(parameters=[*keyword_only, *more])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in (*keyword_only, *more)}
         del run.__wrapped__  # type: ignore[attr-defined]
-        return app.command(rich_help_panel=panel)(run)
+        run.panel = panel  # type: ignore[attr-defined]
+        return run
 
     return decorate
 

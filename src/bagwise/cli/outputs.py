@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_outputs", "name_of_source"]
+__all__ = ["FitOutputs", "check_outputs", "name_of_source", "need_pages"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 
@@ -56,3 +56,10 @@ def check_outputs(paths: Iterable[Path], force: bool) -> None:
             raise BagwiseError(f"{path} cannot be written: there is no folder {folder}. Make it first.")
         if not os.access(folder, os.W_OK):
             raise BagwiseError(f"{path} cannot be written: the folder {folder} does not permit it.")
+
+
+def need_pages() -> None:
+    """Say before long work, not after it, that pages cannot be written."""
+    from bagwise._extras import require
+
+    require("jinja2", "report", "Writing pages (--no-report does without)")

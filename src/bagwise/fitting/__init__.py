@@ -1,22 +1,5 @@
 """From a folder to an answer: learn a model, evaluate it, compare criteria, and tell what was found."""
 
-from bagwise.fitting.account import account_of
-from bagwise.fitting.compare import ComparedCriterion, compare_criteria
-from bagwise.fitting.evaluate import Evaluation, evaluate_model
-from bagwise.fitting.fit import Fit, fit_model
-from bagwise.fitting.options import FitOptions, read_config
-from bagwise.fitting.plan import FitPlan, plan_fit
+import lazy_loader as _lazy
 
-__all__ = [
-    "ComparedCriterion",
-    "Evaluation",
-    "Fit",
-    "FitOptions",
-    "FitPlan",
-    "account_of",
-    "compare_criteria",
-    "evaluate_model",
-    "fit_model",
-    "plan_fit",
-    "read_config",
-]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ from bagwise.errors import BagwiseError
 from bagwise.fitting.fit import prepare
 from bagwise.fitting.options import FitOptions
 from bagwise.fitting.path import cross_validate, path_sizes
-from bagwise.fitting.words import Progress
+from bagwise.fitting.words import Progress, no_progress
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.model import PathErrors
 
@@ -70,7 +70,7 @@ def compare_criteria(
         resolve_criterion(name)
     if options.folds < 2:
         raise BagwiseError(f"Comparing needs cross-validation with at least 2 folds, got folds={options.folds}.")
-    report: Progress = progress if progress is not None else lambda step, done, total: None
+    report = progress or no_progress
     prepared = prepare(source, options, report)
     if prepared.codes is None or not prepared.enough_for_folds(options):
         raise BagwiseError(

@@ -18,7 +18,7 @@ from bagwise.errors import BagwiseError
 from bagwise.fitting.options import FitOptions
 from bagwise.fitting.path import NORMALIZE, cross_validate, fit_head, group_words, learn_hierarchy, path_sizes
 from bagwise.fitting.provenance import now, versions
-from bagwise.fitting.words import Progress, WordData, learn_words, open_source
+from bagwise.fitting.words import Progress, WordData, learn_words, no_progress, open_source
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.model import Head, Model
 from bagwise.sources.collection import Collection
@@ -111,7 +111,7 @@ def fit_model(source: Any, options: FitOptions | None = None, *, progress: Progr
     ['fruit', 'tools']
     """
     options = FitOptions() if options is None else options
-    report: Progress = progress if progress is not None else lambda step, done, total: None
+    report = progress or no_progress
     prepared = prepare(source, options, report)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     if options.to != "auto" and int(options.to) > data.n_words:
@@ -144,6 +144,7 @@ def fit_model(source: Any, options: FitOptions | None = None, *, progress: Progr
         descriptor=data.descriptor,
         codebook=data.codebook,
         word_names=data.word_names,
+        word_totals=np.asarray(data.whole().sum(axis=0), dtype=np.float64).ravel(),
         tokenizer=data.tokenizer,
         pyramid=data.pyramid,
         normalize=NORMALIZE,

@@ -61,6 +61,8 @@ class FitOptions:
         What to look for in the source, see `open_collection`.
     text, label : str, default=None
         Columns with texts and labels, for files of records and tables.
+    encoding : str, default=None
+        Encoding of texts; None: UTF-8.
     on_error : {"raise", "skip"}, default="skip"
         What to do with items that cannot be read.
     cache : path, default=None
@@ -86,6 +88,7 @@ class FitOptions:
     kind: str = "auto"
     text: str | None = None
     label: str | None = None
+    encoding: str | None = None
     on_error: str = "skip"
     cache: str | None = None
     seed: int = 0

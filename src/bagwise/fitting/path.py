@@ -81,7 +81,7 @@ def fit_head(features: Any, codes: NDArray[np.int64], n_classes: int, penalty: f
 
 def decide(features: Any, head: Head) -> NDArray[np.int64]:
     """Give the number of the class with the highest score, for each row."""
-    return np.argmax(np.asarray(features @ head.coef.T) + head.intercept, axis=1)
+    return np.argmax(head.scores(features), axis=1)
 
 
 def cross_validate(

@@ -19,7 +19,7 @@ from bagwise.sources.collection import Collection, Skipped, SkippedItemsWarning
 from bagwise.sources.opening import open_collection
 from bagwise.sources.tables import TableCollection
 
-__all__ = ["Progress", "WordData", "learn_words", "open_source"]
+__all__ = ["Progress", "WordData", "learn_words", "no_progress", "open_source"]
 
 # Called with the name of a step, how much of it is done, and how much there is (0: not known).
 Progress = Callable[[str, int, int], None]
@@ -28,6 +28,10 @@ IMAGE_WORDS = 1000
 TEXT_WORDS = 20_000
 _BATCH = 32
 _TOKEN = r"(?u)\b\w\w+\b"
+
+
+def no_progress(step: str, done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def open_source(source: Any, options: FitOptions) -> Collection:
     ----------
     source : Collection or path
     options : FitOptions
-        `kind`, `text`, `label` and `descriptor` say how to read it.
+        `kind`, `text`, `label`, `encoding` and `descriptor` say how to read it.
 
     Returns
     -------
@@ -78,7 +82,8 @@ def open_source(source: Any, options: FitOptions) -> Collection:
     """
     if isinstance(source, Collection):
         return source
-    given = {name: getattr(options, name) for name in ("text", "label") if getattr(options, name) is not None}
+    asked = {name: getattr(options, name) for name in ("text", "label", "encoding")}
+    given = {name: value for name, value in asked.items() if value is not None}
     if options.descriptor == "color-sift":
         given["mode"] = "rgb"
     return open_collection(source, options.kind, **given)

@@ -1,0 +1,58 @@
+"""The program: its commands, in the order people need them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bagwise.cli import learning, models, searching, using
+from bagwise.cli.session import EXIT_CODES
+
+__all__ = ["app"]
+
+_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+
+app = typer.Typer(
+    name="bagwise",
+    help="Compact, discriminative bags of words: from a folder of images or texts, or a table, to a small model, a "
+    "search index and a report.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from bagwise import __version__
+
+        typer.echo(f"bagwise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def bagwise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Hold the options of the program itself."""
+
+
+for _command in (
+    learning.demo,
+    learning.fit,
+    learning.compare,
+    using.transform,
+    using.evaluate,
+    using.cluster,
+    searching.index,
+    searching.search,
+    models.info,
+    models.cut,
+    models.export,
+    models.warmup,
+):
+    app.command(rich_help_panel=_command.panel)(_command)

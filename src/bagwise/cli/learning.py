@@ -1,0 +1,217 @@
+"""Commands that learn: demo, fit, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.cli.options import FIT_OPTIONS, command, fit_options
+from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_pages
+from bagwise.cli.printing import duration, percent, printable
+from bagwise.cli.session import Session
+from bagwise.errors import BagwiseError
+
+__all__ = ["compare", "demo", "fit", "run_fit"]
+
+_PANEL = "Learn"
+
+Source = Annotated[Path, typer.Argument(help="Folder, zip or tar archive, file of records, or table.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist already.")]
+
+
+@command(_PANEL)
+def demo(
+    session: Session,
+    out: Annotated[Path, typer.Option("--out", help="Folder for what the demo writes.")] = Path("bagwise-demo"),
+) -> None:
+    """Learn handwritten digits, from images to a report: the whole way in about a minute."""
+    from bagwise.cli.digits import prepare_folder, write_digits
+    from bagwise.fitting import FitOptions
+
+    prepare_folder(out)
+    source = write_digits(out / "digits.zip")
+    options = {"descriptor": "patches", "words": 200, "to": 20}
+    shown = " ".join(f"--{name} {value}" for name, value in options.items())
+    session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")
+    outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)
+    run_fit(session, source, FitOptions.from_mapping(options), outputs)
+    session.say()
+    session.say(f"Now look at the report: {printable((out / 'digits.report.html').resolve())}")
+    session.answer(report=str((out / "digits.report.html").resolve()))
+
+
+@command(_PANEL, FIT_OPTIONS)
+def fit(
+    session: Session,
+    source: Source,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Words to be left: a number, or auto (by cross-validation). Default: 50.", metavar="N|auto"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The model. Default: NAME.bagwise, NAME being the source's.")] = None,
+    report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
+    index: Annotated[bool, typer.Option(help="Write NAME.index, for bagwise search, beside the model.")] = True,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the report as Markdown and PNG files into this folder as well.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, with how much memory and time; write nothing.")
+    ] = False,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Learn a model, a search index and a report from a folder, an archive or a table."""
+    chosen = fit_options(options, to=_number_or_auto(to))
+    model_path = Path(f"{name_of_source(source)}.bagwise") if out is None else out
+    outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
+    if dry_run:
+        _print_plan(session, source, chosen, outputs)
+        return
+    check_outputs(outputs.all(), force)
+    run_fit(session, source, chosen, outputs)
+
+
+@command(_PANEL, FIT_OPTIONS)
+def compare(
+    session: Session,
+    source: Source,
+    criteria: Annotated[str, typer.Option(help="Names with commas between them: csm,nda,aib,…")] = "csm,nda,aib",
+    sizes: Annotated[
+        str | None, typer.Option(help="Numbers of words with commas between them. Default: 2,5,10,20,50 and so on.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with table and plot.", metavar="PAGE")] = None,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Compare criteria of merging on the same words and folds, by their errors and times."""
+    from bagwise.fitting import compare_criteria
+
+    names = [name.strip() for name in criteria.split(",") if name.strip()]
+    if report is not None:
+        need_pages()
+        check_outputs([report], force)
+    compared = compare_criteria(source, names, fit_options(options), sizes=_sizes(sizes), progress=session.progress)
+    path = compared[0].path
+    rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
+    session.say(f"Errors by {path.protocol}")
+    session.table(["words", *(one.name for one in compared)], rows)
+    session.say(f"time   {'  '.join(f'{one.name} {duration(one.seconds)}' for one in compared)}")
+    session.answer(
+        protocol=path.protocol,
+        sizes=list(path.sizes),
+        criteria=[
+            {
+                "name": one.name,
+                "errors": list(one.path.errors),
+                "standard_errors": list(one.path.standard_errors),
+                "one_se": one.path.one_se,
+                "seconds": one.seconds,
+            }
+            for one in compared
+        ],
+    )
+    if report is not None:
+        from bagwise.report import Comparison, write_comparison
+
+        lines = [(one.name, one.path.errors, one.path.standard_errors, one.seconds) for one in compared]
+        comparison = Comparison(name_of_source(source), path.sizes, lines, path.protocol)
+        session.wrote(write_comparison(comparison, report), "page")
+
+
+def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) -> None:
+    """Learn, test on the part kept apart, print and write everything."""
+    from bagwise.fitting import account_of, evaluate_model, fit_model
+    from bagwise.fitting.item_index import index_of_fit
+
+    if outputs.report is not None:
+        need_pages()
+    fitted = fit_model(source, options, progress=session.progress)
+    evaluation = None
+    if fitted.test is not None and fitted.model.heads:
+        evaluation = evaluate_model(fitted.model, fitted.test, options, progress=session.progress)
+    session.progress.clear()
+    _print_fit(session, fitted, evaluation)
+    for note in fitted.notes:
+        session.note(note)
+    session.say()
+    session.wrote(fitted.model.save(outputs.model), "model")
+    if outputs.index is not None:
+        session.wrote(index_of_fit(fitted, evaluation, source, options).save(outputs.index), "index")
+    if outputs.report is not None or outputs.markdown is not None:
+        from bagwise.report import write_markdown, write_report
+
+        data = account_of(fitted, evaluation)
+        if outputs.report is not None:
+            session.wrote(write_report(data, outputs.report), "report")
+        if outputs.markdown is not None:
+            session.wrote(write_markdown(data, outputs.markdown), "markdown")
+
+
+def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
+    model, path = fitted.model, fitted.model.path
+    found = f"{len(fitted.data.collection):,} {model.items}"
+    classes = f" of {len(model.classes)} classes" if model.classes else ""
+    session.say(
+        f"{found}{classes}: {fitted.data.n_words:,} words merged to {model.n_words} by {model.hierarchy.criterion}"
+    )
+    session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings)
+    heads, columns_of = ["words"], []
+    if path is not None:
+        heads += [f"error in {path.protocol}"]
+        spread = zip(path.errors, path.standard_errors, strict=True)
+        columns_of.append([f"{percent(error)} ± {100 * one_se:.1f}" for error, one_se in spread])
+    if evaluation is not None:
+        heads += [f"error on {len(evaluation.collection):,} test items"]
+        columns_of.append([percent(error) for error in evaluation.errors])
+        session.answer(test={"n_items": len(evaluation.collection), "sizes": list(evaluation.sizes), "errors": list(evaluation.errors)})  # fmt: skip
+    if not columns_of:
+        return
+    sizes = path.sizes if path is not None else evaluation.sizes
+    marks = [_mark(size, model) for size in sizes]
+    session.table([*heads, ""], zip(sizes, *columns_of, marks, strict=True))
+
+
+def _mark(size: int, model: Any) -> str:
+    marks = ["this model"] if size == model.n_words else []
+    if model.path is not None and size == model.path.one_se:
+        marks.append("smallest within one standard error of the best")
+    return "<- " + "; ".join(marks) if marks else ""
+
+
+def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs) -> None:
+    from bagwise._memory import readable_size
+    from bagwise.fitting import plan_fit
+
+    plan = plan_fit(source, options)
+    session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
+    classes = f", {len(plan.classes)} classes" if plan.classes else ", no classes"
+    apart = f"; {plan.n_test:,} more are kept apart for testing" if plan.n_test else ""
+    session.say(f"{printable(plan.source)}: {plan.n_items:,} {plan.items}{classes}{apart}")
+    session.say("Would")
+    for step in plan.steps:
+        session.say(f"  {step.what}, about {duration(step.seconds)}")
+    to = "as few words as cross-validation allows" if plan.to == "auto" else f"{plan.to} words"
+    session.say(f"and keep {to}.")
+    free = "" if plan.free is None else f" of {readable_size(plan.free)} that are free"
+    session.say(f"Memory: about {readable_size(plan.memory)}{free}. Time: about {duration(plan.seconds)}.")
+    if plan.free is not None and plan.memory > plan.free:
+        session.note("This is more memory than is free. Take fewer words (--words), or another machine.")
+    session.say(f"Would write {', '.join(printable(path) for path in outputs.all())}; nothing was written.")
+    existing = [path for path in outputs.all() if path.exists()]
+    if existing:
+        session.note(f"{existing[0]} exists already; a fit would need --force to replace it.")
+
+
+def _number_or_auto(value: str | None) -> int | str | None:
+    return int(value) if value is not None and value.lstrip("-").isdigit() else value
+
+
+def _sizes(given: str | None) -> list[int] | None:
+    if given is None:
+        return None
+    try:
+        return [int(size) for size in given.split(",")]
+    except ValueError as error:
+        raise BagwiseError(f"--sizes must be whole numbers with commas between them, got {given!r}.") from error

@@ -1,0 +1,124 @@
+"""Commands about models themselves: info, cut, export, warmup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.cli.options import command
+from bagwise.cli.outputs import check_outputs
+from bagwise.cli.printing import duration, percent, printable
+from bagwise.cli.session import Session
+from bagwise.cli.using import Force, ModelPath, load_model
+
+__all__ = ["cut", "export", "info", "warmup"]
+
+_PANEL = "Models and this program"
+_MOST_CLASSES = 8
+
+
+@command(_PANEL)
+def info(
+    session: Session, path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")]
+) -> None:
+    """Say what a model or an index is, and what it was made from."""
+    from bagwise.fitting.item_index import ItemIndex, is_item_index
+
+    if is_item_index(path):
+        opened = ItemIndex.load(path)
+        session.say(f"index of {len(opened):,} {opened.model.items}, compared by {opened.index.metric}")
+        session.say(f"items were in {printable(opened.source)}")
+        session.say()
+        session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})
+        _print_model(session, opened.model)
+        return
+    _print_model(session, load_model(path))
+
+
+@command(_PANEL)
+def cut(
+    session: Session,
+    model: ModelPath,
+    to: Annotated[int, typer.Option(min=1, help="Words to be left.")],
+    out: Annotated[Path | None, typer.Option(help="The new model. Default: NAME-N.bagwise.")] = None,
+    force: Force = False,
+) -> None:
+    """Give a model fewer words, or more again; nothing is learned anew."""
+    target = model.with_name(f"{model.name.removesuffix('.bagwise')}-{to}.bagwise") if out is None else out
+    check_outputs([target], force)
+    smaller = load_model(model).cut(to)
+    session.say(f"{smaller.hierarchy.n_words:,} words, merged to {to}")
+    if smaller.heads and to not in smaller.heads:
+        sizes = ", ".join(map(str, smaller.heads))
+        session.note(
+            f"There is no classifier for {to} words, so this model transforms only; there are some for {sizes}."
+        )
+    session.answer(n_words=to)
+    session.wrote(smaller.save(target), "model")
+
+
+@command(_PANEL)
+def export(
+    session: Session,
+    model: ModelPath,
+    onnx: Annotated[Path, typer.Option(help="ONNX file to write.")],
+    force: Force = False,
+) -> None:
+    """Write a model for other programs: from descriptors or counts to features, scores and class."""
+    from bagwise._extras import require
+
+    require("onnx", "onnx", "Exporting")
+    from bagwise.onnx_export import export_onnx
+
+    check_outputs([onnx], force)
+    loaded = load_model(model)
+    export_onnx(loaded, onnx)
+    session.wrote(onnx, "onnx")
+
+
+@command(_PANEL)
+def warmup(session: Session) -> None:
+    """Compile ahead of time, so that first runs are quick; once after installing."""
+    import time
+
+    from bagwise.warmup import warmup as compile_all
+
+    started = time.perf_counter()
+    session.progress("Compiling", 0, 0)
+    compile_all()
+    seconds = time.perf_counter() - started
+    session.say(f"Compiled in {duration(seconds)}.")
+    session.answer(seconds=seconds)
+
+
+def _print_model(session: Session, model: Any) -> None:
+    told = model.info()
+    made = model.provenance
+    session.answer(model=told)
+    lines: list[tuple[str, str]] = [("items", model.items)]
+    if "source" in made:
+        items = f", {made['n_items']:,} items" if "n_items" in made else ""
+        lines.append(("learned from", f"{made['source']}{items}"))
+    if "created" in made:
+        lines.append(("created", f"{made['created']} by {told['library']}"))
+    lines.append(("words", f"{model.hierarchy.n_words:,} merged to {model.n_words} by {model.hierarchy.criterion}"))
+    if model.descriptor_record is not None:
+        record = model.descriptor_record
+        lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
+    if model.n_cells > 1:
+        lines.append(("cells", str(model.n_cells)))
+    lines.append(("features", f"{model.n_cells * model.n_words:,}"))
+    if model.classes:
+        some = ", ".join(model.classes[:_MOST_CLASSES]) + (", …" if len(model.classes) > _MOST_CLASSES else "")
+        lines.append(("classes", f"{len(model.classes)}: {some}"))
+    if model.heads:
+        lines.append(("classifiers", f"for {', '.join(map(str, model.heads))} words"))
+    if model.path is not None and model.n_words in model.path.sizes:
+        error = model.path.errors[model.path.sizes.index(model.n_words)]
+        lines.append(("error", f"{percent(error)} with {model.n_words} words, {model.path.protocol}"))
+    if made.get("content_hash"):
+        lines.append(("content hash", str(made["content_hash"])))
+    for name, value in lines:
+        session.say(f"{name:<13} {printable(value)}")

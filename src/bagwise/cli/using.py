@@ -1,0 +1,155 @@
+"""Commands that use a model on items: transform, evaluate, cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.cli.feature_files import check_feature_file, write_features
+from bagwise.cli.options import READ_OPTIONS, command, fit_options
+from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
+from bagwise.cli.printing import percent, printable, shortened
+from bagwise.cli.session import Session
+from bagwise.errors import BagwiseError
+
+__all__ = ["cluster", "counted", "evaluate", "load_model", "transform"]
+
+_PANEL = "Use a model"
+_MOST_CLASSES = 12
+_MOST_PAIRS = 10
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="What bagwise fit wrote.")]
+SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist already.")]
+
+
+@command(_PANEL, READ_OPTIONS)
+def transform(
+    session: Session,
+    model: ModelPath,
+    source: SourcePath,
+    out: Annotated[Path, typer.Option(help="File that ends in .npz, .csv or .parquet.")],
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Turn items into features of few words: a table with ids, labels and named columns."""
+    check_feature_file(out)
+    check_outputs([out], force)
+    loaded = load_model(model)
+    collection, histograms = counted(session, loaded, source, fit_options(options))
+    features = loaded.group(histograms)
+    write_features(out, features, collection, loaded.feature_names().tolist())
+    session.say(f"{features.shape[0]:,} items, {features.shape[1]:,} features")
+    session.answer(n_items=features.shape[0], n_features=features.shape[1])
+    session.wrote(out, "features")
+
+
+@command(_PANEL, READ_OPTIONS)
+def evaluate(
+    session: Session,
+    model: ModelPath,
+    source: SourcePath,
+    report: Annotated[Path | None, typer.Option(help="Write a page about it.", metavar="PAGE")] = None,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Classify labelled items: the error at every size of the model, and what is taken for what."""
+    from bagwise.fitting import account_of_evaluation, evaluate_model
+
+    if report is not None:
+        need_pages()
+        check_outputs([report], force)
+    loaded = load_model(model)
+    found = evaluate_model(loaded, source, fit_options(options), progress=session.progress)
+    if found.n_skipped:
+        session.note(f"{found.n_skipped} items could not be read, or have no label.")
+    session.say(f"{len(found.collection):,} {loaded.items} of {len(found.classes)} classes")
+    here = ["<- this model" if size == loaded.n_words else "" for size in found.sizes]
+    session.table(["words", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
+    session.answer(
+        n_items=len(found.collection),
+        n_skipped=found.n_skipped,
+        classes=list(found.classes),
+        sizes=list(found.sizes),
+        errors=list(found.errors),
+    )
+    if loaded.n_words in found.sizes:
+        matrix = found.confusion(loaded.n_words)
+        session.answer(confusion=matrix.tolist())
+        _print_confusion(session, found.classes, matrix, loaded.n_words)
+    if report is not None:
+        from bagwise.report import write_report
+
+        data = account_of_evaluation(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
+        session.wrote(write_report(data, report), "report")
+
+
+@command(_PANEL, READ_OPTIONS)
+def cluster(
+    session: Session,
+    model: ModelPath,
+    source: SourcePath,
+    clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
+    method: Annotated[str, typer.Option(help="kmeans or spectral.")] = "kmeans",
+    out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same clusters.")] = 0,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Cluster items by their features; with labels, say how well clusters agree with them."""
+    from bagwise.cli.clusters import cluster_features, describe_clusters, write_clusters
+
+    if out is not None:
+        check_outputs([out], force)
+    loaded = load_model(model)
+    collection, histograms = counted(session, loaded, source, fit_options(options))
+    labels = cluster_features(loaded.group(histograms), clusters, method, seed)
+    rows = describe_clusters(labels, collection)
+    session.table(["cluster", "items", "for example"], [[k, n, shortened(some, 60)] for k, n, some in rows])
+    session.answer(clusters=[{"id": item.id, "cluster": int(k)} for item, k in zip(collection, labels, strict=True)])
+    if all(len(item.labels) == 1 for item in collection):
+        from bagwise.metrics import clustering_report
+
+        scores = {name: float(value) for name, value in clustering_report(collection.labels, labels).items()}
+        session.say(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+        session.answer(scores=scores)
+    if out is not None:
+        write_clusters(out, labels, collection)
+        session.wrote(out, "clusters")
+
+
+def load_model(path: Path) -> Any:
+    """Load a model, or say what is wrong with the path."""
+    from bagwise.model import Model
+
+    if not path.exists():
+        raise BagwiseError(f"{path} does not exist. Make a model by: bagwise fit SOURCE")
+    return Model.load(path)
+
+
+def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[Any, Any]:
+    """Open a source and count its words; tell how many items could not be read."""
+    from bagwise.fitting import histograms_of, open_items
+
+    collection = open_items(model, source, options)
+    histograms, kept = histograms_of(model, collection, options, progress=session.progress)
+    if len(kept) < len(collection):
+        session.note(f"{len(collection) - len(kept)} of {len(collection)} items could not be read and are left out.")
+        collection = collection[kept]
+    session.progress.clear()
+    return collection, histograms
+
+
+def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:
+    session.say()
+    if len(classes) <= _MOST_CLASSES:
+        session.say(f"With {size} words: true classes in rows, answers in columns")
+        names = [shortened(printable(name), 12) for name in classes]
+        session.table(["", *names], [[name, *row] for name, row in zip(names, matrix.tolist(), strict=True)])
+        return
+    pairs = [(int(matrix[a, b]), a, b) for a in range(len(classes)) for b in range(len(classes)) if a != b]
+    worst = sorted(pair for pair in pairs if pair[0])[::-1][:_MOST_PAIRS]
+    session.say(f"With {size} words, what is taken for what most often")
+    session.table(["items", "true class", "answer"], [[n, classes[a], classes[b]] for n, a, b in worst])

@@ -1,0 +1,15 @@
+from .account import account_of as account_of
+from .account import account_of_evaluation as account_of_evaluation
+from .compare import ComparedCriterion as ComparedCriterion
+from .compare import compare_criteria as compare_criteria
+from .counting import histograms_of as histograms_of
+from .counting import open_items as open_items
+from .evaluate import Evaluation as Evaluation
+from .evaluate import evaluate_model as evaluate_model
+from .fit import Fit as Fit
+from .fit import fit_model as fit_model
+from .item_index import ItemIndex as ItemIndex
+from .options import FitOptions as FitOptions
+from .options import read_config as read_config
+from .plan import FitPlan as FitPlan
+from .plan import plan_fit as plan_fit
