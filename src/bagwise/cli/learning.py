@@ -165,7 +165,8 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     if evaluation is not None:
         heads += [f"error on {len(evaluation.collection):,} test items"]
         columns_of.append([percent(error) for error in evaluation.errors])
-        session.answer(test={"n_items": len(evaluation.collection), "sizes": list(evaluation.sizes), "errors": list(evaluation.errors)})  # fmt: skip
+        tested = {"sizes": list(evaluation.sizes), "errors": list(evaluation.errors)}
+        session.answer(test={"n_items": len(evaluation.collection), **tested})
     if not columns_of:
         return
     sizes = path.sizes if path is not None else evaluation.sizes

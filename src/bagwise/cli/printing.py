@@ -27,9 +27,9 @@ def _escaped(character: str) -> str:
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Lines of a table; columns of which every entry is a number or share are set to the right.
+    r"""Lines of a table; columns of which every entry is a number or share are set to the right.
 
-    >>> print("\\n".join(columns(["words", "id"], [[5, "a"], [50, "bc"]])))
+    >>> print("\n".join(columns(["words", "id"], [[5, "a"], [50, "bc"]])))
     words  id
         5  a
        50  bc

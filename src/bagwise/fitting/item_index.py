@@ -212,7 +212,8 @@ def _read_items(path: Path) -> dict[str, Any]:
     schema = items.get("schema")
     if not isinstance(schema, int) or schema > _SCHEMA:
         raise BagwiseError(
-            f"{path} was written by a newer bagwise (schema {schema!r}); this one reads up to {_SCHEMA}. Upgrade bagwise."
+            f"{path} was written by a newer bagwise (schema {schema!r}); this one reads up to {_SCHEMA}. "
+            "Upgrade bagwise."
         )
     fine = (
         _are(items.get("ids"), str)
