@@ -43,7 +43,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 def make_folder_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a new folder to be filled, which takes the name `path` when the block ends without an exception.
 
-    A folder of that name is replaced, whatever is in it. Where the system can exchange two names (Linux), the old one or
+    A folder of that name is replaced, whatever is in it. Where the system can exchange two names (Linux), the old or
     the whole new one is there at any time; elsewhere there is a moment between the two. After an exception the old one
     is as it was, and nothing of the new one is left.
     """
