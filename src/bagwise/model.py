@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,9 @@ from bagwise.codebooks.steps import resolve_steps
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model_parts import Head, PathErrors, checked_names, checked_tokenizer, frozen, json_copy
+from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_WORDS
 
 __all__ = ["Head", "Model", "PathErrors"]
-
-ITEMS = ("images", "videos", "texts", "table")
-# A file may claim any number of words, cells and groups; these are beyond all use, and still fit in memory.
-_MOST_CELLS = 1 << 10
-_MOST_GROUPS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -132,11 +130,13 @@ class Model:
     def __post_init__(self) -> None:
         if not isinstance(self.items, str) or self.items not in ITEMS:
             raise unknown_name("kind of items", self.items, ITEMS)
-        if not isinstance(self.hierarchy, Hierarchy) or self.hierarchy.n_words < 1:
-            raise BagwiseError(f"hierarchy must be a Hierarchy of at least one word, got {self.hierarchy!r:.100}.")
-        if self.hierarchy.min_words > _MOST_GROUPS:
+        if not isinstance(self.hierarchy, Hierarchy) or not 1 <= self.hierarchy.n_words <= MOST_WORDS:
             raise BagwiseError(
-                f"A model has at most {_MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
+                f"hierarchy must be a Hierarchy of 1 to {MOST_WORDS} words, got {self.hierarchy!r:.100}."
+            )
+        if self.hierarchy.min_words > MOST_GROUPS:
+            raise BagwiseError(
+                f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
                 f"down to {self.hierarchy.min_words}. Merge further."
             )
         self._set(n_words=self._checked_size(self.n_words), pyramid=self._checked_pyramid())
@@ -163,8 +163,8 @@ class Model:
 
     def _checked_pyramid(self) -> tuple[tuple[int, int], ...]:
         grids = resolve_pyramid(self.pyramid)
-        if n_cells(grids) > _MOST_CELLS:
-            raise BagwiseError(f"A pyramid has at most {_MOST_CELLS} cells, this one has {n_cells(grids)}.")
+        if n_cells(grids) > MOST_CELLS:
+            raise BagwiseError(f"A pyramid has at most {MOST_CELLS} cells, this one has {n_cells(grids)}.")
         return grids
 
     def _check_words(self) -> None:
@@ -345,8 +345,20 @@ class Model:
         return np.array([cell + name for cell in cell_names(self.pyramid) for name in groups], dtype=object)
 
     def info(self) -> dict[str, Any]:
-        """Say what the model is, as JSON can hold it: the header of its file."""
+        """Say what the model is, as JSON can hold it: the header that `save` writes."""
         return model_files.parts_of(self)[0]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model: to one file if the name ends in ``.bagwise``, otherwise to a folder.
+
+        Either is there wholly or not at all, at any time. An old model of the same name is replaced.
+        """
+        return model_files.write_model(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Read a model that `save` wrote, file or folder. Nothing in it is run, and everything is checked."""
+        return model_files.read_model(path, cls)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Model):

@@ -1,0 +1,299 @@
+"""Saved models with nothing but NumPy: from descriptors or counts to features and classes, on any device.
+
+This file needs only NumPy and the standard library, so it may be copied alone to where bagwise is not installed:
+
+>>> from bagwise import runtime                     # or: import runtime, where only this file is
+>>> model = runtime.load("tests/models/images.bagwise")
+>>> model.transform(np.zeros((2, 6)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
+(20,)
+
+Features are those of `bagwise.Model` up to rounding. But nearest words are found in float32, and where two words are
+equally near up to rounding (squared distances that differ by about a millionth of the squared lengths) the choice may
+differ, which moves one count from one word to the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ModelFileError", "RuntimeModel", "load", "read_model_file"]
+
+KIND, SCHEMA = "bagwise.Model", 1
+ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
+LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
+ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
+# No model comes near these, and what they allow fits in memory: bytes of a header; cells; groups at the end; words.
+MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_WORDS = 1 << 22, 1 << 10, 1 << 24, (1 << 31) - 1
+BLOCK_ROWS, LARGEST = 1024, 1e16  # vectors at a time; what can be squared and added in float32
+
+
+class ModelFileError(ValueError):
+    """Raised for files that are not sound models, and for input that does not fit a model; says what is wrong."""
+
+
+def load(path: str | os.PathLike[str]) -> RuntimeModel:
+    """Read a model, a ``.bagwise`` file or a folder. Nothing in it is run, everything is checked, arrays are mapped."""
+    header, tensors = read_model_file(path)
+    try:
+        return RuntimeModel(header, tensors)
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be read as a model: {error}") from error
+
+
+class RuntimeModel:
+    """A model that `load` has read; `bagwise.Model` says what it computes.
+
+    Attributes
+    ----------
+    header : dict
+        What the file says of itself.
+    classes : list of str
+    n_words : int
+        Groups of words; features have so many numbers in each cell of the pyramid.
+    """
+
+    def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        self.header, self.classes, self.n_words = header, header["classes"], header["n_words"]
+        self._d, self._merges, self._codebook = header["vocabulary_size"], tensors["merges"], tensors.get("codebook")
+        self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
+        floats = [array for name, array in tensors.items() if name == "codebook" or name.startswith("head")]
+        sound = all(np.all(np.abs(array) < LARGEST) for array in floats)  # false for NaN
+        _check(sound, f"its words and heads must be numbers below {LARGEST:g}.")
+        s, t, level = *self._merges.T, np.arange(len(self._merges))
+        _check(np.all((s >= 0) & (s < t) & (t < self._d)), "its merges join words that do not exist.")
+        absorbed = np.full(self._d, len(level))
+        absorbed[t] = level
+        _check(np.all(absorbed[t] == level) and np.all(absorbed[s] > level), "its merges are no hierarchy.")
+        if self._codebook is not None:
+            self._mean = self._codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
+            shifted = self._codebook - self._mean  # so that words far from the origin lose no digits
+            self._norms, self._factors = np.einsum("ij,ij->i", shifted, shifted), -2 * shifted.T
+        self._look_up()
+
+    def cut(self, n: int) -> RuntimeModel:
+        """Give the same model with n groups of words."""
+        least = max(1, self._d - len(self._merges))
+        _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} words, got {n!r}.")
+        other = copy.copy(self)
+        other.n_words = n
+        other._look_up()
+        return other
+
+    def _look_up(self) -> None:
+        """Make the lookup table from words, in every cell, to features."""
+        root, done = np.arange(self._d), self._merges[: self._d - self.n_words]
+        root[done[:, 1]] = done[:, 0]
+        while not np.array_equal(root[root], root):
+            root = root[root]
+        groups = (np.cumsum(root == np.arange(self._d)) - 1)[root]
+        cells = np.arange(_n_cells(self.header["pyramid"]))[:, np.newaxis]
+        self._table = (cells * self.n_words + groups).ravel()
+        self._order = np.argsort(self._table, kind="stable")
+        self._starts = np.searchsorted(self._table[self._order], np.arange(len(cells) * self.n_words))
+
+    def transform(self, descriptors: Any, positions: Any = None) -> np.ndarray:
+        """Turn the descriptors of an image or video into features.
+
+        Parameters
+        ----------
+        descriptors : array of shape (M, D), or list of such arrays
+            One item; or several, one array an item.
+        positions : array of shape (M, 2), or list of such arrays, default=None
+            x and y of each descriptor in [0, 1]; needed if the pyramid has more than one cell.
+
+        Returns
+        -------
+        features : ndarray of float32, shape (n_features,), or (n_items, n_features) for a list
+        """
+        if not isinstance(descriptors, (list, tuple)):
+            return self._normalized(self._counts(descriptors, positions)[np.newaxis])[0]
+        places = [None] * len(descriptors) if positions is None else positions
+        _check(len(places) == len(descriptors), f"{len(descriptors)} items need as many positions; got {len(places)}.")
+        rows = [self._counts(item, place) for item, place in zip(descriptors, places, strict=True)]
+        return self._normalized(np.array(rows).reshape(-1, len(self._starts)))
+
+    def transform_counts(self, counts: Any) -> np.ndarray:
+        """Turn counts of words into features.
+
+        Parameters
+        ----------
+        counts : array of shape (d,) or (n, d), or tuple (indices, values)
+            One item; several; or the words that occur in one item, and how often. With a pyramid, d is cells x words.
+
+        Returns
+        -------
+        features : ndarray of float32, shape (n_features,), or (n, n_features) for an array of two dimensions
+        """
+        d = len(self._table)
+        values = np.asarray(counts[1] if isinstance(counts, tuple) else counts, np.float64)
+        _check(np.isfinite(values).all(), "Counts must be finite numbers.")
+        if isinstance(counts, tuple):
+            words = np.asarray(counts[0]) if len(counts[0]) else np.empty(0, np.intp)
+            sound = words.ndim == 1 and words.shape == values.shape and words.dtype.kind in "iu"
+            _check(sound, "(indices, values) must be two lists of equal length, the first of integers.")
+            _check(np.all((words >= 0) & (words < d)), f"Words are numbered from 0 to {d - 1}; got others.")
+            weights = np.bincount(self._table[words], values, len(self._starts))
+            return self._normalized(weights[np.newaxis])[0]
+        _check(values.ndim in (1, 2) and values.shape[-1] == d, f"Counts need {d} columns; got shape {values.shape}.")
+        rows = np.add.reduceat(values.reshape(-1, d)[:, self._order], self._starts, axis=1)
+        return self._normalized(rows) if values.ndim == 2 else self._normalized(rows)[0]
+
+    def scores(self, features: Any) -> np.ndarray:
+        """Score each class: features of shape (…, n_features) give shape (…, n_classes)."""
+        _check(self.n_words in self._heads, f"No classifier for {self.n_words} words, only for {list(self._heads)}.")
+        coef, intercept = self._heads[self.n_words]
+        return np.asarray(features, np.float64) @ coef.T.astype(np.float64) + intercept
+
+    def predict(self, descriptors: Any, positions: Any = None) -> Any:
+        """Give the class of an item, or an array of classes for a list; see `transform`."""
+        return np.array(self.classes)[self.scores(self.transform(descriptors, positions)).argmax(axis=-1)]
+
+    def predict_counts(self, counts: Any) -> Any:
+        """Give the class of an item, or an array of classes for several; see `transform_counts`."""
+        return np.array(self.classes)[self.scores(self.transform_counts(counts)).argmax(axis=-1)]
+
+    def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
+        """Count, feature by feature, the vectors of one item."""
+        if self._codebook is None:
+            raise ModelFileError("This model has no codebook. Use transform_counts.")
+        values, width = np.asarray(descriptors, np.float32), self._codebook.shape[1]
+        sound = values.ndim == 2 and values.shape[1] == width and np.all(np.abs(values) < LARGEST)
+        _check(sound, f"Descriptors must be numbers below {LARGEST:g} of shape (M, {width}); got {values.shape}.")
+        words = np.empty(len(values), np.intp)
+        for start in range(0, len(values), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            words[block] = np.argmin((values[block] - self._mean) @ self._factors + self._norms, axis=1)
+        counts, first = np.zeros(len(self._starts)), 0
+        for rows, columns in self.header["pyramid"]:
+            cell = np.full(len(values), first)
+            if rows * columns > 1 and len(values):
+                place = np.asarray([] if positions is None else positions, np.float32)
+                sound = place.shape == (len(values), 2) and np.all((place >= 0) & (place <= 1))
+                _check(sound, f"The pyramid needs positions in [0, 1] of shape ({len(values)}, 2).")
+                cell += np.minimum((place[:, 1] * np.float32(rows)).astype(np.intp), rows - 1) * columns
+                cell += np.minimum((place[:, 0] * np.float32(columns)).astype(np.intp), columns - 1)
+            counts += np.bincount(self._table[cell * self._d + words], minlength=len(counts))
+            first += rows * columns
+        return counts
+
+    def _normalized(self, rows: np.ndarray) -> np.ndarray:
+        for step in self.header["normalize"]:
+            if step == "power":
+                rows = np.sign(rows) * np.sqrt(np.abs(rows))
+                continue
+            largest = np.abs(rows).max(axis=1, keepdims=True)
+            rows = rows / np.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
+            norms = np.linalg.norm(rows, int(step[1]), axis=1, keepdims=True)
+            rows = rows / np.where(norms > 0, norms, 1.0)
+        return rows.astype(np.float32)
+
+    def __repr__(self) -> str:
+        return f"<RuntimeModel: {self.header['items']}, {self._d} words as {self.n_words}, {len(self.classes)} classes>"
+
+
+def read_model_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Give the header and the arrays of a model, a file or a folder; arrays are mapped, their numbers not checked."""
+    try:
+        if not os.path.isdir(path):
+            return _parse(path)
+        files = [os.path.join(path, name) for name in ("model.safetensors", "model.json")]
+        _check(not any(map(os.path.islink, files)), "there are links in it. Put the files themselves there.")
+        header, tensors = _parse(files[0])
+        _check(os.path.isfile(files[1]), "there is no model.json in it.")
+        with open(files[1], "rb") as readable:
+            _check(_decoded(readable.read(MOST_HEADER)) == header, "model.json is not that of model.safetensors.")
+        return header, tensors
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be read as a model: {error}") from error
+
+
+def _parse(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read one safetensors file, believing nothing that it says before it is checked against its size."""
+    _check(os.path.isfile(path), f"there is no file {os.path.basename(path)!r}.")
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = 8 + int.from_bytes(file.read(8), "little")
+        _check(8 < start <= min(size, 8 + MOST_HEADER), f"it is cut short, or no safetensors file ({size} bytes).")
+        entries = _decoded(file.read(start - 8))
+        about = entries.pop("__metadata__", None)
+        _check(isinstance(about, dict) and isinstance(about.get("bagwise"), str), "it was not written by bagwise.")
+        header = _decoded(about["bagwise"])
+        kind, schema = header.get("kind"), header.get("schema")
+        _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
+        newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
+        _check(not _is_count(schema, SCHEMA + 1), newer)
+        _check(_is_count(schema, 1) and header.keys() == {*LAYOUT, *ABOUT}, "its header is not that of a model.")
+        arrays = {name: _array(name, entry) for name, entry in entries.items()}
+        ends = [0, *sorted(end for *_, end in arrays.values())]
+        _check(sorted(first for *_, first, _ in arrays.values()) == ends[:-1], "its arrays overlap or leave gaps.")
+        _check(start + ends[-1] == size, f"its arrays end at byte {start + ends[-1]}, but the file has {size}.")
+        _check_layout(header, {name: (dtype, shape) for name, (dtype, shape, *_) in arrays.items()})
+        data = np.memmap(file, np.uint8, "r").view(np.ndarray)[start:]
+    return header, {name: data[a:b].view(dtype).reshape(shape) for name, (dtype, shape, a, b) in arrays.items()}
+
+
+def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
+    """Give type, shape, first byte and end of an array, if they agree with each other."""
+    told: list[Any] = [entry.get(key) for key in ("dtype", "shape", "data_offsets")] if isinstance(entry, dict) else []
+    lists = all(isinstance(held, list) and len(held) <= 2 and all(map(_is_count, held)) for held in told[1:])
+    _check(told and str(told[0]) in TYPES and lists and len(told[2]) == 2, f"{name!r:.50} cannot be {entry!r:.200}.")
+    dtype, shape, (first, end) = TYPES[told[0]], tuple(told[1]), told[2]
+    fits = math.prod(shape) * np.dtype(dtype).itemsize == end - first
+    _check(fits, f"{name!r:.50}, {dtype} of shape {shape}, does not fill the bytes {first} to {end}.")
+    return dtype, shape, first, end
+
+
+def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int, ...]]]) -> None:
+    """Check that header and arrays, by type and shape, belong together."""
+    d, n, classes, heads, grids, steps = (header[key] for key in LAYOUT)
+    _check(_is_count(d, 1, MOST_WORDS) and header["items"] in ITEMS, "its items or their number of words cannot be.")
+    lists = all(isinstance(held, list) for held in (classes, heads, grids, steps))
+    named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
+    _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
+    pairs = all(isinstance(grid, list) and len(grid) == 2 and all(_is_count(k, 1) for k in grid) for grid in grids)
+    _check(pairs and 0 < _n_cells(grids) <= MOST_CELLS, f"its pyramid cannot be {grids!r:.100}.")
+    lengths = {name: (0, *shape)[-1] for name, (_, shape) in forms.items()}
+    m = lengths.get("scores", 0)
+    _check(d - MOST_GROUPS <= m < d, f"{d} words cannot have {m} merges.")
+    sizes = all(_is_count(size, d - m, d) for size in [n, *heads]) and sorted(set(heads)) == heads
+    _check(sizes and (len(classes) > 1 or not heads), f"its heads or n_words do not suit {d} words and {m} merges.")
+    wanted: dict[str, Any] = {"merges": ("<i4", (m, 2)), "scores": ("<f8", (m,))}
+    for size in heads:
+        wanted[f"head_{size}_coef"] = "<f4", (len(classes), _n_cells(grids) * size)
+        wanted[f"head_{size}_intercept"] = "<f4", (len(classes),)
+    if "names" in forms:
+        wanted |= {"names": ("|u1", (lengths["names"],)), "name_offsets": ("<i8", (d + 1,))}
+    optional = {"codebook": ("<f4", (d, max(1, lengths.get("codebook", 1)))), "word_totals": ("<f8", (d,))}
+    wanted |= {name: form for name, form in optional.items() if name in forms}
+    for name in sorted(forms.keys() | wanted.keys()):
+        told, right = forms.get(name), wanted.get(name)
+        _check(told == right, f"its array {name!r:.50} is {told}, expected {right}.")
+
+
+def _decoded(text: str | bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"its header is no JSON ({error}).") from error
+    _check(isinstance(found, dict), "its header is no JSON object.")
+    return found
+
+
+def _n_cells(grids: list[list[int]]) -> int:
+    return sum(rows * columns for rows, columns in grids)
+
+
+def _is_count(value: Any, least: int = 0, most: float = 1 << 62) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(least <= value <= most)
+
+
+def _check(sound: Any, message: str) -> None:
+    if not sound:
+        raise ModelFileError(message)
