@@ -37,6 +37,7 @@ from .merging.statistics import Statistics as Statistics
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .model import Model as Model
+from .onnx_export import export_onnx as export_onnx
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection

@@ -3,8 +3,8 @@
 This file needs only NumPy and the standard library, so it may be copied alone to where bagwise is not installed:
 
 >>> from bagwise import runtime                     # or: import runtime, where only this file is
->>> model = runtime.load("tests/models/images.bagwise")
->>> model.transform(np.zeros((2, 6)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
+>>> model = runtime.load("tests/models/schema1/images.bagwise")
+>>> model.transform(np.zeros((2, 4)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
 (20,)
 
 Features are those of `bagwise.Model` up to rounding. But nearest words are found in float32, and where two words are

@@ -1,0 +1,311 @@
+"""Whatever a model file says is checked before it is believed, here and in the runtime."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
+from model_cases import MADE, table_model
+
+
+def taken_apart(path):
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8:start])
+    about = json.loads(entries.pop("__metadata__")["bagwise"])
+    return about, entries, content[start:]
+
+
+def put_together(path, about, entries, data, metadata=None):
+    metadata = {"bagwise": json.dumps(about)} if metadata is None else metadata
+    header = json.dumps({"__metadata__": metadata, **entries}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    return path
+
+
+def refused(path, message, by=("library", "runtime")):
+    """Both readers refuse a file, in words that name it."""
+    readers = {"library": (Model.load, BagwiseError), "runtime": (runtime.load, runtime.ModelFileError)}
+    for name in by:
+        load, kind = readers[name]
+        with pytest.raises(kind, match=message) as caught:
+            load(path)
+        assert str(path) in str(caught.value)
+        assert type(caught.value) is kind
+
+
+@pytest.fixture(scope="module", params=["images", "texts"])
+def parts(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("parts") / "m.bagwise"
+    return request.param, taken_apart(MADE[request.param]().save(path)), path.read_bytes()
+
+
+HEADERS = {  # a change of the header, and what is said of it
+    "newer": ({"schema": 2}, "was written by a newer bagwise, schema 2; this one reads up to 1: upgrade"),
+    "schema": ({"schema": "1"}, "not that of a model"),
+    "boolean schema": ({"schema": True}, "not that of a model"),
+    "kind": ({"kind": "bagwise.Hierarchy"}, r"holds 'bagwise\.Hierarchy', not 'bagwise\.Model'"),
+    "unknown key": ({"file": "../../etc/passwd"}, "not that of a model"),
+    "items": ({"items": "sounds"}, "its items"),
+    "list of items": ({"items": ["images"]}, "its items"),
+    "no words": ({"vocabulary_size": 0}, "number of words cannot be"),
+    "too many words": ({"vocabulary_size": 10**15}, "number of words cannot be"),
+    "many words": ({"vocabulary_size": 2**31 - 1}, "words cannot have"),
+    "one word more": ({"vocabulary_size": 13}, "do not suit|expected"),
+    "text of words": ({"vocabulary_size": "12"}, "number of words cannot be"),
+    "cut": ({"n_words": 99}, "do not suit"),
+    "float cut": ({"n_words": 2.0}, "do not suit"),
+    "heads": ({"heads": [1]}, "head_1_coef|do not suit"),
+    "repeated heads": ({"heads": [3, 3]}, "do not suit"),
+    "no heads": ({"heads": []}, "its array 'head_"),
+    "text of heads": ({"heads": "2"}, "heads, pyramid or steps"),
+    "pyramid": ({"pyramid": [[1000, 1000]]}, "its pyramid cannot be"),
+    "huge pyramid": ({"pyramid": [[1, 1]] * 5000}, "its pyramid cannot be"),
+    "empty pyramid": ({"pyramid": []}, "its pyramid cannot be"),
+    "odd pyramid": ({"pyramid": [[1, 1, 1]]}, "its pyramid cannot be"),
+    "negative pyramid": ({"pyramid": [[-1, -1]]}, "its pyramid cannot be"),
+    "steps": ({"normalize": ["exec"]}, "steps cannot be"),
+    "classes": ({"classes": ["a", 2, "c"]}, "its classes"),
+    "repeated classes": ({"classes": ["a", "a", "c"]}, "its classes"),
+    "fewer classes": ({"classes": ["a"]}, "do not suit"),
+    "more classes": ({"classes": list("abcdef")}, "its array 'head_._coef'"),
+}
+LIBRARY_HEADERS = {  # what the runtime has no use for
+    "criterion": ({"criterion": 3}, "must be texts"),
+    "descriptor": ({"descriptor": {"name": "os.system", "parameters": {}}}, "Unknown descriptor|A model of"),
+    "text of a descriptor": ({"descriptor": "Patches"}, "descriptor must have name, parameters"),
+    "keys of a descriptor": ({"descriptor": {"name": "Patches"}}, "descriptor must have name, parameters"),
+    "tokenizer": ({"tokenizer": {"token_pattern": 3}}, "token_pattern of the tokenizer"),
+    "preprocessor": ({"tokenizer": {"preprocessor": "eval"}}, "Unknown option of the tokenizer"),
+    "path": ({"path": {"sizes": [1]}}, "path must have sizes"),
+    "errors": (
+        {"path": {"sizes": [1], "errors": ["x"], "standard_errors": [0], "protocol": ""}},
+        "errors of a path must be numbers",
+    ),
+    "options": ({"options": [1]}, "options must be a mapping"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(HEADERS))
+def test_headers_that_lie_are_refused(parts, case, tmp_path):
+    _, (about, entries, data), _ = parts
+    changes, message = HEADERS[case]
+    refused(put_together(tmp_path / "m.bagwise", about | changes, entries, data), message)
+
+
+@pytest.mark.parametrize("case", sorted(LIBRARY_HEADERS))
+def test_parameters_that_cannot_be_are_refused(parts, case, tmp_path):
+    _, (about, entries, data), _ = parts
+    changes, message = LIBRARY_HEADERS[case]
+    path = put_together(tmp_path / "m.bagwise", about | changes, entries, data)
+    refused(path, message, by=["library"])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"patch": 2}, "has the parameters"),
+        ({"patch": 10**9, "step": 2, "mode": "grey", "normalization": None}, "patch of Patches must be an integer"),
+        ({"patch": "2", "step": 2, "mode": "grey", "normalization": None}, "patch of Patches must be an integer"),
+        ({"patch": True, "step": 2, "mode": "grey", "normalization": None}, "patch of Patches must be an integer"),
+        ({"patch": 2, "step": 2, "mode": "grey", "normalization": None, "cache": "/etc"}, "has the parameters"),
+        ([1], "has the parameters"),
+    ],
+)
+def test_parameters_of_descriptors_are_checked(parameters, message, tmp_path):
+    about, entries, data = taken_apart(MADE["images"]().save(tmp_path / "m.bagwise"))
+    about["descriptor"]["parameters"] = parameters
+    refused(put_together(tmp_path / "m.bagwise", about, entries, data), message, by=["library"])
+
+
+def with_entry(entries, name, **changes):
+    return entries | {name: entries[name] | changes}
+
+
+ENTRIES = {
+    "unknown type": (lambda e: with_entry(e, "merges", dtype="BF16"), "'merges' cannot be"),
+    "list as type": (lambda e: with_entry(e, "merges", dtype=["I32"]), "'merges' cannot be"),
+    "type": (lambda e: with_entry(e, "merges", dtype="F32"), "its array 'merges' is"),
+    "shape": (lambda e: with_entry(e, "scores", shape=[3]), "does not fill the bytes"),
+    "huge shape": (lambda e: with_entry(e, "scores", shape=[10**15, 10**15]), "does not fill the bytes"),
+    "huge everything": (
+        lambda e: with_entry(e, "scores", shape=[10**12], data_offsets=[0, 8 * 10**12]),
+        "overlap or leave gaps|arrays end at",
+    ),
+    "beyond integers": (lambda e: with_entry(e, "scores", shape=[10**40]), "'scores' cannot be"),
+    "negative": (lambda e: with_entry(e, "scores", shape=[-1], data_offsets=[8, 0]), "'scores' cannot be"),
+    "fractions": (lambda e: with_entry(e, "scores", shape=[1.5]), "'scores' cannot be"),
+    "deep": (lambda e: with_entry(e, "scores", shape=[1] * 9), "'scores' cannot be"),
+    "no entry": (lambda e: e | {"scores": None}, "'scores' cannot be"),
+    "one offset": (lambda e: with_entry(e, "scores", data_offsets=[0]), "'scores' cannot be"),
+    "overlap": (lambda e: with_entry(e, "scores", data_offsets=e["merges"]["data_offsets"]), "fill|overlap"),
+    "shifted": (
+        lambda e: with_entry(e, "scores", data_offsets=[offset + 8 for offset in e["scores"]["data_offsets"]]),
+        "overlap or leave gaps",
+    ),
+    "renamed": (lambda e: {("pickle" if k == "scores" else k): v for k, v in e.items()}, "merges|its array"),
+    "missing": (lambda e: {k: v for k, v in e.items() if k != "scores"}, "overlap or leave gaps"),
+    "transposed": (lambda e: with_entry(e, "merges", shape=e["merges"]["shape"][::-1]), "its array 'merges'"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(ENTRIES))
+def test_arrays_that_cannot_be_are_refused(parts, case, tmp_path):
+    _, (about, entries, data), _ = parts
+    change, message = ENTRIES[case]
+    refused(put_together(tmp_path / "m.bagwise", about, change(entries), data), message)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message", "by"),
+    [
+        ("merges", [[0, 0]] * 11, "merges|Merge", ("library", "runtime")),
+        ("merges", [[0, 1]] * 11, "merges|Merge", ("library", "runtime")),
+        ("merges", [[-1, 5]] * 11, "merges|Merge", ("library", "runtime")),
+        ("merges", [[0, 99]] * 11, "merges|Merge", ("library", "runtime")),
+        ("merges", [[k, k + 1] for k in range(11)], "merges|Merge", ("library", "runtime")),
+        ("codebook", np.nan, "finite|numbers below", ("library", "runtime")),
+        ("head_4_coef", np.nan, "finite|numbers below", ("library", "runtime")),
+        ("head_2_intercept", np.inf, "finite|numbers below", ("library", "runtime")),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(name, values, message, by, tmp_path):
+    about, entries, data = taken_apart(MADE["images"]().save(tmp_path / "m.bagwise"))
+    first, last = entries[name]["data_offsets"]
+    dtype = runtime.TYPES[entries[name]["dtype"]]
+    wrong = np.broadcast_to(np.array(values, dtype), entries[name]["shape"]).tobytes()
+    assert len(wrong) == last - first
+    refused(put_together(tmp_path / "m.bagwise", about, entries, data[:first] + wrong + data[last:]), message, by)
+
+
+@pytest.mark.parametrize("wrong", [[0] * 9, [0, 99, 3, 3, 3, 3, 3, 3, 3], [-5] * 9, list(range(9))])
+def test_names_that_cannot_be_are_refused(wrong, tmp_path):
+    about, entries, data = taken_apart(MADE["texts"]().save(tmp_path / "m.bagwise"))
+    first, last = entries["name_offsets"]["data_offsets"]
+    data = data[:first] + np.array(wrong, "<i8").tobytes() + data[last:]
+    refused(put_together(tmp_path / "m.bagwise", about, entries, data), "name_offsets must rise", by=["library"])
+
+
+def test_names_are_utf8(tmp_path):
+    about, entries, data = taken_apart(MADE["texts"]().save(tmp_path / "m.bagwise"))
+    first, _ = entries["names"]["data_offsets"]
+    data = data[:first] + b"\xff" + data[first + 1 :]
+    refused(put_together(tmp_path / "m.bagwise", about, entries, data), "not UTF-8", by=["library"])
+
+
+@given(cut=st.integers(0, 10**6), more=st.binary(max_size=9))
+def test_files_of_another_length_are_refused(parts, tmp_path_factory, cut, more):
+    _, _, content = parts
+    path = tmp_path_factory.mktemp("cut") / "m.bagwise"
+    path.write_bytes(content[: cut % len(content)])
+    refused(path, "cut short|arrays end at|no JSON|does not fill")
+    if more:
+        path.write_bytes(content + more)
+        refused(path, "arrays end at")
+
+
+@given(place=st.integers(0, 10**6), byte=st.integers(0, 255))
+def test_a_changed_byte_is_refused_or_a_sound_model(parts, tmp_path_factory, place, byte):
+    _, _, content = parts
+    changed = bytearray(content)
+    changed[place % len(content)] = byte
+    path = tmp_path_factory.mktemp("byte") / "m.bagwise"
+    path.write_bytes(changed)
+    for load, kind in ((Model.load, BagwiseError), (runtime.load, runtime.ModelFileError)):
+        try:
+            model = load(path)
+        except kind:
+            continue
+        assert model.cut(4).n_words == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cut short, or no safetensors"),
+        (b"\x80\x04\x95 pickle, for instance", "cut short, or no safetensors"),
+        ((1 << 63).to_bytes(8, "little") + b"{}", "cut short"),
+        ((2).to_bytes(8, "little") + b"{}", "not written by bagwise"),
+        ((2).to_bytes(8, "little") + b"[]", "no JSON object"),
+        ((4).to_bytes(8, "little") + b"null", "no JSON object"),
+        ((3).to_bytes(8, "little") + b"\xff\xfe{", "no JSON"),
+        ((100_000).to_bytes(8, "little") + b"[" * 100_000, "no JSON"),
+        ((1 << 23).to_bytes(8, "little") + b" " * (1 << 23), "cut short"),
+        ((6000).to_bytes(8, "little") + b'{"a":' + b"1" * 5994 + b"}", "no JSON"),
+    ],
+)
+def test_what_is_no_model_is_refused(content, message, tmp_path):
+    path = tmp_path / "m.bagwise"
+    path.write_bytes(content)
+    refused(path, message)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"bagwise": "[]"}, {"bagwise": "{"}, {"bagwise": 3}, ["bagwise"], "bagwise"])
+def test_metadata_that_is_none_of_ours_is_refused(metadata, parts, tmp_path):
+    _, (about, entries, data), _ = parts
+    path = put_together(tmp_path / "m.bagwise", about, entries, data, metadata)
+    refused(path, "not written by bagwise|no JSON")
+
+
+def test_files_of_other_kinds_are_refused(tmp_path):
+    Hierarchy(3, [[0, 1]], [1.0]).save(tmp_path / "hierarchy")
+    refused(tmp_path / "hierarchy", r"holds 'bagwise\.Hierarchy', not 'bagwise\.Model'")
+    Bags.from_list([[[1.0]]]).save(tmp_path / "bags")
+    refused(tmp_path / "bags", r"holds 'bagwise\.Bags'")
+    refused(tmp_path / "nothing", "there is no file 'nothing'")
+    (tmp_path / "folder").mkdir()
+    refused(tmp_path / "folder", "no file 'model.safetensors'")
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
+    refused(tmp_path / "pipe", "there is no file 'pipe'")
+    with pytest.raises(BagwiseError, match=r"holds 'bagwise\.Model'"):
+        Hierarchy.load(table_model().save(tmp_path / "m.bagwise"))
+
+
+def test_hostile_sizes_take_no_memory(parts, tmp_path):
+    """Whatever a file declares, reading it takes no more than a small multiple of the file."""
+    _, (about, entries, data), _ = parts
+    cases = [put_together(tmp_path / "words", about | {"vocabulary_size": 2**31 - 1}, entries, data)]
+    for name in ("huge shape", "huge everything"):
+        cases.append(put_together(tmp_path / name.replace(" ", "_"), about, ENTRIES[name][0](entries), data))
+    script = (
+        "import resource, sys, numpy, bagwise, bagwise.model\n"
+        "from bagwise import runtime\n"
+        "limit = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + 30_000_000\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "for path in sys.argv[1:]:\n"
+        "    for load in (bagwise.Model.load, runtime.load):\n"
+        "        try:\n"
+        "            load(path)\n"
+        "        except ValueError as error:\n"
+        "            print('refused')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script, *map(str, cases)], capture_output=True, text=True)
+    assert run.stdout.split() == ["refused"] * 6, run.stderr
+
+
+def test_links_and_strangers_in_folders_are_refused(tmp_path):
+    model = table_model()
+    for name in ("model.safetensors", "model.json"):
+        model.save(tmp_path / "m")
+        shutil.move(tmp_path / "m" / name, tmp_path / name)
+        (tmp_path / "m" / name).symlink_to(tmp_path / name)
+        refused(tmp_path / "m", "there are links in it")
+        (tmp_path / "m" / name).unlink()
+        (tmp_path / "m" / name).symlink_to("../" + name)
+        refused(tmp_path / "m", "there are links in it")
+    shutil.rmtree(tmp_path / "m")
+    model.save(tmp_path / "m")
+    about = json.loads((tmp_path / "m" / "model.json").read_text())
+    for wrong in (json.dumps(about | {"n_words": 3}), "{", "[]", " " * (1 << 23)):
+        (tmp_path / "m" / "model.json").write_text(wrong)
+        refused(tmp_path / "m", "not that of model.safetensors|no JSON")
+    (tmp_path / "m" / "model.json").unlink()
+    refused(tmp_path / "m", r"there is no model\.json in it")
+    assert Model.load(tmp_path / "m" / "model.safetensors") == model  # which is a whole model by itself
