@@ -4,7 +4,13 @@ from .data import Example as Example
 from .data import MergingCurve as MergingCurve
 from .data import ReportData as ReportData
 from .data import WordGroup as WordGroup
+from .html import render_report as render_report
+from .html import write_report as write_report
 from .page_data import Comparison as Comparison
 from .page_data import CriterionResult as CriterionResult
 from .page_data import Hit as Hit
 from .page_data import SearchResults as SearchResults
+from .pictures import mosaic as mosaic
+from .pictures import thumbnail as thumbnail
+from .search_page import render_results as render_results
+from .search_page import write_results as write_results
