@@ -1,3 +1,7 @@
+from .comparison import comparison_table as comparison_table
+from .comparison import render_comparison as render_comparison
+from .comparison import write_comparison as write_comparison
+from .comparison import write_comparison_markdown as write_comparison_markdown
 from .data import ClassCount as ClassCount
 from .data import Confusion as Confusion
 from .data import Example as Example
@@ -6,6 +10,7 @@ from .data import ReportData as ReportData
 from .data import WordGroup as WordGroup
 from .html import render_report as render_report
 from .html import write_report as write_report
+from .markdown import write_markdown as write_markdown
 from .page_data import Comparison as Comparison
 from .page_data import CriterionResult as CriterionResult
 from .page_data import Hit as Hit

@@ -30,6 +30,7 @@ class _Panel:
     x: Axis
     y: Axis
     title: str
+    head: float = 44  # from the title down to the top
 
     @property
     def top(self) -> float:
@@ -41,7 +42,7 @@ class _Panel:
 
     def frame(self, labels: Sequence[str]) -> str:
         """Draw rules and labels of the values, and the title."""
-        parts = [text(self.title, 0, self.top - 40, "panel-title")]
+        parts = [text(self.title, 0, self.top - self.head, "panel-title")]
         for tick, label in zip(self.y.ticks, labels, strict=True):
             kind = "rule base" if tick == self.y.ticks[0] else "rule"
             parts += [line(_LEFT, self.y(tick), _RIGHT, self.y(tick), kind)]
@@ -66,7 +67,7 @@ class _Panel:
             area = element("rect", x=start, y=self.top, width=end - start, height=self.bottom - self.top, class_="area")
             shown = line(place, self.top, place, self.bottom, "guide")
             shown += element("circle", cx=place, cy=self.y(value), r=4.5, class_="dot")
-            shown += text(told[i], _RIGHT, self.top - 40, "readout", "end")
+            shown += text(told[i], _RIGHT, self.top - self.head, "readout", "end")
             parts.append(
                 element(
                     "g",
@@ -173,10 +174,10 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
     parts = []
     for row, (size, name) in enumerate(sorted(marks.items())):
         place, error = panel.x(size), curve.error_at(size)
-        height = panel.top - 18 + 14 * row
-        parts.append(line(place, height + 4, place, panel.bottom, "mark"))
+        height = panel.top - 22 + 15 * row
+        parts.append(line(place, height - 8, place, panel.bottom, "mark"))
         side, anchor = (6, "start") if place < (_LEFT + _RIGHT) / 2 else (-6, "end")
-        parts.append(text(f"{name}: {plural(size, 'word')}", place + side, height + 6, "mark-label", anchor))
+        parts.append(text(f"{name}: {plural(size, 'word')}", place + side, height, "mark-label", anchor))
         if error is not None:
             kind = "chosen" if size == curve.chosen else "one-se"
             parts.append(element("circle", cx=place, cy=panel.y(error), r=6, class_=kind))
@@ -184,9 +185,9 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
 
 
 def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
-    top = bottom + _TOP + 4 if bottom else _TOP
+    top = bottom + 56 if bottom else _TOP
     named = f"Criterion: {curve.criterion_name}" if curve.criterion_name else "Criterion"
-    return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), named)
+    return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), named, head=18)
 
 
 def _criterion_curve(curve: MergingCurve, panel: _Panel) -> str:
@@ -241,7 +242,7 @@ def comparison_chart(comparison: Comparison) -> str:
         told = f"{result.name}: " + ", ".join(
             f"{percent(error)} with {plural(size, 'word')}" for size, error in ends.items()
         )
-        drawn += element("g", text(told, _RIGHT, panel.top - 40, "readout", "end"), class_="tip")
+        drawn += element("g", text(told, _RIGHT, panel.top - panel.head, "readout", "end"), class_="tip")
         parts.append(element("g", drawn, class_=f"series {kind}", tabindex=0, role="img", aria_label=told))
     return _chart(parts, panel.bottom + 52, "Chart: error of each criterion against the number of words")
 

@@ -178,15 +178,13 @@ def _rows_of(curve: MergingCurve) -> list[int]:
 
 def _confusion_view(confusion: Confusion) -> dict[str, Any]:
     heat = heat_map(confusion, LIMITS.heat_classes)
-    right, items = np.diagonal(confusion.counts), confusion.counts.sum(axis=1)
+    items, right = confusion.counts.sum(axis=1).tolist(), np.diagonal(confusion.counts).tolist()
+    rows = zip(confusion.classes, items, right, strict=True)
     return {
         "heat": heat,
         "heat_rows": _heat_rows(heat),
         "pairs": [sentences.about_pair(pair) for pair in most_confused(confusion)],
-        "class_rows": [
-            {"name": name, "n_items": int(items[i]), "n_right": int(right[i])}
-            for i, name in enumerate(confusion.classes)
-        ],
+        "class_rows": [{"name": name, "n_items": n, "n_right": correct} for name, n, correct in rows],
     }
 
 

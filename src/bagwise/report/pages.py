@@ -2,8 +2,8 @@
 
 Three things keep it so. Every text is cleaned (`bagwise.report.texts.clean`) and escaped on its way into a template,
 because the environment does both to all of them. A Content-Security-Policy lets the browser load nothing but pictures
-that are in the file, and apply no style but the one whose hash it names. And there is no script at all: values on hover,
-the choice of colours and folding are done by the style sheet and HTML.
+that are in the file, and apply no style but the one whose hash it names. And there is no script: values on hover, the
+choice of colours and folding are done by the style sheet and HTML.
 """
 
 from __future__ import annotations
