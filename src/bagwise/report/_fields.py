@@ -107,6 +107,11 @@ def picture(value: Any, name: str) -> bytes:
     return content
 
 
+def pictures(values: Any, name: str) -> tuple[bytes, ...]:
+    """Take a sequence of PNG or JPEG files."""
+    return tuple(picture(value, f"{name}[{i}]") for i, value in enumerate(_items(values, name)))
+
+
 def picture_type(content: bytes, name: str) -> str:
     """Media type of a picture, by its first bytes."""
     for start, media_type in _PICTURES.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from bagwise.report.confusions import N_LEVELS, heat_map
 from bagwise.report.data import Confusion, MergingCurve
 from bagwise.report.page_data import Comparison
 from bagwise.report.palette import LIGHT, shades
-from bagwise.report.scales import log_axis
+from bagwise.report.scales import linear_axis, log_axis
 from bagwise.report.texts import count, one_line, plural
 
 __all__ = ["comparison_figure", "confusion_figure", "merging_figure"]
@@ -64,9 +64,12 @@ def _words_axis(axes: Any, sizes: list[int]) -> None:
     axes.set_xlabel("words, on a logarithmic scale")
 
 
-def _error_axis(axes: Any) -> None:
+def _error_axis(axes: Any, ends: Sequence[float]) -> None:
+    """Make the axis of errors as the page has it; `ends` are the lowest and the highest error, with their spread."""
+    axis = linear_axis([min(1.0, max(0.0, end)) for end in ends], 0, 1, zero=True)
+    axes.set_ylim(axis.low, axis.high)
+    axes.set_yticks(axis.ticks)
     axes.yaxis.set_major_formatter(require("matplotlib.ticker", "plot", "Drawing").PercentFormatter(1.0))
-    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
 
 
 def merging_figure(curve: MergingCurve) -> bytes:
@@ -108,8 +111,8 @@ def merging_figure(curve: MergingCurve) -> bytes:
 def _draw_errors(axes: Any, curve: MergingCurve) -> None:
     sizes, errors = np.array(curve.sizes), np.array(curve.errors)
     axes.set_title("Error, with one standard error" if curve.standard_errors else "Error")
+    spread = np.array(curve.standard_errors or [0.0] * len(errors))
     if curve.standard_errors:
-        spread = np.array(curve.standard_errors)
         axes.fill_between(sizes, errors - spread, errors + spread, color=LIGHT["wash"], linewidth=0)
     marker = "o" if len(sizes) <= 40 else ""
     axes.plot(sizes, errors, color=LIGHT["accent"], marker=marker, markersize=3, linewidth=1.6)
@@ -127,7 +130,7 @@ def _draw_errors(axes: Any, curve: MergingCurve) -> None:
             axes.plot([size] if place is not None else [], [place] if place is not None else [], label=label, **style)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False)
-    _error_axis(axes)
+    _error_axis(axes, [float((errors - spread).min()), float((errors + spread).max())])
 
 
 def confusion_figure(confusion: Confusion, limit: int = 40) -> bytes:
@@ -205,7 +208,7 @@ def comparison_figure(comparison: Comparison) -> bytes:
         axes.set_title("Error, with one standard error" if spread_known else "Error")
         for shown in axes.legend(frameon=False).get_texts():
             shown.set_parse_math(False)
-        _error_axis(axes)
+        _error_axis(axes, axes.get_ylim())
         _words_axis(axes, list(comparison.sizes))
         return _png(figure)
 

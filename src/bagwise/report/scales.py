@@ -9,6 +9,9 @@ from dataclasses import dataclass
 __all__ = ["Axis", "linear_axis", "log_axis", "thinned"]
 
 
+_TINY = 1e-200
+
+
 @dataclass(frozen=True)
 class Axis:
     """Maps values from `low` to `high` to pixels from `start` to `end`, evenly or by logarithms."""
@@ -53,9 +56,10 @@ def linear_axis(values: Sequence[float], start: float, end: float, n_ticks: int 
     low, high = min(values), max(values)
     if zero and 0 <= low <= 0.6 * high:
         low = 0.0
-    if high == low:
-        margin = abs(high) * 0.1 or 0.5
-        low, high = (max(0.0, low - margin) if zero else low - margin), high + margin
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, _TINY):  # as good as one value
+        margin = 0.1 * size if size > _TINY else 0.5
+        low, high = low - margin if low < 0 or not zero else max(0.0, low - margin), high + margin
     step = _round_step((high - low) / n_ticks)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = tuple(round(i * step, 12 - math.floor(math.log10(step))) for i in range(first, last + 1))

@@ -6,10 +6,13 @@ import re
 
 __all__ = ["clean", "count", "number", "one_line", "percent", "plain", "plural", "seconds", "share_of"]
 
-# Control characters but tab and newline; marks, embeddings, overrides and isolates that change the direction of text;
-# separators of lines; lone surrogates, which stand for bytes that are not UTF-8; and what is not a character.
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and newline
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of text
+    "\xad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # what has no width, or ends lines
+    "\ud800-\udfff\ufffe\uffff"  # lone surrogates, which stand for bytes that are not UTF-8, and what is no character
+    "]"
 )
 _THIN_SPACE = "\u202f"  # does not break
 _MINUS = "\u2212"
@@ -30,15 +33,17 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Clean a name, and show the ends of lines in it as signs."""
-    return clean(text).replace("\n", "⏎").replace("\t", "⇥")
+    """Clean a name, and show the ends of lines in it as signs, and a name that is blank as ``(empty)``."""
+    return clean(text).replace("\n", "⏎").replace("\t", "⇥") if text.strip() else "(empty)"
 
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if 0xDC80 <= code <= 0xDCFF:  # a byte, see os.fsdecode
         code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def percent(share: float) -> str:

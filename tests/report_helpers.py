@@ -1,6 +1,8 @@
-"""A small but complete report of scikit-learn's digits: 8 by 8 pixels as words, merged, classified, explained."""
+"""A report of scikit-learn's digits (8 by 8 pixels as words, merged, classified, explained), and pages taken apart."""
 
+import re
 import time
+from html.parser import HTMLParser
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -99,3 +101,67 @@ def _examples(X, Z, y, answers, model, per_class=2):
             picture = thumbnail(X[i].reshape(8, 8), 96)
             examples.append(Example(f"digit {i}", str(y[i]), str(answers[i]), picture, evidence=evidence))
     return examples
+
+
+FORBIDDEN = {"script", "link", "iframe", "object", "embed", "base", "form", "foreignobject", "use", "image"}
+VOID = {"br", "img", "input", "link", "meta", "hr"}
+
+
+class Page(HTMLParser):
+    """A page taken apart: tags are balanced, ids are unique, nothing is fetched or run; `text` is what people read."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.targets, self.tags, self.pictures = [], [], set(), [], []
+        self.texts, self.attributes = [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+        assert self.targets <= set(self.ids)
+        self.text = "".join(self.texts)
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        found = dict(attrs)
+        assert len(found) == len(attrs)
+        assert tag not in FORBIDDEN
+        assert not any(name.startswith("on") or name == "style" for name in found)
+        if tag == "img":
+            assert found["src"].startswith(("data:image/png;base64,", "data:image/jpeg;base64,"))
+            assert found["alt"].strip()
+            self.pictures.append(found["src"])
+        else:
+            assert "src" not in found
+        if "href" in found:
+            assert tag == "a"
+            assert found["href"].startswith("#")
+            self.targets.add(found["href"][1:])
+        if "aria-labelledby" in found:
+            self.targets.add(found["aria-labelledby"])
+        if tag == "th":
+            assert found["scope"] in {"col", "row"}
+        if tag == "meta":
+            assert found.get("http-equiv") in {None, "Content-Security-Policy"}
+        if "id" in found:
+            self.ids.append(found["id"])
+        self.tags.append(tag)
+        self.attributes.append(found)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+
+
+def matrix_of(html):
+    """The confusion matrix that a page shows, with 0 where a cell is empty."""
+    body = re.search(r'<table class="heat.*?<tbody>(.*?)</tbody>', html, re.S)[1]
+    rows = [re.findall(r"<td[^>]*>(\d*)</td>", row) for row in body.split("</tr>")[:-1]]
+    return np.array([[int(cell or 0) for cell in row] for row in rows])
