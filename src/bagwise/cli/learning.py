@@ -122,8 +122,7 @@ def compare(
 
 def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) -> None:
     """Learn, test on the part kept apart, print and write everything."""
-    from bagwise.fitting import account_of, evaluate_model, fit_model
-    from bagwise.fitting.item_index import index_of_fit
+    from bagwise.fitting import evaluate_model, fit_model
 
     if outputs.report is not None:
         need_pages()
@@ -138,8 +137,11 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
     session.say()
     session.wrote(fitted.model.save(outputs.model), "model")
     if outputs.index is not None:
+        from bagwise.fitting.item_index import index_of_fit
+
         session.wrote(index_of_fit(fitted, evaluation, source, options).save(outputs.index), "index")
     if outputs.report is not None or outputs.markdown is not None:
+        from bagwise.fitting import account_of
         from bagwise.report import write_markdown, write_report
 
         data = account_of(fitted, evaluation)

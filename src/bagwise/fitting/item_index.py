@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bagwise._files import open_folder_atomically
+from bagwise._files import make_folder_atomically
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import BagwiseError
 from bagwise.fitting.evaluate import Evaluation
@@ -142,7 +142,7 @@ class ItemIndex:
         target = Path(path)
         if target.exists() and not is_item_index(target):
             raise BagwiseError(f"{target} is there and is not an index; it is not replaced. Give another name.")
-        with open_folder_atomically(target) as folder:
+        with make_folder_atomically(target) as folder:
             self.model.save(folder / _MODEL)
             self.index.save(folder / _ROWS)
             (folder / _ITEMS).write_text(json.dumps(items), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ from bagwise.errors import BagwiseError
 
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 T = TypeVar("T")
-Pairs = Sequence[tuple[str, Any]] | Mapping[str, Any]
+# mappings are taken as well, and kept as tuples
+Pairs = Sequence[tuple[str, Any]]
 
 
 class Frozen:
@@ -104,6 +105,11 @@ def picture(value: Any, name: str) -> bytes:
     content = bytes(value)
     picture_type(content, name)
     return content
+
+
+def pictures(values: Any, name: str) -> tuple[bytes, ...]:
+    """Take a sequence of PNG or JPEG files."""
+    return tuple(picture(value, f"{name}[{i}]") for i, value in enumerate(_items(values, name)))
 
 
 def picture_type(content: bytes, name: str) -> str:

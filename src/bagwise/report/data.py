@@ -238,7 +238,7 @@ class WordGroup(Frozen):
             n_words=check_integer(self.n_words, "n_words", 1),
             share=_fields.fraction(self.share, "share"),
             names=_fields.texts(self.names, "names"),
-            patches=tuple(_fields.picture(patch, f"patches[{i}]") for i, patch in enumerate(self.patches)),
+            patches=_fields.pictures(self.patches, "patches"),
             classes=_fields.pairs_of_numbers(self.classes, "classes", ("class", "weight")),
         )
 

@@ -124,8 +124,8 @@ class Comparison(Frozen):
         Heading of the page.
     sizes : sequence of int
         Numbers of words, increasing.
-    criteria : sequence of (name, errors, standard errors, seconds)
-        One for each criterion; kept as `CriterionResult`. Standard errors may be empty.
+    criteria : sequence of CriterionResult, or of (name, errors, standard errors, seconds)
+        One for each criterion. Standard errors may be empty.
     protocol : str, default=""
         How the errors were measured.
     facts : mapping or sequence of (name, value), default=()
@@ -141,7 +141,7 @@ class Comparison(Frozen):
 
     title: str
     sizes: Sequence[int]
-    criteria: Sequence[tuple[str, Sequence[float], Sequence[float], float]]
+    criteria: Sequence[CriterionResult]
     protocol: str = ""
     facts: Pairs = ()
 
