@@ -46,7 +46,8 @@ def read_npz(path: str, *, data: str | None, label: str | None, limits: ArchiveL
         with np.load(path, allow_pickle=False) as arrays:
             names = list(arrays.files)
             if "format" in names and "shape" in names and data is None:
-                return RawTable(_as_csr(sp.load_npz(path)))
+                named = label or next((name for name in _NPZ_LABELS if name in names), None)
+                return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, named))
             if data is None and label is None:
                 parts = _npz_parts(names)
                 if parts:
@@ -58,11 +59,19 @@ def read_npz(path: str, *, data: str | None, label: str | None, limits: ArchiveL
                     raise BagwiseError(f"there is no array {name!r}; there are {shortened(names)}.")
             if x is None:
                 raise BagwiseError(f"none of its arrays is named X; there are {shortened(names)}. Choose one by data=.")
-            return RawTable(_matrix(arrays[x], x), None if y is None else _strings(arrays[y]))
+            return RawTable(_matrix(arrays[x], x), **_npz_others(arrays, y))
     except BagwiseError:
         raise
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
+
+
+def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
+    """Read what stands beside the matrix: labels, and arrays ids, splits and feature_names."""
+    if label is not None and label not in arrays.files:
+        raise BagwiseError(f"there is no array {label!r}; there are {shortened(list(arrays.files))}.")
+    found = {name: _strings(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
+    return _optional(found) | {"labels": None if label is None else _strings(arrays[label])}
 
 
 def _npz_parts(names: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -40,9 +40,10 @@ def open_table(
     The matrix is read at once and is in ``.X`` of the collection. Sparse files give CSR matrices. Nothing in a file is
     executed: arrays of Python objects are refused.
 
-    - ``.npz``: a matrix saved by SciPy; or arrays named ``X`` (or ``x``, ``data``) and ``y`` (or ``labels``, ``label``,
-      ``target``); or ``x_train``, ``y_train``, ``x_test``, ``y_test``, which become parts. Arrays of more than two
-      dimensions are flattened to one row per item.
+    - ``.npz``: a matrix saved by SciPy, or an array named ``X`` (or ``x``, ``data``); beside it arrays ``y`` (or
+      ``labels``, ``label``, ``target``), ``ids``, ``splits`` and ``feature_names``, if there are any. Or ``x_train``,
+      ``y_train``, ``x_test``, ``y_test``, which become parts. Arrays of more than two dimensions are flattened to one
+      row per item.
     - ``.mtx``: a Matrix Market file; labels are to be given by `labels`.
     - ``.svmlight``, ``.svm``, ``.libsvm``: labels are part of the file.
     - ``.csv``, ``.tsv``, ``.parquet`` (needs ``bagwise[io]``): all columns but those of label, id and part are numbers.
@@ -104,6 +105,8 @@ def _check(table: RawTable) -> None:
     for what, values in (("labels", table.labels), ("ids", table.ids), ("parts", table.splits)):
         if values is not None and len(values) != n:
             raise BagwiseError(f"it has {n} rows but {len(values)} {what}.")
+    if table.feature_names is not None and len(table.feature_names) != d:
+        raise BagwiseError(f"it has {d} columns but {len(table.feature_names)} feature_names.")
     values = table.X.data if sp.issparse(table.X) else table.X
     if values.dtype.kind not in "fiub":
         raise BagwiseError(f"its numbers are {values.dtype}; expected real numbers.")
