@@ -38,6 +38,7 @@ from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .model import Model as Model
 from .onnx_export import export_onnx as export_onnx
+from .retrieval.bag_index import BagIndex as BagIndex
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection

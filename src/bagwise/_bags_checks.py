@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._bags_files import TYPE_NAMES
+from bagwise._mapped_tensors import TYPE_NAMES
 from bagwise.errors import BagwiseError
 
 # Checks look at pieces of about this many numbers, so that they take little memory beside the values.

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from bagwise._bags_checks import as_count, as_numpy, as_offsets, as_positions, as_values, generator
-from bagwise._bags_files import create_bags_file, file_of, read_bags_file
+from bagwise._bags_files import create_bags_file, read_bags_file
 from bagwise._indexing import chosen_numbers
+from bagwise._mapped_tensors import file_of
 from bagwise.errors import BagwiseError
 
 __all__ = ["Bags"]
@@ -409,7 +410,7 @@ class Bags:
         Values that are in a file already are copied in pieces. `BagsWriter` writes bags that are never in memory
         together.
         """
-        with create_bags_file(file_of(path), self.n_features, self.values.dtype) as file:
+        with create_bags_file(file_of(path, "bags are"), self.n_features, self.values.dtype) as file:
             file.write_rows(self.values)
             file.finish(self.offsets, self.positions)
         return Path(path)
@@ -429,7 +430,7 @@ class Bags:
         -------
         bags : Bags
         """
-        values, offsets, positions = read_bags_file(file_of(path), mmap)
+        values, offsets, positions = read_bags_file(file_of(path, "bags are"), mmap)
         try:
             if not mmap:
                 return cls(values, offsets, positions, dtype=None)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bagwise._bags_checks import as_count, as_dtype, as_values
-from bagwise._bags_files import BagsFile, create_bags_file, file_of
+from bagwise._bags_files import BagsFile, create_bags_file
+from bagwise._mapped_tensors import file_of
 from bagwise.bags import Bags, offsets_of
 from bagwise.errors import BagwiseError
 
@@ -56,7 +57,7 @@ class BagsWriter:
         positions: bool = False,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        self.path = file_of(path)
+        self.path = file_of(path, "bags are")
         self.n_features = as_count(n_features, "n_features")
         self._dtype = as_dtype(np.float32 if dtype is None else dtype, np.empty(0))
         self._positions: list[NDArray[np.float32]] | None = [] if positions else None

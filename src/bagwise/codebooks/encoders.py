@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bagwise._bags_checks import as_count
+from bagwise._blas import one_blas_thread
 from bagwise.codebooks import _encoding_kernels as kernels
-from bagwise.codebooks.distances import WordDistances, as_codebook, one_blas_thread, working_values
+from bagwise.codebooks.distances import WordDistances, as_codebook, working_values
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["ASSIGNMENTS", "Encoder", "localized_codes", "make_encoder", "soft_codes", "sparse_codes"]

@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from bagwise._blas import one_blas_thread
 from bagwise.bags import Bags
 from bagwise.codebooks import _encoding_kernels as kernels
-from bagwise.codebooks.distances import as_codebook, one_blas_thread
+from bagwise.codebooks.distances import as_codebook
 from bagwise.codebooks.encoders import Encoder, ResidualEncoder, make_encoder
 from bagwise.codebooks.pyramids import Grids, cell_numbers, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from bagwise._bags_checks import as_count, generator
+from bagwise._blas import one_blas_thread
 from bagwise._extras import require
 from bagwise._threads import run_over_ranges
 from bagwise.codebooks import _encoding_kernels as kernels
 from bagwise.codebooks.batches import Reservoir, as_batches
-from bagwise.codebooks.distances import WordDistances, as_codebook, nearest_words, one_blas_thread
+from bagwise.codebooks.distances import WordDistances, as_codebook, nearest_words
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["BACKENDS", "KMeansWords", "kmeans_words", "learn_codebook"]

@@ -20,7 +20,7 @@ from bagwise.fitting.fit import Fit
 from bagwise.fitting.options import FitOptions
 from bagwise.merging.pooling import pool
 from bagwise.model import Model
-from bagwise.retrieval import BagIndex
+from bagwise.retrieval.bag_index import BagIndex
 from bagwise.sources.collection import Collection
 
 __all__ = ["Found", "ItemIndex", "index_of_fit", "is_item_index"]

@@ -1,0 +1,1 @@
+"""Search: which histograms are nearest to another one, exactly or nearly so."""

@@ -1,0 +1,327 @@
+"""Compiled code of the index: lists of items by word, scores of pairs, and the k nearest.
+
+A *key* orders items, smaller is nearer: the distance, or the similarity with its sign turned. It is made of ``shared``,
+a sum over the words that query and item have in common, taken in float64 and in the order of the words. Lists, dense
+rows and single pairs add in that same order, so they give the same key to the last bit.
+
+``queries`` are (starts, words, values, totals): rows in CSR form without zeros, words rising, and `row_totals`.
+``lists`` are (starts, items, values, totals): the same by word, items in rising order, but totals of items.
+"""
+
+import numpy as np
+from numba import njit
+
+INNER, EUCLIDEAN, INTERSECTION, CHI2 = range(4)
+# Items of a block: as many as the 16 bits of a list's entries can name, so that no entry points outside.
+BLOCK_ITEMS = 1 << 16
+_LANES = 64
+# Rows that stay in a core's cache while all queries pass over them.
+_TILE_NUMBERS = 1 << 16
+_ONE = np.float32(1.0)
+_ZERO = np.float32(0.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _shared_term(kind, x, z):
+    """What a word adds to `shared`; x is positive for chi²."""
+    if kind == INTERSECTION:
+        return z if z < x else x
+    if kind == CHI2:
+        return x * z / (x + z)
+    return x * z
+
+
+@njit(cache=True, nogil=True)
+def _key(kind, shared, query_total, total):
+    """``Σ (x-z)² = Σx² + Σz² - 2 Σxz`` and ``Σ (x-z)²/(x+z) = Σx + Σz - 4 Σ xz/(x+z)``; or a similarity, turned."""
+    if kind == EUCLIDEAN:
+        return max(query_total + total - 2.0 * shared, 0.0)
+    if kind == CHI2:
+        return max(query_total + total - 4.0 * shared, 0.0)
+    return -shared
+
+
+@njit(cache=True, nogil=True)
+def row_totals(starts, values, power, out):
+    """``out[i] = Σ |values[starts[i]:starts[i + 1]]| ** power``, power 1 or 2, one after the other in float64."""
+    for i in range(out.shape[0]):
+        total = 0.0
+        for p in range(starts[i], starts[i + 1]):
+            value = np.float64(values[p])
+            total += value * value if power == 2 else abs(value)
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def dense_totals(rows, power, out):
+    """`row_totals` of a dense matrix; zeros add nothing, so the same bits."""
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for w in range(rows.shape[1]):
+            value = np.float64(rows[i, w])
+            total += value * value if power == 2 else abs(value)
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def fill_lists(row_starts, words, values, starts, items, item_values):
+    """Write the entries of rows (CSR) into the lists of their words, items in rising order. O(words + non-zeros)."""
+    places = starts[:-1].copy()
+    for i in range(row_starts.shape[0] - 1):
+        for p in range(row_starts[i], row_starts[i + 1]):
+            place = places[words[p]]
+            items[place] = i
+            item_values[place] = values[p]
+            places[words[p]] = place + 1
+
+
+@njit(cache=True, nogil=True)
+def fill_rows(starts, items, item_values, row_starts, words, values):
+    """Undo `fill_lists`; ``row_starts[i]`` is where row i begins. Words come in rising order."""
+    places = row_starts[:-1].copy()
+    for w in range(starts.shape[0] - 1):
+        for p in range(starts[w], starts[w + 1]):
+            place = places[items[p]]
+            words[place] = w
+            values[place] = item_values[p]
+            places[items[p]] = place + 1
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(keys, items, size, place):
+    """Restore the heap below `place`: the farthest first, of equally far the latest."""
+    key, item = keys[place], items[place]
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (keys[other] > keys[child] or (keys[other] == keys[child] and items[other] > items[child])):
+            child = other
+        if not (keys[child] > key or (keys[child] == key and items[child] > item)):
+            break
+        keys[place], items[place] = keys[child], items[child]
+        place = child
+    keys[place], items[place] = key, item
+
+
+@njit(cache=True, nogil=True)
+def _heapify(keys, items, size):
+    for place in range(size // 2 - 1, -1, -1):
+        _sift_down(keys, items, size, place)
+
+
+@njit(cache=True, nogil=True)
+def _sort_heap(keys, items):
+    """Put a full heap in order, the nearest first."""
+    for last in range(keys.shape[0] - 1, 0, -1):
+        keys[0], keys[last] = keys[last], keys[0]
+        items[0], items[last] = items[last], items[0]
+        _sift_down(keys, items, last, 0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _accumulate(kind, x, items, values, sums):
+    """``sums[items] += shared_term(x, values)``; the kind is asked once, not for every entry."""
+    if kind == INTERSECTION:
+        for p in range(items.shape[0]):
+            sums[items[p]] += _shared_term(INTERSECTION, x, np.float64(values[p]))
+    elif kind == CHI2:
+        for p in range(items.shape[0]):
+            sums[items[p]] += _shared_term(CHI2, x, np.float64(values[p]))
+    else:
+        for p in range(items.shape[0]):
+            sums[items[p]] += _shared_term(INNER, x, np.float64(values[p]))
+
+
+@njit(cache=True, nogil=True)
+def search_lists(kind, queries, lists, first, out_keys, out_items):
+    """Find the nearest items of a block for the queries ``first, first + 1, …``, as many as `out_keys` has rows.
+
+    Equivalent to computing all keys and taking the first columns of a stable argsort. Costs one step for each entry in
+    the lists of a query's words, and one for each item.
+    """
+    query_starts, query_words, query_values, query_totals = queries
+    starts, items, values, totals = lists
+    n_items, k = totals.shape[0], out_keys.shape[1]
+    sums = np.zeros(BLOCK_ITEMS)
+    for i in range(out_keys.shape[0]):
+        query = first + i
+        sums[:n_items] = 0.0
+        for p in range(query_starts[query], query_starts[query + 1]):
+            begin, end = starts[query_words[p]], starts[query_words[p] + 1]
+            _accumulate(kind, np.float64(query_values[p]), items[begin:end], values[begin:end], sums)
+        keys, nearest = out_keys[i], out_items[i]
+        for item in range(k):
+            keys[item] = _key(kind, sums[item], query_totals[query], totals[item])
+            nearest[item] = item
+        _heapify(keys, nearest, k)
+        for item in range(k, n_items):
+            key = _key(kind, sums[item], query_totals[query], totals[item])
+            if key < keys[0]:  # of equally near items the first, which is there already, stays
+                keys[0], nearest[0] = key, item
+                _sift_down(keys, nearest, k, 0)
+        _sort_heap(keys, nearest)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dense_shared(kind, words, values, row):
+    """`shared` of a query, given by its words, and a dense row."""
+    shared = 0.0
+    for p in range(words.shape[0]):
+        shared += _shared_term(kind, np.float64(values[p]), np.float64(row[words[p]]))
+    return shared
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _about_shared(kind, x, z, lanes):
+    """`shared` of two dense rows in float32, summed in lanes, which the compiler turns into vectors."""
+    lanes[:] = _ZERO
+    whole = x.shape[0] - x.shape[0] % _LANES
+    if kind == INTERSECTION:
+        for w in range(0, whole, _LANES):
+            for lane in range(_LANES):
+                lanes[lane] += min(x[w + lane], z[w + lane])
+        for w in range(whole, x.shape[0]):
+            lanes[w - whole] += min(x[w], z[w])
+    else:
+        for w in range(0, whole, _LANES):
+            for lane in range(_LANES):
+                lanes[lane] += _half_chi2(x[w + lane], z[w + lane])
+        for w in range(whole, x.shape[0]):
+            lanes[w - whole] += _half_chi2(x[w], z[w])
+    total = _ZERO
+    for lane in range(_LANES):
+        total += lanes[lane]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _half_chi2(x, z):
+    """``x * z / (x + z)`` in float32, zero where both are, without overflow."""
+    total = x + z
+    return x * (z / (total if total > _ZERO else _ONE))
+
+
+@njit(cache=True, nogil=True)
+def screen_rows(kind, queries, rows, out):
+    """``out[i, j]`` is about `shared` of two dense rows, in float32, for the intersection and chi². Cost O(d) a pair.
+
+    Its relative error is below that of d + 4 roundings.
+    """
+    lanes = np.empty(_LANES, dtype=np.float32)
+    tile = max(_TILE_NUMBERS // max(rows.shape[1], 1), 1)
+    for low in range(0, rows.shape[0], tile):
+        for i in range(queries.shape[0]):
+            for j in range(low, min(low + tile, rows.shape[0])):
+                out[i, j] = _about_shared(kind, queries[i], rows[j], lanes)
+
+
+@njit(cache=True, nogil=True)
+def _error(kind, about, relative, query_total, total, n_words):
+    """How far a key that was computed from `about`, in float32, may be from the true one."""
+    if kind in (CHI2, INTERSECTION):
+        error = relative * abs(about) + (n_words + query_total + total) * 2.0**-120
+    else:  # totals are squared norms
+        error = relative * np.sqrt(query_total * total) + n_words * 2.0**-120
+    factor = 4.0 if kind == CHI2 else 2.0
+    return factor * error + (query_total + total) * (n_words + 8) * 2.0**-51
+
+
+@njit(cache=True, nogil=True)
+def search_screened(kind, about, relative, queries, rows, totals, first, out_keys, out_items):
+    """`search_lists` for dense rows, from approximations ``about[i, j]`` of `shared` with a known error.
+
+    The k-th smallest of the upper bounds of keys is an upper bound of the k-th key; every item whose lower bound is
+    not above it is compared exactly.
+    """
+    query_starts, query_words, query_values, query_totals = queries
+    n_items, k = totals.shape[0], out_keys.shape[1]
+    n_words = rows.shape[1]
+    upper = np.empty(k)
+    no_items = np.zeros(k, dtype=np.int64)
+    lower = np.empty(n_items)
+    for i in range(out_keys.shape[0]):
+        query = first + i
+        query_total = query_totals[query]
+        words = query_words[query_starts[query] : query_starts[query + 1]]
+        values = query_values[query_starts[query] : query_starts[query + 1]]
+        for item in range(n_items):
+            shared = np.float64(about[i, item])
+            error = _error(kind, shared, relative, query_total, totals[item], n_words)
+            if np.isfinite(shared) and np.isfinite(error):
+                key = _key(kind, shared, query_total, totals[item])
+                lower[item], high = key - error, key + error
+            else:
+                lower[item], high = -np.inf, np.inf
+            if item < k:
+                upper[item] = high
+                if item == k - 1:
+                    _heapify(upper, no_items, k)
+            elif high < upper[0]:
+                upper[0] = high
+                _sift_down(upper, no_items, k, 0)
+        keys, nearest = out_keys[i], out_items[i]
+        size = 0
+        for item in range(n_items):
+            if lower[item] <= upper[0]:
+                key = _key(kind, _dense_shared(kind, words, values, rows[item]), query_total, totals[item])
+                if size < k:
+                    keys[size], nearest[size] = key, item
+                    size += 1
+                    if size == k:
+                        _heapify(keys, nearest, k)
+                elif key < keys[0]:
+                    keys[0], nearest[0] = key, item
+                    _sift_down(keys, nearest, k, 0)
+        _sort_heap(keys, nearest)
+
+
+@njit(cache=True, nogil=True)
+def _find(items, begin, end, item):
+    """The place of an item in a rising list, or where it would be."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if items[middle] < item:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@njit(cache=True, nogil=True)
+def keys_from_lists(kind, queries, lists, first, bounds, chosen, out):
+    """Keys of the queries ``first, first + 1, …`` and chosen items of a block.
+
+    Those of query ``first + i`` are ``chosen[bounds[i, 0] : bounds[i, 1]]``, in rising order; their keys go to the same
+    places of `out`. Costs a search in the list of each word of a query, for each of its items.
+    """
+    query_starts, query_words, query_values, query_totals = queries
+    starts, items, values, totals = lists
+    for i in range(bounds.shape[0]):
+        query = first + i
+        low, high = bounds[i]
+        out[low:high] = 0.0
+        for p in range(query_starts[query], query_starts[query + 1]):
+            place, end = starts[query_words[p]], starts[query_words[p] + 1]
+            for c in range(low, high):
+                place = _find(items, place, end, chosen[c])
+                if place == end:
+                    break
+                if items[place] == chosen[c]:
+                    out[c] += _shared_term(kind, np.float64(query_values[p]), np.float64(values[place]))
+        for c in range(low, high):
+            out[c] = _key(kind, out[c], query_totals[query], totals[chosen[c]])
+
+
+@njit(cache=True, nogil=True)
+def keys_from_rows(kind, queries, rows, totals, first, bounds, chosen, out):
+    """`keys_from_lists` for dense rows."""
+    query_starts, query_words, query_values, query_totals = queries
+    for i in range(bounds.shape[0]):
+        query = first + i
+        words = query_words[query_starts[query] : query_starts[query + 1]]
+        values = query_values[query_starts[query] : query_starts[query + 1]]
+        for c in range(bounds[i, 0], bounds[i, 1]):
+            shared = _dense_shared(kind, words, values, rows[chosen[c]])
+            out[c] = _key(kind, shared, query_totals[query], totals[chosen[c]])

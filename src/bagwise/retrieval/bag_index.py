@@ -1,0 +1,350 @@
+"""`BagIndex`: the nearest histograms, exactly or nearly so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from bagwise._checks import check_integer
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.retrieval._index_kernels import BLOCK_ITEMS
+from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
+from bagwise.retrieval.histograms import NORMS, Queries, check_histograms, prepare
+from bagwise.retrieval.identifiers import Identifiers
+from bagwise.retrieval.index_files import SavedIndex, read_index, write_index
+from bagwise.retrieval.measures import MEASURES
+from bagwise.retrieval.store import Store
+
+__all__ = ["BagIndex"]
+
+METHODS = ("exact", "approximate")
+# Queries that are prepared at a time.
+_QUERIES = 4096
+
+
+class BagIndex:
+    """Find the histograms that are nearest to others.
+
+    1. `add` puts histograms into lists by word: which items have the word, and how much of it. Where most words are
+       in most items, rows are kept dense.
+    2. `search` goes through the lists of a query's words, or compares dense rows, and keeps the k nearest items.
+    3. `save` writes one file, and `load` opens it without reading the lists.
+
+    Parameters
+    ----------
+    metric : {"chi2", "intersection", "hellinger", "euclidean", "inner"}, default="chi2"
+        What nearest means, and what a **score** is, for a query q and an item x:
+
+        ============== ============================== ======================
+        "chi2"         ``Σ (q - x)² / (q + x)``       distance: less is near
+        "euclidean"    ``sqrt(Σ (q - x)²)``           distance: less is near
+        "intersection" ``Σ min(q, x)``                similarity: more is near
+        "hellinger"    ``Σ sqrt(q x)``                similarity: more is near
+        "inner"        ``Σ q x``                      similarity: more is near
+        ============== ============================== ======================
+
+        The first is that of scikit-learn's ``additive_chi2_kernel`` without its sign, and ``Σq + Σx - 2 k(q, x)`` for
+        `bagwise.kernels.chi2`; similarities are those of `bagwise.kernels`. "chi2", "intersection" and "hellinger"
+        need non-negative histograms.
+    method : {"exact", "approximate"}, default="exact"
+        "exact" compares with all items. "approximate" asks faiss (``pip install "bagwise[ann]"``) for candidates, and
+        ranks them by their exact scores.
+    normalize : {"l1", "l2"}, default=None
+        Scale items and queries to a sum of 1, or a length of 1, first. None compares histograms as they are given:
+        then large ones are near to everything by "intersection", "hellinger" and "inner".
+    n_candidates : int, default=100
+        With method="approximate": items per query whose exact scores are computed; at least k.
+    structure : {"auto", "flat", "ivf", "hnsw"}, default="auto"
+        With method="approximate", how faiss finds candidates: it compares all vectors ("flat"), those of the nearest
+        cells ("ivf"), or follows links between neighbours ("hnsw"). "auto" is "flat" up to 10,000 items and "ivf"
+        beyond.
+    n_probe : int, default=16
+        With cells: how many of the about 2 sqrt(n) cells are looked at. More find more of the nearest, and take longer.
+    random_state : int, default=0
+        Seed of the cells.
+    n_jobs : int, default=None
+        Threads. Scores do not depend on it.
+    metadata : dict, default=None
+        Anything small that JSON can hold and that is to be kept in the file, such as which model made the histograms.
+
+    Attributes
+    ----------
+    n_candidates, n_probe, n_jobs, metadata
+        As given; may be changed at any time.
+
+    See Also
+    --------
+    bagwise.kernels.additive_kernel : All pairs of two sets of histograms.
+    bagwise.metrics.mean_average_precision : How good a ranking is.
+
+    Notes
+    -----
+    Histograms are held as float32, in lists of 6 bytes for each non-zero and 8 for each item; blocks of items with more
+    than 40 % non-zeros as dense rows. Scores are computed in float64, from these float32 numbers, in the same order of
+    words wherever and however the items are kept. So results do not depend on how histograms came (dense or sparse, in
+    one call or many), on removed items, on `n_jobs`, or on whether the index was saved in between. Dense rows are first
+    compared in float32, and those that can be among the nearest, by a bound on rounding, then in float64.
+
+    Exact search costs one step for each entry in the lists of a query's words. On sparse histograms that is often less
+    than what approximate search needs for its vectors, which are dense: 4 bytes for each word of each item, beside the
+    lists. Approximate search is for many items with many non-zeros. What it misses are items in cells that are not
+    looked at; see `n_probe`. Queries for which there are fewer than k candidates are searched exactly. Items added
+    later go into the cells that are there; all is built again at the next search when there are four times the items,
+    or a quarter was removed. Of a structure "hnsw", files keep nothing: it is built again after loading.
+
+    Adding and removing are cheap; the blocks that change are made again at the next search. Several threads may search
+    at once while nobody adds or removes.
+
+    Examples
+    --------
+    >>> from bagwise import BagIndex
+    >>> index = BagIndex("intersection").add([[4, 3, 0], [0, 1, 4], [2, 2, 2]], ids=["cat", "dog", "both"])
+    >>> ids, scores = index.search([[3, 3, 0], [0, 0, 5]], k=2)
+    >>> ids
+    array([['cat', 'both'],
+           ['dog', 'both']], dtype=object)
+    >>> scores
+    array([[6., 4.],
+           [4., 2.]])
+    >>> index.remove(["both"]).add([[0, 2, 9]], ids=["dogs"]).search([[0, 0, 5]], k=1)[0]
+    array([['dogs']], dtype=object)
+    """
+
+    def __init__(
+        self,
+        metric: str = "chi2",
+        *,
+        method: str = "exact",
+        normalize: str | None = None,
+        n_candidates: int = 100,
+        structure: str = "auto",
+        n_probe: int = 16,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        for name, value, known in (
+            ("metric", metric, MEASURES),
+            ("method", method, METHODS),
+            ("structure", structure, STRUCTURES),
+        ):
+            if not isinstance(value, str) or value not in known:
+                raise unknown_name(name, value, known)
+        if normalize is not None and normalize not in NORMS:
+            raise unknown_name("normalize", normalize, NORMS, also="None")
+        self._fixed: dict[str, Any] = {
+            "metric": metric,
+            "method": method,
+            "normalize": normalize,
+            "structure": structure,
+            "random_state": check_integer(random_state, "random_state", 0, 2**31 - 1),
+        }
+        self.n_candidates = check_integer(n_candidates, "n_candidates", 1)
+        self.n_probe = check_integer(n_probe, "n_probe", 1)
+        self.n_jobs = n_jobs
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        self._measure = MEASURES[metric]
+        self._ids = Identifiers()
+        self._store: Store | None = None
+        self._candidates = self._new_candidates()
+
+    def _new_candidates(self, cells: Cells | None = None) -> Candidates | None:
+        if self.method == "exact":
+            return None
+        return Candidates(self._measure, self._fixed["structure"], self._fixed["random_state"], cells)
+
+    @property
+    def metric(self) -> str:
+        """The metric, as given."""
+        return self._fixed["metric"]
+
+    @property
+    def method(self) -> str:
+        """The method, as given."""
+        return self._fixed["method"]
+
+    @property
+    def normalize(self) -> str | None:
+        """How histograms are scaled, as given."""
+        return self._fixed["normalize"]
+
+    @property
+    def larger_is_nearer(self) -> bool:
+        """Whether scores are similarities, not distances."""
+        return self._measure.larger_is_nearer
+
+    @property
+    def n_words(self) -> int | None:
+        """Number of words of the histograms; None until some are added."""
+        return None if self._store is None else self._store.n_words
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The identifiers of all items in the order of adding: int64, or strings as objects. A copy."""
+        return self._ids.values.copy()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the lists or dense rows, and of the vectors of faiss; without identifiers."""
+        lists = 0 if self._store is None else sum(block.n_bytes for block in self._store.blocks(self._n_threads))
+        return lists + (0 if self._candidates is None else self._candidates.n_bytes)
+
+    @property
+    def _n_threads(self) -> int:
+        return effective_n_jobs(self.n_jobs)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, X: Any, ids: Any = None) -> BagIndex:
+        """Add histograms.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, n_words)
+            The first ones decide the number of words.
+        ids : sequence of n int or n str, default=None
+            Unique in the index, and of one kind. None numbers the items on, from 0 or from one more than the largest
+            number that any item had.
+
+        Returns
+        -------
+        index : BagIndex
+            Itself. If an error is raised, nothing was added.
+        """
+        rows = check_histograms(X, self._measure, self.n_words, "Histograms")
+        new = self._ids.new(ids, rows.shape[0])
+        store = self._store or Store(self._measure, rows.shape[1])
+        # as many rows as blocks can be made of at a time
+        store.add((prepared for prepared, _ in self._prepared(rows, BLOCK_ITEMS * self._n_threads)), self._n_threads)
+        self._ids.add(new)
+        self._store = store
+        return self
+
+    def remove(self, ids: Any) -> BagIndex:
+        """Remove items; the others stay in the order of adding. Many at once are faster than one by one.
+
+        Parameters
+        ----------
+        ids : sequence of int or str
+            Each of them must be in the index, once.
+
+        Returns
+        -------
+        index : BagIndex
+            Itself. If an error is raised, nothing was removed.
+        """
+        items = self._ids.find(ids)
+        if self._store is not None and len(items):
+            self._store.remove(items)
+            self._ids.remove(items)
+            if self._candidates is not None:
+                self._candidates.remove(items)
+        return self
+
+    def search(self, Q: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Find the items nearest to each query.
+
+        Parameters
+        ----------
+        Q : array-like or sparse matrix of shape (n_queries, n_words)
+        k : int, default=10
+            Items per query. Where the index has fewer, all of them are given.
+
+        Returns
+        -------
+        ids : ndarray of shape (n_queries, min(k, len(index)))
+            Nearest first; equally near items in the order of adding. int64, or strings as objects.
+        scores : ndarray of float64, same shape
+            See `metric`.
+        """
+        k = check_integer(k, "k", 1)
+        rows = check_histograms(Q, self._measure, self.n_words, "Queries")
+        if self._store is None or len(self) == 0:
+            raise BagwiseError("The index is empty; add histograms before searching.")
+        k = min(k, len(self))
+        ids = np.empty((rows.shape[0], k), dtype=object if self._ids.kind == "str" else np.int64)
+        scores = np.empty((rows.shape[0], k))
+        for prepared, part in self._prepared(rows, _QUERIES):
+            queries = Queries.of(prepared, self._measure)
+            if self._candidates is None:
+                keys, items = self._store.search(queries, k, self._n_threads)
+            else:
+                keys, items = self._search_candidates(prepared, queries, k)
+            ids[part], scores[part] = self._ids.take(items), self._measure.scores(keys)
+        return ids, scores
+
+    def _search_candidates(self, rows: Any, queries: Queries, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        assert self._store is not None
+        assert self._candidates is not None
+        n_threads = self._n_threads
+        n_candidates = max(check_integer(self.n_candidates, "n_candidates", 1), k)
+        n_probe = check_integer(self.n_probe, "n_probe", 1)
+        items = self._candidates.search(self._store, rows, n_candidates, n_probe, n_threads)
+        keys = self._store.keys(queries, items, n_threads)
+        order = np.argsort(keys, axis=1, kind="stable")[:, :k]
+        keys, items = np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)
+        few = np.flatnonzero((items < 0).any(axis=1))
+        if len(few):
+            keys[few], items[few] = self._store.search(Queries.of(rows[few], self._measure), k, n_threads)
+        return keys, items
+
+    def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:
+        """Go through checked rows as the index holds them, some at a time."""
+        for first in range(0, rows.shape[0], step):
+            part = slice(first, first + step)
+            yield prepare(rows[part], self._measure, self.normalize), part
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the index to one file (safetensors, no pickle), wholly or not at all. `load` opens it.
+
+        Lists that are in a file already are copied in pieces, so a mapped index larger than memory can be saved. It may
+        replace the file that it was loaded from.
+        """
+        blocks, cells = [], None
+        if self._store is not None:
+            blocks = self._store.blocks(self._n_threads)
+            if self._candidates is not None and blocks:
+                self._candidates.update(self._store, self._n_threads)
+                cells = self._candidates.cells()
+        parameters = self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe}
+        return write_index(path, SavedIndex(parameters, self.metadata, self.n_words, blocks, self._ids, cells))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True, n_jobs: int | None = None) -> BagIndex:
+        """Open a file that `save` wrote. No code in it is run.
+
+        Parameters
+        ----------
+        path : path
+        mmap : bool, default=True
+            Leave lists, dense rows and identifiers in the file: they are read where and when they are needed. Sizes
+            and places are checked. With False everything is read and checked. Items can be added and removed either
+            way; the file stays as it is.
+        n_jobs : int, default=None
+            Threads.
+
+        Returns
+        -------
+        index : BagIndex
+        """
+        saved = read_index(path, mmap)
+        try:
+            index = cls(**saved.parameters, n_jobs=n_jobs, metadata=saved.metadata)
+        except (BagwiseError, TypeError) as error:
+            raise BagwiseError(f"{os.fspath(path)} cannot be opened: {error}") from error
+        if saved.n_words is not None:
+            index._store = Store(index._measure, saved.n_words, saved.blocks)
+        index._ids = saved.identifiers
+        index._candidates = index._new_candidates(saved.cells)
+        return index
+
+    def __repr__(self) -> str:
+        words = "no words yet" if self.n_words is None else f"{self.n_words} words"
+        return f"<BagIndex: {len(self)} items, {words}, {self.method} {self.metric}>"

@@ -1,0 +1,284 @@
+"""Items that are probably near, found by faiss among vectors whose distances resemble the metric.
+
+============= ============================ =============
+metric        an item becomes              compared by
+============= ============================ =============
+chi2          its square roots             distance
+hellinger     its square roots             inner product
+intersection  itself and M - Σx            L1 distance
+euclidean     itself                       distance
+inner         itself                       inner product
+============= ============================ =============
+
+Square roots are the feature map of the chi² kernel with one sample; with three times the numbers the map is closer, but
+the same items are among the candidates. A query gets 0 in place of M - Σx, so that its L1 distance to an item is
+``Σq + M - 2 Σ min(q, x)``: exactly the order of the intersection, also for histograms of different sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._extras import require
+from bagwise._memory import free_memory, readable_size
+from bagwise.errors import BagwiseError
+from bagwise.retrieval.measures import Measure
+from bagwise.retrieval.store import Store
+
+__all__ = ["STRUCTURES", "Candidates", "Cells"]
+
+STRUCTURES = ("auto", "flat", "ivf", "hnsw")
+# "auto" compares all vectors up to this many items, and uses cells beyond.
+_FLAT_ITEMS = 10_000
+# Cells per square root of the number of items, vectors per cell that they are learned from, and passes over these.
+_CELLS = 2.0
+_TRAINING = 50
+_PASSES = 10
+# Links of an item, and items that are looked at when it is inserted.
+_LINKS, _BUILD_WIDTH = 32, 80
+# Everything is built again when there are this many times the items, or this share of vectors belongs to removed ones.
+_GROWTH = 4
+_REMOVED = 0.25
+# Rows that are turned into vectors at a time.
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What was learned of the items, enough to build the faiss index again without learning.
+
+    Parameters
+    ----------
+    centres : ndarray of float32, shape (n_cells, n_features)
+    cell_of : ndarray of int32, shape (n_items,)
+    """
+
+    centres: NDArray[np.float32]
+    cell_of: NDArray[np.int32]
+
+
+class Candidates:
+    """Candidates for the nearest items, kept up with a store.
+
+    Parameters
+    ----------
+    measure : Measure
+    structure : {"auto", "flat", "ivf", "hnsw"}
+    random_state : int
+    cells : Cells, default=None
+        Those of a file.
+    """
+
+    def __init__(self, measure: Measure, structure: str, random_state: int, cells: Cells | None = None) -> None:
+        self._faiss = require("faiss", "ann", "Approximate search")
+        self._measure = measure
+        self._structure = structure
+        self._random_state = random_state
+        self._restored = cells
+        self._index: Any = None
+        # the item of each vector, -1 for removed ones; the cell of each vector; items when cells were learned
+        self._items = np.empty(0, dtype=np.int64)
+        self._cell_of = np.empty(0, dtype=np.int32)
+        self._built_for = 0
+        self._largest_total = 0.0
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the vectors take."""
+        return 0 if self._index is None else 4 * self._index.d * self._index.ntotal
+
+    def remove(self, items: NDArray[np.int64]) -> None:
+        """Forget items, given in rising order; those that follow move up."""
+        if self._restored is not None:
+            cell_of = self._restored.cell_of
+            self._restored = Cells(self._restored.centres, np.delete(cell_of, items[items < len(cell_of)]))
+        gone = np.isin(self._items, items)
+        self._items = np.where(gone | (self._items < 0), -1, self._items - np.searchsorted(items, self._items))
+
+    def search(self, store: Store, rows: Any, n: int, n_probe: int, n_threads: int) -> NDArray[np.int64]:
+        """Give up to n items for each prepared query, by rising number; -1 before them where there are fewer."""
+        self.update(store, n_threads)
+        n_removed = int(np.count_nonzero(self._items < 0))
+        n_asked = min(n + min(n_removed, n), len(self._items))
+        found = np.empty((rows.shape[0], n_asked), dtype=np.int64)
+        with self._threads(n_threads):
+            for first in range(0, rows.shape[0], _ROWS):
+                part = slice(first, first + _ROWS)
+                found[part] = self._search_vectors(rows[part], n_asked, n_probe)
+        items = np.where(found < 0, -1, self._items[found])
+        if n_removed:
+            # the nearest n that are left: those removed go last, then the order of faiss
+            order = np.argsort(items < 0, axis=1, kind="stable")
+            items = np.take_along_axis(items, order, axis=1)[:, :n]
+        return np.sort(items, axis=1)
+
+    def _search_vectors(self, rows: Any, n: int, n_probe: int) -> NDArray[np.int64]:
+        faiss, index = self._faiss, self._index
+        vectors = self._vectors(rows, None)
+        if isinstance(index, faiss.IndexIVFFlat):
+            n_probe = min(n_probe, index.nlist)
+            near, cells = index.quantizer.search(self._cell_vectors(vectors), n_probe)
+            index.nprobe = n_probe
+            return index.search_preassigned(vectors, n, cells, near)[1]
+        if isinstance(index, faiss.IndexHNSWFlat):
+            return index.search(vectors, n, params=faiss.SearchParametersHNSW(efSearch=max(n, _BUILD_WIDTH)))[1]
+        return index.search(vectors, n)[1]
+
+    def update(self, store: Store, n_threads: int) -> None:
+        """Take in what was added since, or build everything again where much has changed."""
+        n_items, n_known = len(store), int(np.count_nonzero(self._items >= 0))
+        with self._threads(n_threads):
+            if (
+                self._index is None
+                or n_items > _GROWTH * self._built_for
+                or n_known < (1 - _REMOVED) * len(self._items)
+                or self._exceeds(store, n_known)
+            ):
+                self._build(store)
+            elif n_items > n_known:
+                self._add(store, n_known)
+
+    def cells(self) -> Cells | None:
+        """What was learned of the items, if anything."""
+        if not isinstance(self._index, self._faiss.IndexIVFFlat):
+            return None
+        centres = self._index.quantizer.reconstruct_n(0, self._index.nlist)
+        return Cells(centres, self._cell_of[self._items >= 0])
+
+    def _exceeds(self, store: Store, first: int) -> bool:
+        """Whether a new item is larger than the M that items were padded to."""
+        if not self._pads or len(store) == first:
+            return False
+        totals = np.concatenate([block.totals for block in store.blocks()])
+        return bool(totals[first:].max() > self._largest_total)
+
+    @property
+    def _pads(self) -> bool:
+        return self._measure.name == "intersection"
+
+    def _build(self, store: Store) -> None:
+        faiss, n_items = self._faiss, len(store)
+        n_features = store.n_words + self._pads
+        _check_memory(n_items, n_features)
+        metric = {
+            "intersection": faiss.METRIC_L1,
+            "hellinger": faiss.METRIC_INNER_PRODUCT,
+            "inner": faiss.METRIC_INNER_PRODUCT,
+        }.get(self._measure.name, faiss.METRIC_L2)
+        structure = self._structure
+        if structure == "auto":
+            structure = "flat" if n_items <= _FLAT_ITEMS else "ivf"
+        self._index, self._items, self._cell_of = None, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+        self._largest_total = max((float(block.totals.max()) for block in store.blocks()), default=0.0)
+        cell_of = None
+        if structure == "ivf":
+            restored, self._restored = self._restored, None
+            if restored is not None and restored.centres.shape[1] == n_features:
+                centres, cell_of = restored.centres, restored.cell_of
+            else:
+                centres = self._learn_cells(store, n_features)
+            # intersections as well look for cells by inner products, of square roots: L1 distances take far longer
+            product = metric != faiss.METRIC_L2
+            quantizer = faiss.IndexFlat(n_features, faiss.METRIC_INNER_PRODUCT if product else metric)
+            quantizer.add(centres)
+            index = faiss.IndexIVFFlat(quantizer, n_features, len(centres), metric)
+            index.is_trained = True
+        elif structure == "hnsw":
+            index = faiss.IndexHNSWFlat(n_features, _LINKS, metric)
+            index.hnsw.efConstruction = _BUILD_WIDTH
+        else:
+            index = faiss.IndexFlat(n_features, metric)
+        self._index, self._built_for = index, n_items
+        self._add(store, 0, cell_of)
+
+    def _learn_cells(self, store: Store, n_features: int) -> NDArray[np.float32]:
+        """Centres by k-means of some items, spread evenly over all."""
+        faiss, n_items = self._faiss, len(store)
+        n_cells = int(np.clip(round(_CELLS * np.sqrt(n_items)), 1, n_items))
+        rng = np.random.default_rng(self._random_state)
+        chosen = np.sort(rng.choice(n_items, size=min(_TRAINING * n_cells, n_items), replace=False))
+        sample = np.empty((len(chosen), n_features), dtype=np.float32)
+        first = 0
+        for rows in store.chunks(0, _ROWS):
+            low, high = np.searchsorted(chosen, (first, first + rows.shape[0]))
+            sample[low:high] = self._cell_vectors(self._vectors(rows[chosen[low:high] - first], None))
+            first += rows.shape[0]
+        product = self._measure.larger_is_nearer
+        learning = faiss.Kmeans(
+            n_features,
+            n_cells,
+            niter=_PASSES,
+            seed=self._random_state,
+            spherical=product,
+            min_points_per_centroid=1,
+            max_points_per_centroid=_TRAINING,
+        )
+        learning.train(sample)
+        return learning.centroids
+
+    def _add(self, store: Store, first: int, cell_of: NDArray[np.int32] | None = None) -> None:
+        """Add the items from number `first` on; the cells of the first ones may be known."""
+        faiss, index = self._faiss, self._index
+        number = first
+        for rows in store.chunks(first, _ROWS):
+            totals = self._measure.totals(rows) if self._pads else None
+            vectors = self._vectors(rows, totals)
+            n = len(vectors)
+            if isinstance(index, faiss.IndexIVFFlat):
+                cells = (
+                    np.empty(0, dtype=np.int64) if cell_of is None else cell_of[number : number + n].astype(np.int64)
+                )
+                if len(cells) < n:
+                    found = index.quantizer.search(self._cell_vectors(vectors[len(cells) :]), 1)[1]
+                    cells = np.concatenate([cells, found.ravel()])
+                numbers = np.arange(index.ntotal, index.ntotal + n)
+                index.add_core(n, faiss.swig_ptr(vectors), faiss.swig_ptr(numbers), faiss.swig_ptr(cells))
+                self._cell_of = np.concatenate([self._cell_of, cells.astype(np.int32)])
+            else:
+                index.add(vectors)
+            self._items = np.concatenate([self._items, np.arange(number, number + n)])
+            number += n
+
+    def _vectors(self, rows: Any, totals: NDArray[np.float64] | None) -> NDArray[np.float32]:
+        """Rows as faiss compares them; items have totals, queries none."""
+        dense = rows.toarray() if sp.issparse(rows) else np.array(rows)
+        if self._measure.name == "chi2":
+            np.sqrt(dense, out=dense)
+        if not self._pads:
+            return np.ascontiguousarray(dense)
+        padding = np.zeros(len(dense)) if totals is None else self._largest_total - totals
+        return np.ascontiguousarray(np.column_stack([dense, padding.astype(np.float32)]))
+
+    def _cell_vectors(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Vectors as cells are found by: for the intersection square roots, without what rows were padded with."""
+        if not self._pads:
+            return vectors
+        roots = np.sqrt(vectors)
+        roots[:, -1] = 0
+        return roots
+
+    @contextmanager
+    def _threads(self, n_threads: int) -> Iterator[None]:
+        """Let faiss use some threads."""
+        before = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(n_threads)
+        try:
+            yield
+        finally:
+            self._faiss.omp_set_num_threads(before)
+
+
+def _check_memory(n_items: int, n_features: int) -> None:
+    need, free = 4 * n_items * n_features, free_memory()
+    if free is not None and need > free:
+        raise BagwiseError(
+            f"Approximate search holds {n_items} vectors of {n_features} numbers, {readable_size(need)}; "
+            f"{readable_size(free)} are free. Use method='exact', which holds the non-zeros alone, or fewer words."
+        )

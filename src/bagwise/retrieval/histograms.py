@@ -1,0 +1,150 @@
+"""Histograms as they are given, checked, and as the index holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._bags_checks import as_numpy
+from bagwise._checks import first_not_finite
+from bagwise._data import check_non_negative, is_lazy
+from bagwise.errors import BagwiseError
+from bagwise.retrieval.measures import Measure, row_totals
+
+__all__ = ["NORMS", "Queries", "check_histograms", "prepare"]
+
+NORMS = {"l1": 1, "l2": 2}
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def check_histograms(X: Any, measure: Measure, n_words: int | None, what: str) -> Any:
+    """Give a matrix of numbers that the metric takes, CSR or dense, in the type it came in.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, n_words)
+    measure : Measure
+    n_words : int or None
+        The words of the index; None before it has any.
+    what : str
+        "Histograms" or "Queries", as the subject of sentences.
+    """
+    if is_lazy(X):
+        raise BagwiseError(f"{what} must be in memory, got a Dask collection. Call its compute() first.")
+    rows = sp.csr_array(X) if sp.issparse(X) and X.ndim == 2 else X
+    if not sp.issparse(X):
+        try:
+            rows = as_numpy(X)
+        except ValueError as error:
+            raise BagwiseError(
+                f"{what} must be a matrix, one row for each; got a {type(X).__name__} of rows that differ in length."
+            ) from error
+    if rows.ndim != 2:
+        raise BagwiseError(
+            f"{what} must be a matrix, one row for each; got {type(X).__name__} of shape {rows.shape}."
+            + (" Give a single one as [histogram]." if rows.ndim == 1 else "")
+        )
+    if rows.dtype.kind not in "fiub":
+        raise BagwiseError(
+            f"{what} must be real numbers, counts of words or shares of them; got {type(X).__name__} of {rows.dtype}. "
+            "Images, texts and bags become histograms by BagOfFeatures or WordCounts."
+        )
+    if n_words is not None and rows.shape[1] != n_words:
+        raise BagwiseError(
+            f"{what} have {rows.shape[1]} words, but this index {n_words}. "
+            "They must come from the same model, with the same words in the same order."
+        )
+    if rows.shape[1] == 0:
+        raise BagwiseError(f"{what} must have at least one word, got shape {rows.shape}.")
+    _check_numbers(rows, measure, what)
+    return rows
+
+
+def _check_numbers(rows: Any, measure: Measure, what: str) -> None:
+    found = first_not_finite(rows)
+    values = rows.data if sp.issparse(rows) else rows
+    if found is not None:
+        raise BagwiseError(f"{what} must be finite, but row {found[0]}, word {found[1]} is {found[2]}.")
+    if measure.non_negative:
+        check_non_negative(rows, f"The metric {measure.name!r}", "Use metric='euclidean' or 'inner', or counts.")
+    if values.size and max(abs(float(values.min())), abs(float(values.max()))) > _LARGEST:
+        raise BagwiseError(
+            f"{what} are held as float32, of at most {_LARGEST:.3g}; got {values.max():.3g}. Scale them."
+        )
+
+
+def prepare(rows: Any, measure: Measure, normalize: str | None) -> Any:
+    """Give checked rows as the index holds them: scaled, float32, without stored zeros, words in rising order.
+
+    A copy. Dense and CSR rows give the same numbers, to the last bit.
+    """
+    sparse = sp.issparse(rows)
+    if sparse and not rows.has_canonical_format:
+        rows = rows.copy()  # the caller's stays as it came
+        rows.sum_duplicates()
+    values = rows.data if sparse else rows
+    if normalize is not None or measure.roots:
+        values = values.astype(np.float64)
+    if normalize is not None:
+        held = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape) if sparse else values
+        sizes = row_totals(np.ascontiguousarray(held) if not sparse else held, NORMS[normalize])
+        sizes = np.sqrt(sizes) if normalize == "l2" else sizes
+        sizes[sizes == 0] = 1.0
+        values /= np.repeat(sizes, np.diff(rows.indptr)) if sparse else sizes[:, np.newaxis]
+    if measure.roots:
+        np.sqrt(values, out=values)
+    values = np.array(values, dtype=np.float32, order="C")
+    if not sparse:
+        return values
+    kept = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+    if not values.all():
+        kept = kept.copy()  # indices are shared with the caller's
+        kept.eliminate_zeros()
+    return kept
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Prepared rows as the compiled code takes them.
+
+    Parameters
+    ----------
+    starts, words, values : ndarray of int64, int64, float32
+        CSR.
+    totals : ndarray of float64
+    n_words : int
+    """
+
+    starts: NDArray[np.int64]
+    words: NDArray[np.int64]
+    values: NDArray[np.float32]
+    totals: NDArray[np.float64]
+    n_words: int
+
+    @classmethod
+    def of(cls, rows: Any, measure: Measure) -> Queries:
+        """Take rows that `prepare` gave."""
+        held = sp.csr_array(rows)
+        starts, words = held.indptr.astype(np.int64), held.indices.astype(np.int64)
+        return cls(starts, words, held.data, measure.totals(held), held.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.totals)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64]]:
+        """As `_index_kernels` takes them."""
+        return self.starts, self.words, self.values, self.totals
+
+    def dense(self, first: int, last: int) -> NDArray[np.float32]:
+        """Some queries as dense rows."""
+        starts = self.starts[first : last + 1]
+        part = slice(starts[0], starts[-1])
+        rows = sp.csr_array(
+            (self.values[part], self.words[part], starts - starts[0]), shape=(last - first, self.n_words)
+        )
+        return rows.toarray()

@@ -1,0 +1,231 @@
+"""What items are called: integers or strings, in the order of adding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._bags_checks import as_numpy
+from bagwise.errors import BagwiseError
+
+__all__ = ["Identifiers", "PackedStrings", "check_ids"]
+
+# Strings of any kind, also names of files that are not valid Unicode, are written and read back as they are.
+_ENCODING = ("utf-8", "surrogatepass")
+
+
+class PackedStrings:
+    """Strings in one array of bytes, as they lie in a file.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        One string after the other, as UTF-8.
+    offsets : ndarray of int64
+        Where each begins, and where the last ends.
+    """
+
+    def __init__(self, text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        self.text = text
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, strings: NDArray[np.object_]) -> PackedStrings:
+        """Pack strings."""
+        encoded = [string.encode(*_ENCODING) for string in strings]
+        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum([len(name) for name in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[np.object_]:
+        """Give some of the strings."""
+        strings = np.empty(numbers.shape, dtype=object)
+        try:
+            for place, number in np.ndenumerate(numbers):
+                strings[place] = bytes(self.text[self.offsets[number] : self.offsets[number + 1]]).decode(*_ENCODING)
+        except UnicodeDecodeError as error:
+            raise BagwiseError(f"The index is damaged: identifier {number} is not text ({error}).") from error
+        return strings
+
+
+class Identifiers:
+    """Unique integers or strings, one kind in an index.
+
+    Parameters
+    ----------
+    values : ndarray of int64, PackedStrings or None
+        Those of a file; None before the first is added.
+    next_number : int
+        The first number that no item ever had, for items without a name of their own.
+    """
+
+    def __init__(self, values: NDArray[np.int64] | PackedStrings | None = None, next_number: int = 0) -> None:
+        self._packed = values if isinstance(values, PackedStrings) else None
+        # parts that are put together when all are needed
+        self._parts: list[NDArray[Any]] = [values] if isinstance(values, np.ndarray) else []
+        self.next_number = next_number
+        # Where each identifier was added, counting removed ones; made when it is needed. Items that are left have the
+        # serials, None if nothing was removed since.
+        self._serial_of: dict[Any, int] | None = None
+        self._serials: NDArray[np.int64] | None = None
+        self._n_added = 0
+
+    @property
+    def kind(self) -> str | None:
+        """What they are: "int", "str", or None while nothing was added."""
+        if self._packed is not None:
+            return "str"
+        if not self._parts:
+            return None
+        return "str" if self._parts[0].dtype == object else "int"
+
+    def __len__(self) -> int:
+        return len(self._packed) if self._packed is not None else sum(len(part) for part in self._parts)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """All identifiers: int64, or strings as objects."""
+        if self._packed is not None:
+            self._parts = [self._packed.take(np.arange(len(self._packed)))]
+            self._packed = None
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0] if self._parts else np.empty(0, dtype=np.int64)
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Give the identifiers of some items; strings in a mapped file are read for these alone."""
+        return self._packed.take(numbers) if self._packed is not None else self.values[numbers]
+
+    def packed(self) -> NDArray[np.int64] | PackedStrings:
+        """As they are written."""
+        if self.kind != "str":
+            return self.values
+        return self._packed if self._packed is not None else PackedStrings.of(self.values)
+
+    def new(self, ids: Any, n: int) -> NDArray[Any]:
+        """Check identifiers for n items that are to be added; None numbers them."""
+        if ids is None:
+            if self.kind == "str" and len(self):
+                raise BagwiseError(f"The items of this index have names; give ids for the {n} new ones as well.")
+            if self.next_number + n > 2**63:
+                raise BagwiseError(
+                    f"There are no numbers left above {self.next_number - 1}; give ids for the {n} rows."
+                )
+            return np.arange(self.next_number, self.next_number + n, dtype=np.int64)
+        given = check_ids(ids, "ids")
+        if len(given) != n:
+            raise BagwiseError(f"ids must have one entry per row, {n}; got {len(given)}.")
+        if n and len(self) and _kind(given) != self.kind:
+            raise BagwiseError(
+                f"The ids of this index are of type {self.kind}, but {given.tolist()[0]!r} is of type {_kind(given)}. "
+                "Use one kind for all items."
+            )
+        self._check_new(given)
+        return given
+
+    def _check_new(self, given: NDArray[Any]) -> None:
+        _check_unique(given, "ids")
+        if len(self) == 0 or len(given) == 0 or (_kind(given) == "int" and given.min() >= self.next_number):
+            return
+        known = self._lookup()
+        for identifier in given.tolist():
+            if identifier in known:
+                raise BagwiseError(
+                    f"ids must be unique, but {identifier!r} is in the index. To replace an item, remove it first."
+                )
+
+    def add(self, ids: NDArray[Any]) -> None:
+        """Append what `new` gave."""
+        if len(ids) == 0:
+            return
+        if len(self) == 0:
+            self._packed, self._parts, self._serial_of, self._serials = None, [], None, None
+        if self._packed is not None:
+            self._parts = [self.values]
+        if self._serial_of is not None:
+            first = self._n_added
+            self._serial_of.update(zip(ids.tolist(), range(first, first + len(ids)), strict=True))
+            if self._serials is not None:
+                self._serials = np.concatenate([self._serials, np.arange(first, first + len(ids))])
+            self._n_added += len(ids)
+        self._parts = [*self._parts, ids]
+        if _kind(ids) == "int":
+            self.next_number = max(self.next_number, int(ids.max()) + 1)
+
+    def find(self, ids: Any) -> NDArray[np.int64]:
+        """Give the numbers of items, in rising order; an error for those that are not there."""
+        given = check_ids(ids, "ids")
+        _check_unique(given, "ids to remove")
+        known = self._lookup()
+        missing = [identifier for identifier in given.tolist() if identifier not in known]
+        if missing:
+            others = f", and {len(missing) - 1} more," if len(missing) > 1 else ""
+            raise BagwiseError(
+                f"There is no item {missing[0]!r}{others} in this index of {len(self)}; none was removed."
+            )
+        serials = np.sort(np.array([known[identifier] for identifier in given.tolist()], dtype=np.int64))
+        return serials if self._serials is None else np.searchsorted(self._serials, serials)
+
+    def remove(self, numbers: NDArray[np.int64]) -> None:
+        """Remove items by the numbers that `find` gave."""
+        values = self.values
+        if self._serial_of is not None:
+            for identifier in values[numbers].tolist():
+                del self._serial_of[identifier]
+            serials = np.arange(len(values)) if self._serials is None else self._serials
+            self._serials = np.delete(serials, numbers)
+        self._parts = [np.delete(values, numbers)]
+
+    def _lookup(self) -> dict[Any, int]:
+        if self._serial_of is None:
+            values = self.values
+            self._serial_of = dict(zip(values.tolist(), range(len(values)), strict=True))
+            self._serials, self._n_added = None, len(values)
+            if len(self._serial_of) < len(values):
+                raise BagwiseError("The index is damaged: it holds the same identifier twice.")
+        return self._serial_of
+
+
+def check_ids(ids: Any, what: str) -> NDArray[Any]:
+    """Give integers as int64 and strings as objects, in a new array."""
+    if isinstance(ids, (str, bytes, int, np.integer)) or not hasattr(ids, "__len__"):
+        raise BagwiseError(
+            f"{what} must be a list of integers or strings, got {ids!r}. Give a single one as [{ids!r}]."
+        )
+    if len(ids) == 0:
+        return np.empty(0, dtype=np.int64)
+    array = as_numpy(ids) if hasattr(ids, "dtype") or hasattr(ids, "detach") else np.array(ids, dtype=object)
+    if array.ndim != 1:
+        raise BagwiseError(f"{what} must be a list of integers or strings, got shape {array.shape}.")
+    if array.dtype.kind in "iu" and (array.dtype.kind == "i" or array.max() < 2**63):
+        return array.astype(np.int64)
+    listed = array.tolist()
+    if all(isinstance(identifier, str) for identifier in listed):
+        strings = np.empty(len(listed), dtype=object)
+        strings[:] = [str(identifier) for identifier in listed]
+        return strings
+    if all(isinstance(identifier, (int, np.integer)) and not isinstance(identifier, bool) for identifier in listed):
+        if all(-(2**63) <= identifier < 2**63 for identifier in listed):
+            return np.array(listed, dtype=np.int64)
+        raise BagwiseError(f"{what} that are integers must fit into 64 bits.")
+    wrong = next((x for x in listed if isinstance(x, bool) or not isinstance(x, (int, str, np.integer))), None)
+    if wrong is None:
+        raise BagwiseError(f"{what} must be all integers or all strings, got both. Use strings for all, for example.")
+    raise BagwiseError(f"{what} must be integers or strings, got {wrong!r} of type {type(wrong).__name__}.")
+
+
+def _kind(ids: NDArray[Any]) -> str:
+    return "str" if ids.dtype == object else "int"
+
+
+def _check_unique(ids: NDArray[Any], what: str) -> None:
+    listed = ids.tolist()
+    if len(set(listed)) < len(listed):
+        twice, count = Counter(listed).most_common(1)[0]
+        raise BagwiseError(f"{what} must be unique, but {twice!r} is given {count} times.")

@@ -1,0 +1,218 @@
+"""All items of an index: blocks in the order of adding, and changes that wait for the next search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._blas import one_blas_thread
+from bagwise._threads import map_in_order, run_over_ranges
+from bagwise.retrieval._index_kernels import BLOCK_ITEMS
+from bagwise.retrieval.blocks import Block, DenseBlock, ListBlock, make_block
+from bagwise.retrieval.histograms import Queries
+from bagwise.retrieval.measures import Measure
+
+__all__ = ["Store"]
+
+# Results of all blocks that are held at once.
+_RESULTS = 1 << 22
+_MOST_QUERIES = 4096
+# Queries of one task where items were chosen for each.
+_TASK_QUERIES = 16
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A block, or rows that are to become one; `kept` marks the items that were not removed, None all of them."""
+
+    content: Any
+    kept: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return self.content_items if self.kept is None else int(np.count_nonzero(self.kept))
+
+    @property
+    def content_items(self) -> int:
+        return len(self.content) if self.is_block else self.content.shape[0]
+
+    @property
+    def is_block(self) -> bool:
+        return isinstance(self.content, (ListBlock, DenseBlock))
+
+    @property
+    def is_settled(self) -> bool:
+        return self.is_block and self.kept is None
+
+    def rows(self) -> Any:
+        """The items that are left, dense or CSR."""
+        rows = self.content.rows() if self.is_block else self.content
+        return rows if self.kept is None else rows[np.flatnonzero(self.kept)]
+
+    def without(self, items: NDArray[np.int64]) -> _Piece:
+        """Remove some of the items that are left, by their numbers among these."""
+        kept = np.ones(self.content_items, dtype=bool) if self.kept is None else self.kept.copy()
+        kept[np.flatnonzero(kept)[items]] = False
+        return _Piece(self.content, kept)
+
+
+class Store:
+    """Items of an index, numbered in the order of adding.
+
+    What is added and removed is put into blocks at the next search. Only blocks that change, and small ones beside
+    them, are made again. The list of pieces is replaced, never changed, so that searches may run beside each other.
+
+    Parameters
+    ----------
+    measure : Measure
+    n_words : int
+    blocks : list of Block
+    """
+
+    def __init__(self, measure: Measure, n_words: int, blocks: Iterable[Block] = ()) -> None:
+        self.measure = measure
+        self.n_words = n_words
+        self._pieces = [_Piece(block) for block in blocks]
+
+    def __len__(self) -> int:
+        return sum(len(piece) for piece in self._pieces)
+
+    def add(self, chunks: Iterable[Any], n_threads: int) -> None:
+        """Append prepared rows; all or, if an exception passes by, none."""
+        pieces = self._pieces
+        for rows in chunks:
+            pieces = [*pieces, _Piece(rows)]
+            if sum(len(piece) for piece in pieces if not piece.is_block) >= BLOCK_ITEMS:
+                pieces = self._regrouped(pieces, n_threads)
+        self._pieces = pieces
+
+    def remove(self, items: NDArray[np.int64]) -> None:
+        """Remove items by their numbers, given in rising order; those that follow move up."""
+        pieces, first = [], 0
+        for piece in self._pieces:
+            last = first + len(piece)
+            low, high = np.searchsorted(items, (first, last))
+            pieces.append(piece.without(items[low:high] - first) if low < high else piece)
+            first = last
+        self._pieces = pieces
+
+    def blocks(self, n_threads: int = 1) -> list[Block]:
+        """Put what has changed into blocks, and give all of them."""
+        if not all(piece.is_settled for piece in self._pieces):
+            self._pieces = self._regrouped(self._pieces, n_threads)
+        return [piece.content for piece in self._pieces]
+
+    def _regrouped(self, pieces: list[_Piece], n_threads: int) -> list[_Piece]:
+        def settle(group: list[_Piece]) -> _Piece:
+            if len(group) == 1 and group[0].is_settled:
+                return group[0]
+            return _Piece(make_block([piece.rows() for piece in group], self.measure))
+
+        return list(map_in_order(settle, _groups(pieces), n_threads))
+
+    def search(self, queries: Queries, k: int, n_threads: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Find the k nearest items of each query: their keys and numbers, nearest first, then in order of adding.
+
+        There must be at least k items.
+        """
+        blocks = self.blocks(n_threads)
+        step = int(np.clip(_RESULTS // max(sum(min(k, len(block)) for block in blocks), 1), 1, _MOST_QUERIES))
+        keys = np.empty((len(queries), k))
+        items = np.empty((len(queries), k), dtype=np.int64)
+        with one_blas_thread():
+            for first in range(0, len(queries), step):
+                part = slice(first, min(first + step, len(queries)))
+                keys[part], items[part] = self._search_some(blocks, queries, part, k, n_threads)
+        return keys, items
+
+    def _search_some(
+        self, blocks: list[Block], queries: Queries, part: slice, k: int, n_threads: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        n_queries = part.stop - part.start
+        found = [
+            (np.empty((n_queries, min(k, len(block)))), np.empty((n_queries, min(k, len(block))), dtype=np.int64))
+            for block in blocks
+        ]
+        tasks = [(b, low) for b, block in enumerate(blocks) for low in range(0, n_queries, block.n_queries)]
+
+        def run(start: int, stop: int) -> None:
+            for b, low in tasks[start:stop]:
+                rows = slice(low, low + blocks[b].n_queries)
+                blocks[b].search(self.measure, queries, part.start + low, found[b][0][rows], found[b][1][rows])
+
+        run_over_ranges(run, len(tasks), n_threads, size=1)
+        firsts = np.cumsum([0, *(len(block) for block in blocks)])
+        keys = np.concatenate([keys for keys, _ in found], axis=1)
+        items = np.concatenate([items + first for (_, items), first in zip(found, firsts, strict=False)], axis=1)
+        # blocks come in the order of adding, and so do equally near items in each of them
+        order = np.argsort(keys, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)
+
+    def keys(self, queries: Queries, items: NDArray[np.int64], n_threads: int) -> NDArray[np.float64]:
+        """Compare each query with the items in its row, in rising order; -1, for none, is infinitely far."""
+        blocks = self.blocks(n_threads)
+        firsts = np.cumsum([0, *(len(block) for block in blocks)])
+        n_queries, width = items.shape
+        keys = np.full(items.shape, np.inf)
+        # the items of block b in row i are those from edges[i, b] to edges[i, b + 1]
+        edges = np.array([np.searchsorted(row, firsts) for row in items]).reshape(n_queries, len(firsts))
+        tasks = [(b, low) for low in range(0, n_queries, _TASK_QUERIES) for b in range(len(blocks))]
+
+        def run(start: int, stop: int) -> None:
+            for b, low in tasks[start:stop]:
+                rows = slice(low, low + _TASK_QUERIES)
+                chosen = (items[rows] - firsts[b]).ravel()
+                bounds = edges[rows, b : b + 2] + width * np.arange(len(items[rows]))[:, np.newaxis]
+                blocks[b].keys(self.measure, queries, low, bounds, chosen, keys[rows].reshape(-1))
+
+        run_over_ranges(run, len(tasks), n_threads, size=1)
+        return keys
+
+    def chunks(self, first: int, n_rows: int) -> Iterator[Any]:
+        """Go through the items from number `first` on as dense or CSR rows, up to `n_rows` at a time."""
+        begin = 0
+        for block in self.blocks():
+            end = begin + len(block)
+            if end > first:
+                rows = block.rows()
+                for low in range(max(first - begin, 0), len(block), n_rows):
+                    yield rows[low : low + n_rows]
+            begin = end
+
+
+def _groups(pieces: list[_Piece]) -> Iterator[list[_Piece]]:
+    """Gather pieces that become one block. Rows fill a block to its end; blocks that exist are not taken apart."""
+    group: list[_Piece] = []
+    room = BLOCK_ITEMS
+    for piece in pieces:
+        if len(piece) == 0:
+            continue
+        if piece.is_block:
+            if len(piece) > room:
+                yield group
+                group, room = [], BLOCK_ITEMS
+            group.append(piece)
+            room -= len(piece)
+            continue
+        rows = piece.rows()
+        for part in _cut(rows, room):
+            if room == 0:
+                yield group
+                group, room = [], BLOCK_ITEMS
+            group.append(_Piece(part))
+            room -= part.shape[0]
+    if group:
+        yield group
+
+
+def _cut(rows: Any, room: int) -> Iterator[Any]:
+    """Cut rows into parts: what fits into the room that is left, then whole blocks."""
+    n_rows = rows.shape[0]
+    edges = [0, *range(room, n_rows, BLOCK_ITEMS), n_rows]
+    for low, high in pairwise(edges):
+        if low < high:
+            yield rows[low:high]
