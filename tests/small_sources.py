@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image
 
 WORDS = {
-    "fruit": "apple pear plum cherry ripe sweet juice peel".split(),
-    "tools": "hammer saw drill nail steel heavy sharp handle".split(),
-    "birds": "wren robin finch nest feather sing wing egg".split(),
+    "fruit": ["apple", "pear", "plum", "cherry", "ripe", "sweet", "juice", "peel"],
+    "tools": ["hammer", "saw", "drill", "nail", "steel", "heavy", "sharp", "handle"],
+    "birds": ["wren", "robin", "finch", "nest", "feather", "sing", "wing", "egg"],
 }
-COMMON = "the a of and with one".split()
+COMMON = ["the", "a", "of", "and", "with", "one"]
 
 
 def texts(n_each=12, classes=("fruit", "tools", "birds"), seed=0):

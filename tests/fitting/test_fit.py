@@ -4,6 +4,11 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+
+from bagwise import BagwiseError, Model, open_collection
+from bagwise.fitting import FitOptions, fit_model, histograms_of
+from bagwise.fitting.path import group_words
+from bagwise.sources import TableCollection
 from small_sources import (
     table,
     texts,
@@ -13,11 +18,6 @@ from small_sources import (
     write_text_folder,
     zipped,
 )
-
-from bagwise import BagwiseError, Model, open_collection
-from bagwise.fitting import FitOptions, fit_model, histograms_of
-from bagwise.fitting.path import group_words
-from bagwise.sources import TableCollection
 
 IMAGES = {"descriptor": "patches", "words": 12, "to": 4, "folds": 2, "jobs": 1}
 TEXTS = {"to": 4, "folds": 2, "jobs": 1}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
 __all__ = ["columns", "duration", "percent", "printable", "shortened"]
 
+_NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Characters that could move the cursor, change the direction of writing, or stand for bytes that are not UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 
@@ -49,7 +51,7 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]
 
 
 def _is_number(cell: str) -> bool:
-    return cell in ("", "-") or cell.replace(",", "").replace(".", "").replace("%", "").strip(" -±").isdigit()
+    return _NUMBER.fullmatch(cell) is not None
 
 
 def percent(share: float) -> str:
