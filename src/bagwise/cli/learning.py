@@ -113,9 +113,9 @@ def compare(
         ],
     )
     if report is not None:
-        from bagwise.report import Comparison, write_comparison
+        from bagwise.report import Comparison, CriterionResult, write_comparison
 
-        lines = [(one.name, one.path.errors, one.path.standard_errors, one.seconds) for one in compared]
+        lines = [CriterionResult(one.name, one.path.errors, one.path.standard_errors, one.seconds) for one in compared]
         comparison = Comparison(name_of_source(source), path.sizes, lines, path.protocol)
         session.wrote(write_comparison(comparison, report), "page")
 

@@ -143,7 +143,7 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
 
         run.__signature__ = signature.replace(parameters=[*keyword_only, *more])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in (*keyword_only, *more)}
-        del run.__wrapped__  # type: ignore[attr-defined]
+        del run.__wrapped__
         run.panel = panel  # type: ignore[attr-defined]
         return run
 

@@ -132,14 +132,12 @@ def _write_pages(
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
     for number, (name, shown, hits) in enumerate(answers, 1):
-        if isinstance(shown, str):
-            picture, excerpt = None, excerpt_of(shown)
-        else:
-            picture, excerpt = picture_of(shown, opened.model.items)
+        items_kind = opened.model.items
+        picture, excerpt = (None, excerpt_of(shown)) if isinstance(shown, str) else picture_of(shown, items_kind)
         found = []
         for hit in hits:
             item = items.get(hit.id)
-            parts = (None, None) if item is None else picture_of(item, opened.model.items)
+            parts = (None, None) if item is None else picture_of(item, items_kind)
             found.append(Hit(hit.id, hit.score, hit.label, *parts))
         results = SearchResults(
             name,

@@ -139,7 +139,15 @@ class Session:
     def _print_json(self, content: dict[str, Any]) -> None:
         typer.echo(json.dumps(content, allow_nan=False))
 
-    def _warned(self, message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def warned(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: Any = None,
+        line: Any = None,
+    ) -> None:
         """Show warnings meant for people as notes; those meant for programmers only go to the log."""
         if issubclass(category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
             self.log(f"{category.__name__}: {message}", logging.WARNING)
@@ -158,7 +166,7 @@ def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) 
     try:
         with _sigterm_interrupts(), warnings.catch_warnings():
             warnings.simplefilter("default")
-            warnings.showwarning = run._warned
+            warnings.showwarning = run.warned
             yield run
         run.finish()
         run.log("done")

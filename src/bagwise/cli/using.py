@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,16 +106,18 @@ def cluster(
         check_outputs([out], force)
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, fit_options(options))
-    labels = cluster_features(loaded.group(histograms), clusters, method, seed)
+    features = loaded.group(histograms)
+    labels = cluster_features(features, clusters, method, seed)
     rows = describe_clusters(labels, collection)
     session.table(["cluster", "items", "for example"], [[k, n, shortened(some, 60)] for k, n, some in rows])
     session.answer(clusters=[{"id": item.id, "cluster": int(k)} for item, k in zip(collection, labels, strict=True)])
     if all(len(item.labels) == 1 for item in collection):
         from bagwise.metrics import clustering_report
 
-        scores = {name: float(value) for name, value in clustering_report(collection.labels, labels).items()}
-        session.say(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
-        session.answer(scores=scores)
+        scores = clustering_report(features, labels, collection.labels)
+        known = {name: value for name, value in scores.items() if math.isfinite(value)}
+        session.say(", ".join(f"{name} {value:.3g}" for name, value in known.items()))
+        session.answer(scores=known)
     if out is not None:
         write_clusters(out, labels, collection)
         session.wrote(out, "clusters")

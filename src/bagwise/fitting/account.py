@@ -44,6 +44,7 @@ def account_of(fit: Fit, evaluation: Evaluation | None = None, title: str | None
     data : ReportData
     """
     model, data = fit.model, fit.data
+    answers = None if evaluation is None else _answers_of(model, evaluation)
     if evaluation is None and fit.held_out is not None and fit.codes is not None and model.path is not None:
         answers = _Answers(
             data.collection,
@@ -52,8 +53,6 @@ def account_of(fit: Fit, evaluation: Evaluation | None = None, title: str | None
             fit.held_out[model.path.sizes.index(model.n_words)],
             model.path.protocol,
         )
-    else:
-        answers = None if evaluation is None else _answers_of(model, evaluation)
     return ReportData(
         title=str(model.provenance["source"]) if title is None else title,
         facts=_facts(model, evaluation),

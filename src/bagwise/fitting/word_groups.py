@@ -91,7 +91,10 @@ def over_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64
 def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) -> dict[int, list[bytes]]:
     """Squares of images around the descriptors that are closest to words of each group, at most one an image."""
     wanted = set(groups.tolist())
-    table = WordDistances(model.codebook)
+    codebook = model.codebook
+    if codebook is None:
+        return {}
+    table = WordDistances(codebook)
     found: dict[int, list[tuple[float, int, bytes]]] = {group: [] for group in wanted}
     for number in np.unique(np.linspace(0, len(collection) - 1, N_PATCH_ITEMS).astype(int)).tolist():
         try:
@@ -102,7 +105,7 @@ def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) ->
         if not len(values):
             continue
         words = nearest_words(values, table, 1)
-        distances = np.linalg.norm(values - model.codebook[words], axis=1)
+        distances = np.linalg.norm(values - codebook[words], axis=1)
         seen = model.lookup[words]
         for group in wanted.intersection(seen.tolist()):
             own = np.flatnonzero(seen == group)

@@ -127,6 +127,8 @@ def _visual_words(collection: Collection, options: FitOptions, progress: Progres
         n_jobs=options.jobs,
     )
 
+    describing: Any = None
+
     def batches(step: str) -> Iterator[Any]:
         nonlocal describing
         describing = descriptor.iter_transform(collection, batch=_BATCH, on_error=options.on_error)
@@ -134,7 +136,6 @@ def _visual_words(collection: Collection, options: FitOptions, progress: Progres
             progress(step, len(describing.kept) + len(describing.skipped), len(collection))
             yield bags
 
-    describing: Any = None
     encoder.fit(batches(f"Looking for {encoder.n_words} words"))
     histograms = encoder.transform(batches("Counting words"))
     return WordData(
