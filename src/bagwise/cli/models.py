@@ -83,11 +83,11 @@ def warmup(session: Session) -> None:
     """Compile ahead of time, so that first runs are quick; once after installing."""
     import time
 
-    from bagwise.warmup import warmup as compile_all
+    import bagwise
 
     started = time.perf_counter()
     session.progress("Compiling", 0, 0)
-    compile_all()
+    bagwise.warmup()
     seconds = time.perf_counter() - started
     session.say(f"Compiled in {duration(seconds)}.")
     session.answer(seconds=seconds)

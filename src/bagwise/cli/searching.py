@@ -125,34 +125,34 @@ def _write_pages(
     session: Session, opened: Any, index: Path, answers: list[Any], page: Path | None, show: bool, source: Path | None
 ) -> None:
     """Write a page for each query; further ones have numbers in their names."""
-    from bagwise.fitting.account import excerpt_of, picture_of
     from bagwise.report import Hit, SearchResults, write_results
 
-    items = _items_of(session, opened, source)
+    kind, items = opened.model.items, _items_of(session, opened, source)
+    facts = [("Index", index.name), ("Items", f"{len(opened):,} {kind}")]
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
     for number, (name, shown, hits) in enumerate(answers, 1):
-        items_kind = opened.model.items
-        picture, excerpt = (None, excerpt_of(shown)) if isinstance(shown, str) else picture_of(shown, items_kind)
-        found = []
-        for hit in hits:
-            item = items.get(hit.id)
-            parts = (None, None) if item is None else picture_of(item, items_kind)
-            found.append(Hit(hit.id, hit.score, hit.label, *parts))
-        results = SearchResults(
-            name,
-            found,
-            picture,
-            excerpt,
-            score_name=opened.index.metric,
-            facts=[("Index", index.name), ("Items", f"{len(opened):,} {opened.model.items}")],
-        )
+        found = [Hit(hit.id, hit.score, hit.label, *_seen(items.get(hit.id), kind)) for hit in hits]
+        results = SearchResults(name, found, *_seen(shown, kind), score_name=opened.index.metric, facts=facts)
         target = page if number == 1 else page.with_stem(f"{page.stem}-{number}")
         session.wrote(write_results(results, target), "page")
         if show:
             import webbrowser
 
             webbrowser.open(target.resolve().as_uri())
+
+
+def _seen(item: Any, kind: str) -> tuple[bytes | None, str | None]:
+    """A picture or an excerpt of an item or of a text; nothing where it cannot be read any more."""
+    from bagwise.fitting.account import excerpt_of, picture_of
+    from bagwise.sources import ItemError
+
+    if isinstance(item, str):
+        return None, excerpt_of(item)
+    try:
+        return (None, None) if item is None else picture_of(item, kind)
+    except ItemError:
+        return None, None
 
 
 def _items_of(session: Session, opened: Any, source: Path | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +113,7 @@ def evaluate_model(
             "This model was learned without classes and has no classifier, so there is no error to find. "
             "Fit a model to items with labels: one folder per class, or a column of labels."
         )
-    if options.label is None and not isinstance(source, Collection):
+    if options.label is None and not isinstance(source, Collection) and os.path.isfile(source):
         options = options.with_changes(label=model.options.get("label"))
     collection = open_items(model, source, options)
     if "test" in collection.splits:

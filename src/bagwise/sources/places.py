@@ -88,11 +88,18 @@ def _walk(folder: Path) -> tuple[list[str], list[str]]:
                 name = f"{here}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{name}/")
-                elif entry.is_file():
+                elif _is_file(entry):
                     names.append(name)
                 else:
                     ignored.append(name)
     return names, ignored
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # links that lead to one another
+        return False
 
 
 def ending(name: str) -> str:

@@ -1,0 +1,258 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bagwise import Model, open_collection
+from bagwise.fitting import ItemIndex, evaluate_model
+from commands import as_json, bagwise
+from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
+
+IMAGES = ("--descriptor", "patches", "--words", 12, "--to", 4, "--folds", 2)
+TEXTS = ("--to", 4, "--folds", 2)
+
+
+@pytest.fixture(scope="module")
+def stripes(tmp_path_factory):
+    """A folder with a source of images with parts, and all that a fit makes of it."""
+    folder = tmp_path_factory.mktemp("stripes")
+    source = zipped(write_image_folder(folder / "all", parts=("train", "test")), folder / "stripes.zip")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        output = bagwise("fit", source, *IMAGES)
+    assert "12 images of 2 classes: 12 words merged to 4" in output
+    assert "error on 12 test items" in output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("words")
+    bagwise("fit", write_text_folder(folder / "words"), *TEXTS, "--out", folder / "words.bagwise")
+    return folder
+
+
+def test_a_fit_writes_model_index_and_report_beside_each_other(stripes):
+    model = Model.load(stripes / "stripes.bagwise")
+    assert model.n_words == 4
+    assert model.classes == ("across", "down")
+    report = (stripes / "stripes.report.html").read_text()
+    assert "5-fold" not in report
+    assert "2-fold cross-validation" in report
+    index = ItemIndex.load(stripes / "stripes.index")
+    assert len(index) == 24
+    assert sorted(index.ids) == open_collection(stripes / "stripes.zip").ids
+    left = sorted(path.name for path in stripes.iterdir())
+    assert left == ["all", "stripes.bagwise", "stripes.index", "stripes.report.html", "stripes.zip"]
+
+
+def test_an_index_that_was_moved_needs_nothing_else(stripes, tmp_path):
+    import shutil
+
+    moved = tmp_path / "moved.index"
+    shutil.copytree(stripes / "stripes.index", moved)
+    query = next((stripes / "all" / "test" / "down").iterdir())
+    found = as_json("search", moved, query, "-k", 5)
+    hits = found["queries"][0]["hits"]
+    assert len(hits) == 5
+    scores = [hit["score"] for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert hits[0]["score"] == pytest.approx(1, abs=1e-6)  # the query itself is in the index
+    assert {hit["label"] for hit in hits} <= {"across", "down"}
+    assert found == as_json("search", stripes / "stripes.index", query, "-k", 5) | {"index": str(moved)}
+
+
+def test_indexing_gives_what_a_fit_gives(stripes, tmp_path):
+    output = bagwise("index", stripes / "stripes.bagwise", stripes / "stripes.zip", "--out", tmp_path / "again.index")
+    assert "24 images, 4 words" in output
+    query = stripes / "all" / "test"
+    one, other = (as_json("search", index, query) for index in (tmp_path / "again.index", stripes / "stripes.index"))
+    assert len(one["queries"]) == 12
+    for mine, its in zip(one["queries"], other["queries"], strict=True):
+        np.testing.assert_allclose([h["score"] for h in mine["hits"]], [h["score"] for h in its["hits"]], rtol=1e-6)
+    assert "index of 24 images" in bagwise("info", tmp_path / "again.index")
+
+
+def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):
+    query = next((stripes / "all" / "test" / "down").iterdir())
+    bagwise("search", stripes / "stripes.index", query, query, "--page", tmp_path / "found.html")
+    assert (tmp_path / "found-2.html").exists()
+    page = (tmp_path / "found.html").read_text()
+    assert page.count("data:image/png") >= 11
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    bagwise("search", stripes / "stripes.index", query, "--open", "--source", stripes / "stripes.zip")
+    assert opened[0].startswith("file://")
+    assert opened[0].endswith("results.html")
+
+
+def test_cut_needs_no_training(stripes, tmp_path):
+    bagwise("cut", stripes / "stripes.bagwise", "--to", 2, "--out", tmp_path / "two.bagwise")
+    assert Model.load(tmp_path / "two.bagwise") == Model.load(stripes / "stripes.bagwise").cut(2)
+    told = as_json("info", tmp_path / "two.bagwise")["model"]
+    assert (told["n_words"], told["vocabulary_size"]) == (2, 12)
+    bagwise("cut", tmp_path / "two.bagwise", "--to", 5)
+    assert Model.load(tmp_path / "two-5.bagwise").n_words == 5
+
+
+def test_evaluate_prints_the_errors_of_the_library(stripes, tmp_path):
+    page = tmp_path / "tried.html"
+    found = as_json("evaluate", stripes / "stripes.bagwise", stripes / "stripes.zip", "--report", page)
+    expected = evaluate_model(Model.load(stripes / "stripes.bagwise"), stripes / "stripes.zip")
+    assert found["sizes"] == list(expected.sizes)
+    assert found["errors"] == list(expected.errors)
+    assert found["confusion"] == expected.confusion(4).tolist()
+    assert found["written"] == [str(page)]
+    assert "12 items that were not learned from" in page.read_text()
+    output = bagwise("evaluate", stripes / "stripes.bagwise", stripes / "stripes.zip")
+    assert "<- this model" in output
+    assert "true classes in rows" in output
+
+
+@pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
+def test_features_can_be_opened_again(stripes, tmp_path, ending):
+    out = tmp_path / f"features.{ending}"
+    bagwise("transform", stripes / "stripes.bagwise", stripes / "stripes.zip", "--out", out)
+    features = open_collection(out, "table")
+    source = open_collection(stripes / "stripes.zip")
+    model = Model.load(stripes / "stripes.bagwise")
+    assert (features.ids, features.labels.tolist(), features.splits) == (
+        source.ids,
+        source.labels.tolist(),
+        source.splits,
+    )
+    assert features.feature_names == model.feature_names().tolist()
+    found = features.X.toarray() if sp.issparse(features.X) else features.X
+    np.testing.assert_allclose(found, model.transform(source).toarray(), rtol=1e-6, atol=1e-9)
+    assert sp.issparse(features.X) == (ending == "npz")
+
+
+def test_clusters_are_numbered_by_size_and_compared_with_labels(words, tmp_path):
+    out = tmp_path / "clusters.csv"
+    found = as_json("cluster", words / "words.bagwise", words / "words", "--clusters", 3, "--out", out)
+    assert found["scores"]["purity"] == 1
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [{"id": row["id"], "cluster": int(row["cluster"])} for row in rows] == found["clusters"]
+    sizes = np.bincount([row["cluster"] for row in found["clusters"]])
+    assert (np.diff(sizes) <= 0).all()
+    spectral = ("--clusters", 3, "--method", "spectral")
+    assert "purity" in bagwise("cluster", words / "words.bagwise", words / "words", *spectral)
+    assert "too few for 50 clusters" in bagwise("cluster", words / "words.bagwise", words / "words", "-c", 50, code=1)
+
+
+def test_texts_are_found_by_texts(words, tmp_path):
+    query = tmp_path / "query.txt"
+    query.write_text("ripe pear apple")
+    found = as_json("search", words / "words.index", query, "--query-text", "steel saw", "-k", 3)
+    assert [entry["query"] for entry in found["queries"]] == ["steel saw", str(query)]
+    assert [{hit["label"] for hit in entry["hits"]} for entry in found["queries"]] == [{"tools"}, {"fruit"}]
+    bagwise("search", words / "words.index", "-t", "steel saw", "--page", tmp_path / "found.html")
+    assert "steel" in (tmp_path / "found.html").read_text()
+
+
+def test_rows_of_tables_are_queries(tmp_path):
+    source = write_table(tmp_path / "counts.csv")
+    bagwise("fit", source, "--to", 4, "--folds", 2, "--no-report", "--out", tmp_path / "counts.bagwise")
+    assert not (tmp_path / "counts.report.html").exists()
+    every = as_json("search", tmp_path / "counts.index", source, "-k", 1)["queries"]
+    assert [entry["hits"][0]["id"] for entry in every[:1]] == ["0"]
+    one = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--row", 7)["queries"]
+    assert one == every[7:8]
+    assert "rows from 0 to 44, but not 99" in bagwise("search", tmp_path / "counts.index", source, "--row", 99, code=1)
+
+
+def test_the_command_line_wins_over_the_configuration(tmp_path):
+    source = write_records(tmp_path / "texts.csv")
+    config = tmp_path / "fit.toml"
+    config.write_text('[fit]\nto = 3\nfolds = 2\ncriterion = "aib"\nmin-count = 1\n')
+    fit = ("fit", source, "--config", config, "--no-index", "--no-report")
+    assert as_json(*fit, "--out", tmp_path / "a.bagwise")["model"]["n_words"] == 3
+    model = as_json(*fit, "--to", 5, "--criterion", "mmi", "--out", tmp_path / "b.bagwise")["model"]
+    assert (model["n_words"], model["criterion"], model["options"]["min_count"]) == (5, "mmi", 1)
+    config.write_text("too = 3")
+    assert "Did you mean 'to'?" in bagwise(*fit, "--out", tmp_path / "c.bagwise", code=1)
+
+
+def test_a_dry_run_writes_nothing(stripes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = bagwise("fit", stripes / "stripes.zip", *IMAGES, "--dry-run", "--cache", tmp_path / "cache")
+    assert "12 images, 2 classes; 12 more are kept apart for testing" in output
+    assert "Memory: about" in output
+    assert "nothing was written" in output
+    assert list(tmp_path.iterdir()) == []
+    plan = as_json("fit", stripes / "stripes.zip", *IMAGES, "--dry-run")["plan"]
+    assert plan["n_words"] == 12
+    assert plan["seconds"] == pytest.approx(sum(step["seconds"] for step in plan["steps"]))
+
+
+def test_criteria_are_compared_on_the_same_folds(tmp_path):
+    source = write_records(tmp_path / "texts.csv")
+    page = tmp_path / "compared.html"
+    common = (source, "--folds", 2, "--sizes", "2,5", "--criteria", "csm, aib")
+    found = as_json("compare", *common, "--report", page)
+    assert [entry["name"] for entry in found["criteria"]] == ["csm", "aib"]
+    assert found["sizes"] == [2, 5]
+    assert "csm" in page.read_text()
+    table = bagwise("compare", *common).splitlines()
+    assert table[1].split() == ["words", "csm", "aib"]
+    assert "Did you mean 'csm'" in bagwise("compare", source, "--criteria", "cms", code=1)
+    assert "whole numbers" in bagwise("compare", source, "--sizes", "2,five", code=1)
+
+
+def test_export_writes_what_onnxruntime_reads(words, tmp_path):
+    import onnxruntime
+
+    bagwise("export", words / "words.bagwise", "--onnx", tmp_path / "words.onnx")
+    run = onnxruntime.InferenceSession(tmp_path / "words.onnx")
+    model = Model.load(words / "words.bagwise")
+    counts = model.histograms([text for text, _ in texts(n_each=2)]).toarray()
+    features = run.run(["features"], {run.get_inputs()[0].name: counts})[0]
+    np.testing.assert_allclose(features, model.group(counts), rtol=1e-5, atol=1e-6)
+
+
+def test_the_demo_ends_with_the_place_of_its_report(tmp_path, monkeypatch):
+    from bagwise.cli import digits
+
+    whole = digits.write_digits
+
+    def few(path):
+        from sklearn import datasets
+
+        bunch = datasets.load_digits()
+        bunch.images, bunch.target = bunch.images[:120], bunch.target[:120]
+        monkeypatch.setattr(datasets, "load_digits", lambda: bunch)
+        return whole(path)
+
+    monkeypatch.setattr(digits, "write_digits", few)
+    for _ in range(2):  # a second demo replaces the first
+        lines = bagwise("demo", "--out", tmp_path / "demo").splitlines()
+        assert lines[-1] == f"Now look at the report: {(tmp_path / 'demo' / 'digits.report.html').resolve()}"
+    assert "Handwritten" not in lines[0]
+    assert (tmp_path / "demo" / "digits.report.html").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("precious")
+    assert "not from an earlier demo" in bagwise("demo", "--out", tmp_path / "mine", code=1)
+
+
+def test_warming_up_says_how_long_it_took(monkeypatch):
+    called = []
+    monkeypatch.setattr("bagwise.warmup", lambda: called.append(True), raising=False)
+    assert as_json("warmup")["seconds"] >= 0
+    assert called == [True]
+
+
+def test_markdown_for_papers(words, tmp_path):
+    out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-report")
+    written = as_json("fit", words / "words", *TEXTS, *out)["written"]
+    assert written[0] == str(tmp_path / "m.bagwise")
+    assert (tmp_path / "paper" / "report.md").exists()
+
+
+def test_json_is_one_object_also_for_errors(tmp_path):
+    found = as_json("info", tmp_path / "nothing.bagwise", code=1)
+    assert found["exit_code"] == 1
+    assert "does not exist" in found["error"]
+    assert json.dumps(found)

@@ -1,0 +1,167 @@
+import ast
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bagwise import BagwiseError
+from bagwise.cli.options import command
+from bagwise.cli.printing import columns, printable
+from bagwise.cli.session import EXIT_CODES
+from commands import SOURCES, WAIT_IN_MERGING, bagwise, process
+from small_sources import write_records
+
+NUMERIC = {"numpy", "scipy", "sklearn", "numba", "joblib", "safetensors", "cv2", "PIL", "torch", "pandas", "pyarrow"}
+
+
+def ending_in(action, *arguments):
+    """Run a command whose only work is to call `action`, with the session."""
+
+    def only(session):
+        action(session)
+
+    program = typer.Typer()
+    program.command()(command("panel")(only))
+    return CliRunner().invoke(program, list(arguments))
+
+
+def raising(error):
+    def action(session):
+        raise error
+
+    return action
+
+
+def modules_after(*arguments):
+    script = f"import sys\nsys.argv[1:] = {list(arguments)!r}\nfrom bagwise.cli import main\n"
+    script += "try: main()\nfinally: print(sorted(sys.modules), file=sys.stderr)"
+    environment = {"PYTHONPATH": str(SOURCES)}
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout, {name.split(".")[0] for name in ast.literal_eval(result.stderr)}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"]])
+def test_help_imports_no_numeric_library(arguments):
+    output, modules = modules_after(*arguments)
+    assert "bagwise" in output
+    assert not modules & NUMERIC
+
+
+def test_help_tells_the_exit_codes():
+    text = " ".join(bagwise("--help").split())
+    for code in EXIT_CODES:
+        assert f" {code} " in text
+
+
+def test_without_its_libraries_the_command_line_says_what_to_install():
+    script = "import sys\nsys.modules['typer'] = None\nfrom bagwise.cli import main\nmain()"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCES)}
+    )
+    assert result.returncode == 1
+    assert result.stderr == 'Error: The command line needs typer. Install it with: pip install "bagwise[cli]"\n'
+
+
+def test_wrong_use_ends_with_2():
+    assert "No such option" in bagwise("fit", "x", "--wrods", "5", code=2)
+    assert "No such command" in bagwise("fti", code=2)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (BagwiseError("three\nlines."), 1, "Error: three\\nlines.\n"),
+        (FileNotFoundError(2, "No such file or directory", "a\nb"), 1, "No such file or directory: a\\nb."),
+        (OSError(28, "No space left on device"), 1, "No space left on device. Make room"),
+        (MemoryError(), 1, "not enough memory"),
+        (KeyboardInterrupt(), 130, "Interrupted; nothing half-written is left."),
+        (ZeroDivisionError("division"), 3, "This is an error of bagwise: ZeroDivisionError: division."),
+    ],
+)
+def test_errors_are_one_sentence_and_a_code(error, code, said):
+    result = ending_in(raising(error))
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_the_log_has_times_steps_notes_and_the_traceback(tmp_path):
+    log = tmp_path / "log.txt"
+
+    def action(session):
+        session.progress("Counting", 1, 2)
+        session.progress("Merging", 1, 1)
+        session.note("look \udcff out")
+        session.say("hello")
+        raise ZeroDivisionError
+
+    result = ending_in(action, "--log-file", str(log))
+    assert str(log) in result.stderr
+    text = log.read_text()
+    for part in ("Counting …", "Counting: 0.0 s", "Merging …", "WARNING", "look \\udcff out", "hello", "Traceback"):
+        assert part in text
+    assert all(line[:2] == "20" for line in text.splitlines()[:5])
+    assert "cannot be written" in ending_in(action, "--log-file", str(tmp_path / "no" / "log.txt")).stderr
+
+
+def test_an_unexpected_error_without_a_log_leaves_one():
+    result = ending_in(raising(ZeroDivisionError("oh")))
+    path = result.stderr.split("details: ")[1].strip()
+    with open(path) as file:
+        assert "ZeroDivisionError: oh" in file.read()
+
+
+def test_warnings_become_notes_that_quiet_silences():
+    import warnings
+
+    def action(session):
+        warnings.warn("beware", UserWarning, stacklevel=1)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        session.say("done")
+
+    result = ending_in(action)
+    assert (result.stdout, result.stderr) == ("done\n", "Note: beware\n")
+    quiet = ending_in(action, "--quiet")
+    assert (quiet.stdout, quiet.stderr) == ("done\n", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
+    source = write_records(tmp_path / "texts.csv")
+    work = tmp_path / "work"
+    work.mkdir()
+    fit = ("fit", source, "--to", 4, "--folds", 0, "--log-file", tmp_path / "log")
+    running = process(*fit, script=WAIT_IN_MERGING, cwd=work)
+    assert running.stdout.readline() == "merging\n"
+    time.sleep(0.2)
+    running.send_signal(number)
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == code
+    assert errors.endswith("nothing half-written is left.\n")
+    assert "Traceback" not in errors
+    assert output == ""
+    assert list(work.iterdir()) == []
+    assert "half-written" in (tmp_path / "log").read_text()
+
+
+def test_tables_align_numbers_and_escape_names():
+    assert columns(["words", "error", "name"], [[5, "10.0 % ± 1.0", "a\nb"], [50, "9.0 % ± 0.5", "c"]]) == [
+        "words         error  name",
+        "    5  10.0 % ± 1.0  a\\nb",
+        "   50   9.0 % ± 0.5  c",
+    ]
+    assert columns(["a", "b"], []) == ["a  b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("plain é", "plain é"), ("\x1b[31mred", "\\x1b[31mred"), ("\u202eback", "\\u202eback"), ("\udce9", "\\xe9")],
+)
+def test_names_cannot_reach_the_terminal(text, expected):
+    assert printable(text) == expected

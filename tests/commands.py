@@ -1,0 +1,51 @@
+"""Running commands of the command line inside and outside this process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from bagwise.cli.app import app
+
+SOURCES = Path(__file__).parent.parent / "src"
+# Holds a fit up in the middle of its work, so that a signal arrives there.
+WAIT_IN_MERGING = """
+import bagwise.fitting.path, time
+def wait(*args, **options):
+    print("merging", flush=True)
+    time.sleep(600)
+bagwise.fitting.path.merge_words = wait
+"""
+
+
+def bagwise(*arguments, code=0):
+    """Run a command here; gives standard output, or standard error if it is to fail."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    assert "Traceback" not in result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def as_json(*arguments, code=0):
+    """Run a command with ``--json`` and give what it printed, which must be one object and nothing else."""
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def process(*arguments, script=None, **options):
+    """Start a command in another process; a script may change things before ``bagwise.cli.main`` is called."""
+    before = "" if script is None else script
+    code = f"import sys\n{before}\nfrom bagwise.cli import main\nmain()"
+    path = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        **options,
+    )
