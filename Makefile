@@ -1,5 +1,5 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, pip and make:
-#   make demo   install, then merge the words of an embedded data set and print the result
+#   make demo   install, then learn handwritten digits, from images to a report that it prints the place of
 #   make test   install, then lint, types, import rules, tests and doctests
 PYTHON ?= python3
 # installed first, so that nothing else chooses a build of it
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint types imports check bench format clean clean-cache
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/digits.py
+	$(BIN)/bagwise demo
 
 test: lint types imports check
 
@@ -46,7 +46,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[image,cli,report]"
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python

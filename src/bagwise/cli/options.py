@@ -60,7 +60,7 @@ FIT_OPTIONS: Options = {
     "criterion": (
         Annotated[
             str | None,
-            _option(_LEARNING, "What merging preserves: csm, nda, aib, … Default: nda; aib for texts; lpp unlabelled."),
+            _option(_LEARNING, "What merging preserves: csm, nda, aib, … Default: aib; without labels mmi or lpp."),
         ],
         None,
     ),

@@ -25,8 +25,10 @@ from bagwise.sources.collection import Collection
 
 __all__ = ["Fit", "fit_model"]
 
-_SUPERVISED = {"images": "nda", "videos": "nda", "table": "nda", "texts": "aib"}
-_UNSUPERVISED = "lpp"
+# What leaves the fewest errors at small sizes on images and texts alike, and takes the least time.
+_SUPERVISED = "aib"
+# Information about items is the better guide, but takes time with the square of the words.
+_UNSUPERVISED = {"images": "mmi", "videos": "mmi", "table": "lpp", "texts": "lpp"}
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
 def choose_criterion(options: FitOptions, kind: str, has_classes: bool) -> str:
     if options.criterion != "auto":
         return options.criterion
-    return _SUPERVISED[kind] if has_classes else _UNSUPERVISED
+    return _SUPERVISED if has_classes else _UNSUPERVISED[kind]
 
 
 def _heads(

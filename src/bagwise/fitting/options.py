@@ -39,8 +39,8 @@ class FitOptions:
         Words to begin with: learned from images (None: 1000), or the most frequent ones of texts (None: 20,000). The
         columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "nda" for images, videos and tables, "aib" for texts; "lpp" where there
-        are no classes.
+        A name from `bagwise.criteria`. "auto": "aib"; where there are no classes, "mmi" for images and videos, "lpp"
+        for texts and tables.
     descriptor : str, default="auto"
         "sift", "color-sift", "keypoint-sift", "hog-lbp" or "patches" for images ("auto": "sift"), "hog-hof" for videos.
     step, patch : int, default=None
