@@ -17,6 +17,8 @@ from bagwise.fitting.fit import choose_criterion, class_names, parts_of
 from bagwise.fitting.options import FitOptions, make_descriptor
 from bagwise.fitting.path import path_sizes
 from bagwise.fitting.words import IMAGE_WORDS, TEXT_WORDS, open_source
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria.base import AdditiveScore
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
@@ -26,9 +28,11 @@ __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 _SAMPLE = 8
 _SAMPLED_VECTORS = 100_000  # what BagOfFeatures learns words from
 # Rough experience, for a forecast that is right within a factor of a few: iterations of k-means until words settle,
-# seconds per squared word of a search, passes of the SVM over the data and numbers it handles in a second.
+# seconds per squared word of a search, and per squared word and number of a score, passes of the SVM over the data
+# and numbers it handles in a second.
 _KMEANS_ITERATIONS = 40
 _SEARCH_SECONDS = 5e-9
+_SCORE_SECONDS = 4e-9
 _SVM_PASSES = 60
 _SVM_SPEED = 1e8
 _BASE_MEMORY = 250 * 2**20  # Python and the libraries
@@ -127,8 +131,7 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
     criterion = choose_criterion(options, collection.kind, bool(classes))
     n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(options.pyramid))
     entries = words.per_item * n
-    gram = min(n * float(d) ** 2, entries * words.per_item) / speed
-    merging = gram + _SEARCH_SECONDS * d**2
+    merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
     steps = [*words.steps, PlannedStep(f"merge {d:,} words by {criterion}", merging)]
     sizes = path_sizes(d, *(() if options.to == "auto" else (int(options.to),)))
     if classes:
@@ -138,7 +141,6 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
             what = f"cross-validate {len(sizes)} sizes in {options.folds} folds"
             steps.append(PlannedStep(what, options.folds * (merging + heads) / min(threads, options.folds)))
         steps.append(PlannedStep(f"learn {len(sizes)} classifiers for {len(classes)} classes", heads))
-    merging_memory = 2.2 * 8 * d**2 if d <= _LARGEST_DENSE else 24 * entries
     to = options.to if options.to == "auto" else int(options.to)
     return FitPlan(
         source=collection.source,
@@ -154,6 +156,18 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
         memory=int(_BASE_MEMORY + max(words.memory, merging_memory) + 8 * entries),
         free=free_memory(),
     )
+
+
+def _forecast_merging(criterion: str, n_items: int, words: _Words, n_classes: int, speed: float) -> tuple[float, float]:
+    """Seconds and bytes that merging takes."""
+    d, entries = float(words.n_words), words.per_item * n_items
+    chosen = resolve_criterion(criterion)
+    if isinstance(chosen, AdditiveScore):  # a row of numbers for each word: one a class, or one an item
+        width = n_classes if chosen.supervised else n_items
+        return _SCORE_SECONDS * d**2 * width, 24 * d * width
+    gram = min(n_items * d**2, entries * words.per_item) / speed
+    memory = 2.2 * 8 * d**2 if d <= _LARGEST_DENSE else 24 * entries
+    return gram + _SEARCH_SECONDS * d**2, memory
 
 
 def _forecast_words(collection: Collection, options: FitOptions, threads: int, speed: float) -> _Words:
