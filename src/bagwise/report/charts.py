@@ -12,14 +12,14 @@ from bagwise.report.scales import Axis, linear_axis, log_axis, thinned
 from bagwise.report.svg import element, line, path, text
 from bagwise.report.texts import count, number, percent, plural
 
-__all__ = ["comparison_chart", "legend_sample", "merging_chart", "series_style"]
+__all__ = ["MOST_STOPS", "comparison_chart", "legend_sample", "merging_chart", "series_style"]
 
 _WIDTH = 760
 _LEFT, _RIGHT = 58, 742
 _TOP = 58  # room for the title of a panel and the labels of marks
 _N_COLORS = sum(name.startswith("series-") for name in LIGHT)
 # More points than that cannot be reached one by one by the tab key in reasonable time; the table beside has them all.
-_MOST_STOPS = 40
+MOST_STOPS = 40
 _MOST_READOUTS = 160
 
 
@@ -144,7 +144,7 @@ def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
             parts.append(line(*above[0], *below[0], "curve"))
         parts.append(path(above + below[::-1], "band", closed=True))
     parts.append(path([(places[i], panel.y(curve.errors[i])) for i in kept], "curve"))
-    if len(places) <= _MOST_STOPS:
+    if len(places) <= MOST_STOPS:
         parts += [element("circle", cx=places[i], cy=panel.y(curve.errors[i]), r=2.5, class_="knot") for i in kept]
     parts.append(_marks(curve, panel))
     read = _spread_out(kept, _MOST_READOUTS)
@@ -153,7 +153,7 @@ def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
             [curve.sizes[i] for i in read],
             [curve.errors[i] for i in read],
             [_told_of_error(curve, i) for i in read],
-            stops=len(places) <= _MOST_STOPS,
+            stops=len(places) <= MOST_STOPS,
         )
     )
     return "".join(parts)
@@ -236,7 +236,7 @@ def comparison_chart(comparison: Comparison) -> str:
         points = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
         kept = thinned([point[0] for point in points], result.errors)
         drawn = path([points[i] for i in kept], f"reach {kind}") + path([points[i] for i in kept], "line", dash=dash)
-        if len(points) <= _MOST_STOPS:
+        if len(points) <= MOST_STOPS:
             drawn += "".join(element("circle", cx=points[i][0], cy=points[i][1], r=2.5, class_="knot") for i in kept)
         ends = {comparison.sizes[0]: result.errors[0], comparison.sizes[-1]: result.errors[-1]}
         told = f"{result.name}: " + ", ".join(

@@ -47,7 +47,11 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def percent(share: float) -> str:
-    """Show a share of 1 as a percentage with one decimal."""
+    """Show a share of 1 as a percentage with one decimal; what is not quite 0 or 1 is not shown as if it were."""
+    if 0 < share < 0.0005:
+        return f"<0.1{_THIN_SPACE}%"
+    if 0.9995 <= share < 1:
+        return f">99.9{_THIN_SPACE}%"
     return f"{100 * share:.1f}{_THIN_SPACE}%"
 
 
