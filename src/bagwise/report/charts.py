@@ -10,7 +10,7 @@ from bagwise.report.page_data import Comparison
 from bagwise.report.palette import LIGHT, SERIES_DASHES
 from bagwise.report.scales import Axis, linear_axis, log_axis, thinned
 from bagwise.report.svg import element, line, path, text
-from bagwise.report.texts import count, number, percent, plural
+from bagwise.report.texts import count, number, percent, plural, shortened
 
 __all__ = ["MOST_STOPS", "comparison_chart", "legend_sample", "merging_chart", "series_style"]
 
@@ -186,7 +186,7 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
 
 def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
     top = bottom + 56 if bottom else _TOP
-    named = f"Criterion: {curve.criterion_name}" if curve.criterion_name else "Criterion"
+    named = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
     return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), named, head=18)
 
 
@@ -239,7 +239,7 @@ def comparison_chart(comparison: Comparison) -> str:
         if len(points) <= MOST_STOPS:
             drawn += "".join(element("circle", cx=points[i][0], cy=points[i][1], r=2.5, class_="knot") for i in kept)
         ends = {comparison.sizes[0]: result.errors[0], comparison.sizes[-1]: result.errors[-1]}
-        told = f"{result.name}: " + ", ".join(
+        told = f"{shortened(result.name, 40)}: " + ", ".join(
             f"{percent(error)} with {plural(size, 'word')}" for size, error in ends.items()
         )
         drawn += element("g", text(told, _RIGHT, panel.top - panel.head, "readout", "end"), class_="tip")

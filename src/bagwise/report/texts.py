@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "count", "number", "one_line", "percent", "plain", "plural", "seconds", "share_of"]
+__all__ = ["clean", "count", "number", "one_line", "percent", "plain", "plural", "seconds", "share_of", "shortened"]
 
 _UNSEEN = re.compile(
     "["
@@ -35,6 +35,12 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """Clean a name, and show the ends of lines in it as signs, and a name that is blank as ``(empty)``."""
     return clean(text).replace("\n", "⏎").replace("\t", "⇥") if text.strip() else "(empty)"
+
+
+def shortened(text: str, length: int) -> str:
+    """Show the beginning of a name that is too long for its place."""
+    shown = one_line(text)
+    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
 
 
 def _escape(match: re.Match[str]) -> str:
