@@ -21,6 +21,7 @@ _N_COLORS = sum(name.startswith("series-") for name in LIGHT)
 # More points than that cannot be reached one by one by the tab key in reasonable time; the table beside has them all.
 MOST_STOPS = 40
 _MOST_READOUTS = 160
+_MOST_DRAWN = 1200
 
 
 @dataclass(frozen=True)
@@ -133,13 +134,13 @@ def _error_panel(curve: MergingCurve, x: Axis) -> _Panel:
 
 def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
     places = [panel.x(size) for size in curve.sizes]
-    kept = thinned(places, curve.errors)
+    kept = thinned(places, curve.errors, _MOST_DRAWN)
     parts = []
     if curve.standard_errors:
         upper = [min(panel.y.high, e + s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
         lower = [max(panel.y.low, e - s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
-        above = [(places[i], panel.y(upper[i])) for i in thinned(places, upper)]
-        below = [(places[i], panel.y(lower[i])) for i in thinned(places, lower)]
+        above = [(places[i], panel.y(upper[i])) for i in thinned(places, upper, _MOST_DRAWN)]
+        below = [(places[i], panel.y(lower[i])) for i in thinned(places, lower, _MOST_DRAWN)]
         if len(places) == 1:
             parts.append(line(*above[0], *below[0], "curve"))
         parts.append(path(above + below[::-1], "band", closed=True))
@@ -192,7 +193,7 @@ def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
 
 def _criterion_curve(curve: MergingCurve, panel: _Panel) -> str:
     places = [panel.x(size) for size in curve.criterion_sizes]
-    kept = thinned(places, curve.criterion_values, limit=1200)
+    kept = thinned(places, curve.criterion_values, _MOST_DRAWN)
     parts = [path([(places[i], panel.y(curve.criterion_values[i])) for i in kept], "curve thin")]
     if curve.chosen is not None:
         parts.append(line(panel.x(curve.chosen), panel.top, panel.x(curve.chosen), panel.bottom, "mark"))
@@ -234,7 +235,7 @@ def comparison_chart(comparison: Comparison) -> str:
     for place, result in enumerate(comparison.criteria):
         kind, dash = series_style(place)
         points = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
-        kept = thinned([point[0] for point in points], result.errors)
+        kept = thinned([point[0] for point in points], result.errors, _MOST_DRAWN)
         drawn = path([points[i] for i in kept], f"reach {kind}") + path([points[i] for i in kept], "line", dash=dash)
         if len(points) <= MOST_STOPS:
             drawn += "".join(element("circle", cx=points[i][0], cy=points[i][1], r=2.5, class_="knot") for i in kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -172,9 +173,10 @@ def _key_figures(data: ReportData) -> list[dict[str, str]]:
 
 
 def rows_of(curve: MergingCurve) -> list[int]:
-    """Choose the errors of the table: those that are drawn, and those of marked sizes."""
+    """Choose the errors of the table: all, or those that shape the curve most; and those of marked sizes."""
     marked = {curve.sizes.index(size) for size in (curve.chosen, curve.one_se) if size in curve.sizes}
-    return sorted(marked | set(thinned(curve.sizes, curve.errors)))
+    places = [math.log(size) for size in curve.sizes]
+    return sorted(marked | set(thinned(places, curve.errors)))
 
 
 def _confusion_view(confusion: Confusion) -> dict[str, Any]:

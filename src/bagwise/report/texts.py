@@ -16,6 +16,7 @@ _UNSEEN = re.compile(
 )
 _THIN_SPACE = "\u202f"  # does not break
 _MINUS = "\u2212"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def clean(text: str) -> str:
@@ -80,8 +81,17 @@ def plural(value: int, thing: str) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Show a number with some significant digits and a true minus sign."""
-    shown = f"{value:.{digits}g}"
+    """Show a number with some significant digits, a true minus sign, and powers of ten as people write them.
+
+    Examples
+    --------
+    >>> from bagwise.report.texts import number
+    >>> number(-0.25), number(1234567)
+    ('−0.25', '1.235×10⁶')
+    """
+    shown, _, power = f"{value:.{digits}g}".partition("e")
+    if power:
+        shown += f"×10{str(int(power)).translate(_RAISED)}"
     return shown.replace("-", _MINUS)
 
 
