@@ -48,13 +48,12 @@ def about_curve(curve: MergingCurve) -> list[Sentence]:
         error = curve.error_at(curve.chosen)
         told = "at this size the error was not measured" if error is None else f"its error is {percent(error)}"
         sentences.append((f"The model has {plural(curve.chosen, 'word')}; {told}.",))
-    ends = [size for size in (curve.sizes[0], curve.sizes[-1]) if size not in (best, curve.one_se, curve.chosen)]
-    for size in ends:
-        error = curve.error_at(size)
-        assert error is not None
-        which = "the fewest" if size == curve.sizes[0] else "the most"
-        sentences.append((f"With {plural(size, 'word')}, {which} that were tried, the error is {percent(error)}.",))
-    return [sentence for sentence in sentences if sentence]
+    ends = {"the fewest": 0, "the most": len(curve.sizes) - 1}
+    for which, place in ends.items():
+        size, error = curve.sizes[place], curve.errors[place]
+        if size not in (best, curve.one_se, curve.chosen):
+            sentences.append((f"With {plural(size, 'word')}, {which} that were tried, the error is {percent(error)}.",))
+    return sentences
 
 
 def _about_one_se(curve: MergingCurve, best: int, lowest: float) -> Sentence:
