@@ -9,7 +9,7 @@ from bagwise.report import Comparison, Confusion, MergingCurve, WordGroup
 from bagwise.report.charts import comparison_chart, legend_sample, merging_chart
 from bagwise.report.confusions import N_LEVELS, heat_map, level_from, most_confused
 from bagwise.report.scales import linear_axis, log_axis, thinned
-from bagwise.report.sentences import about_confusion, about_curve, about_groups, as_text
+from bagwise.report.sentences import Name, about_confusion, about_curve, about_groups, about_pair, about_timings
 from bagwise.report.svg import bar
 from bagwise.report.texts import percent, plural
 from report_helpers import Page
@@ -130,14 +130,15 @@ def test_confusions_are_those_of_the_matrix(n, limit, seed):
 
 
 def said(sentences):
-    return " ".join(map(as_text, sentences)).replace("\u202f", " ")
+    whole = ["".join(f"“{part}”" if isinstance(part, Name) else part for part in parts) for parts in sentences]
+    return " ".join(whole).replace("\u202f", " ")
 
 
 def test_sentences_of_a_curve_hold():
     curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, chosen=50)
     assert said(about_curve(curve)) == (
         "50 words keep the error within one standard error of 1000 words: 18.2 % against 17.6 %. "
-        "With 10 words, the fewest that were tried, it is 30.0 %."
+        "With 10 words, the fewest that were tried, the error is 30.0 %."
     )
     # a choice that is not within one standard error is not said to be
     wrong = MergingCurve([10, 50, 1000], [0.3, 0.19, 0.176], [0.01, 0.008, 0.008], one_se=50, chosen=20)
@@ -151,6 +152,9 @@ def test_sentences_of_counts_hold():
     assert said([about_confusion(Confusion(["a"], [[1]]))]) == "The one answer was right."
     assert said([about_confusion(Confusion(["a"], [[7]]))]) == "All 7 answers were right."
     assert said([about_confusion(Confusion(["a"], [[0]]))]) == "Nothing was tested."
+    pair = most_confused(Confusion(["1", "2"], [[3, 1], [0, 0]]))[0]
+    assert said([about_pair(pair)]) == "“1” was taken for “2” in 1 of 4 cases, 25.0 %."
+    assert said([about_timings([("a", 1.0), ("b", 2.5)])]) == "2 steps took 3.5 s together, the longest, “b”, 2.5 s."
     groups = [WordGroup(0, 3, 0.5), WordGroup(1, 1, 0.25), WordGroup(2, 1, 0.25)]
     assert said([about_groups(groups[:2], groups)]) == "The 2 largest of 3 groups: 4 words, 75.0 % of all occurrences."
 

@@ -80,6 +80,7 @@ def test_the_best_size_is_the_smallest_with_the_lowest_error():
         (lambda: ClassCount("a", -1), "n_learned must be at least 0"),
         (lambda: ClassCount(None, 1), "name must be a text, got None"),
         (lambda: WordGroup(0, 1, 2.0), "share must be from 0 to 1, got 2"),
+        (lambda: WordGroup(0, 1, 0.5, names=["a", "b"]), "group of 1 words can have at most as many names, got 2"),
         (lambda: WordGroup(0, 1, 0.5, names="word"), "names must be a sequence, got 'word'"),
         (lambda: WordGroup(0, 1, 0.5, patches=[b"GIF89a"]), "PNG or JPEG file, but begins with b'GIF89a'"),
         (lambda: WordGroup(0, 1, 0.5, patches=[np.eye(2)]), "bytes of a PNG or JPEG file, got"),

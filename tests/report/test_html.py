@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise.errors import BagwiseError
@@ -84,6 +84,8 @@ def test_a_page_is_one_file_that_fetches_and_runs_nothing():
     policy = next(a["content"] for a in page.attributes if "http-equiv" in a)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert policy.split("; ")[:3] == ["default-src 'none'", "img-src data:", f"style-src 'sha256-{digest}'"]
+    assert set(re.findall(r"var\(--([\w-]+)\)", style)) <= set(re.findall(r"--([\w-]+):", style))
+    assert style.count("{") == style.count("}")
     assert "url(" not in style
     assert "@import" not in style
     assert not re.search(r"https?://", html)
@@ -138,6 +140,7 @@ def test_hostile_texts_are_shown_harmlessly():
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4, unique=True))
 def test_any_text_is_shown_harmlessly(names):
     page = Page(render_report(data_of(names)))

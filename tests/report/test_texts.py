@@ -58,6 +58,7 @@ def test_times_have_fitting_units(value, shown):
 
 def test_numbers_for_people():
     assert percent(0.1825).replace("\u202f", " ") == "18.2 %"
+    assert [percent(x)[:-2] for x in (0, 1e-9, 0.9999, 1)] == ["0.0", "<0.1", ">99.9", "100.0"]
     assert share_of(1, 0) == "–"
     assert [count(9999), count(10000)] == ["9999", "10,000"]
     assert [plural(1, "class"), plural(2, "class"), plural(0, "word")] == ["1 class", "2 classes", "0 words"]

@@ -10,17 +10,18 @@ from bagwise.report.page_data import Comparison
 from bagwise.report.palette import LIGHT, SERIES_DASHES
 from bagwise.report.scales import Axis, linear_axis, log_axis, thinned
 from bagwise.report.svg import element, line, path, text
-from bagwise.report.texts import count, number, percent, plural
+from bagwise.report.texts import count, number, percent, plural, shortened
 
-__all__ = ["comparison_chart", "legend_sample", "merging_chart", "series_style"]
+__all__ = ["MOST_STOPS", "comparison_chart", "legend_sample", "merging_chart", "series_style"]
 
 _WIDTH = 760
 _LEFT, _RIGHT = 58, 742
 _TOP = 58  # room for the title of a panel and the labels of marks
 _N_COLORS = sum(name.startswith("series-") for name in LIGHT)
 # More points than that cannot be reached one by one by the tab key in reasonable time; the table beside has them all.
-_MOST_STOPS = 40
+MOST_STOPS = 40
 _MOST_READOUTS = 160
+_MOST_DRAWN = 1200
 
 
 @dataclass(frozen=True)
@@ -133,18 +134,18 @@ def _error_panel(curve: MergingCurve, x: Axis) -> _Panel:
 
 def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
     places = [panel.x(size) for size in curve.sizes]
-    kept = thinned(places, curve.errors)
+    kept = thinned(places, curve.errors, _MOST_DRAWN)
     parts = []
     if curve.standard_errors:
         upper = [min(panel.y.high, e + s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
         lower = [max(panel.y.low, e - s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
-        above = [(places[i], panel.y(upper[i])) for i in thinned(places, upper)]
-        below = [(places[i], panel.y(lower[i])) for i in thinned(places, lower)]
+        above = [(places[i], panel.y(upper[i])) for i in thinned(places, upper, _MOST_DRAWN)]
+        below = [(places[i], panel.y(lower[i])) for i in thinned(places, lower, _MOST_DRAWN)]
         if len(places) == 1:
             parts.append(line(*above[0], *below[0], "curve"))
         parts.append(path(above + below[::-1], "band", closed=True))
     parts.append(path([(places[i], panel.y(curve.errors[i])) for i in kept], "curve"))
-    if len(places) <= _MOST_STOPS:
+    if len(places) <= MOST_STOPS:
         parts += [element("circle", cx=places[i], cy=panel.y(curve.errors[i]), r=2.5, class_="knot") for i in kept]
     parts.append(_marks(curve, panel))
     read = _spread_out(kept, _MOST_READOUTS)
@@ -153,7 +154,7 @@ def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
             [curve.sizes[i] for i in read],
             [curve.errors[i] for i in read],
             [_told_of_error(curve, i) for i in read],
-            stops=len(places) <= _MOST_STOPS,
+            stops=len(places) <= MOST_STOPS,
         )
     )
     return "".join(parts)
@@ -186,13 +187,13 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
 
 def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
     top = bottom + 56 if bottom else _TOP
-    named = f"Criterion: {curve.criterion_name}" if curve.criterion_name else "Criterion"
+    named = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
     return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), named, head=18)
 
 
 def _criterion_curve(curve: MergingCurve, panel: _Panel) -> str:
     places = [panel.x(size) for size in curve.criterion_sizes]
-    kept = thinned(places, curve.criterion_values, limit=1200)
+    kept = thinned(places, curve.criterion_values, _MOST_DRAWN)
     parts = [path([(places[i], panel.y(curve.criterion_values[i])) for i in kept], "curve thin")]
     if curve.chosen is not None:
         parts.append(line(panel.x(curve.chosen), panel.top, panel.x(curve.chosen), panel.bottom, "mark"))
@@ -234,12 +235,12 @@ def comparison_chart(comparison: Comparison) -> str:
     for place, result in enumerate(comparison.criteria):
         kind, dash = series_style(place)
         points = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
-        kept = thinned([point[0] for point in points], result.errors)
+        kept = thinned([point[0] for point in points], result.errors, _MOST_DRAWN)
         drawn = path([points[i] for i in kept], f"reach {kind}") + path([points[i] for i in kept], "line", dash=dash)
-        if len(points) <= _MOST_STOPS:
+        if len(points) <= MOST_STOPS:
             drawn += "".join(element("circle", cx=points[i][0], cy=points[i][1], r=2.5, class_="knot") for i in kept)
         ends = {comparison.sizes[0]: result.errors[0], comparison.sizes[-1]: result.errors[-1]}
-        told = f"{result.name}: " + ", ".join(
+        told = f"{shortened(result.name, 40)}: " + ", ".join(
             f"{percent(error)} with {plural(size, 'word')}" for size, error in ends.items()
         )
         drawn += element("g", text(told, _RIGHT, panel.top - panel.head, "readout", "end"), class_="tip")

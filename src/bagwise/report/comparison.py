@@ -134,7 +134,7 @@ def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[
     parts = [f"# {escaped(comparison.title)}", said(*about_comparison(comparison)), comparison_table(comparison)]
     parts.append("![Error of each criterion against the number of words](comparison.png)")
     if comparison.protocol:
-        parts.append(f"Errors by {escaped(comparison.protocol)}.")
+        parts.append(f"Measured by: {escaped(comparison.protocol)}.")
     if comparison.facts:
         parts.append(pairs_table((name, plain(value)) for name, value in comparison.facts))
     return write_atomically(place / "comparison.md", ("\n\n".join(parts) + "\n").encode())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise.report.data import Confusion
 
-__all__ = ["N_LEVELS", "Confused", "HeatMap", "heat_map", "most_confused"]
+__all__ = ["N_LEVELS", "Confused", "HeatMap", "heat_map", "level_from", "most_confused"]
 
 # Shades of a heat map besides the empty one.
 N_LEVELS = 8

@@ -233,11 +233,15 @@ class WordGroup(Frozen):
     classes: Sequence[tuple[str, float]] = ()
 
     def __post_init__(self) -> None:
+        n_words = check_integer(self.n_words, "n_words", 1)
+        names = _fields.texts(self.names, "names")
+        if len(names) > n_words:
+            raise BagwiseError(f"A group of {n_words} words can have at most as many names, got {len(names)}.")
         self._keep(
             number=check_integer(self.number, "number", 0),
-            n_words=check_integer(self.n_words, "n_words", 1),
+            n_words=n_words,
             share=_fields.fraction(self.share, "share"),
-            names=_fields.texts(self.names, "names"),
+            names=names,
             patches=_fields.pictures(self.patches, "patches"),
             classes=_fields.pairs_of_numbers(self.classes, "classes", ("class", "weight")),
         )

@@ -17,7 +17,7 @@ from bagwise.report.data import Confusion, MergingCurve
 from bagwise.report.page_data import Comparison
 from bagwise.report.palette import LIGHT, shades
 from bagwise.report.scales import linear_axis, log_axis
-from bagwise.report.texts import count, one_line, plural
+from bagwise.report.texts import count, plural, shortened
 
 __all__ = ["comparison_figure", "confusion_figure", "merging_figure"]
 
@@ -100,7 +100,7 @@ def merging_figure(curve: MergingCurve) -> bytes:
         if curve.criterion_sizes:
             axes = rows[-1]
             axes.plot(curve.criterion_sizes, curve.criterion_values, color=LIGHT["accent"], linewidth=1.2)
-            named = f"Criterion: {one_line(curve.criterion_name)}" if curve.criterion_name else "Criterion"
+            named = f"Criterion: {shortened(curve.criterion_name, 60)}" if curve.criterion_name else "Criterion"
             axes.set_title(named, parse_math=False)
             if curve.chosen is not None:
                 axes.axvline(curve.chosen, color=LIGHT["accent"], linestyle=":", linewidth=1)
@@ -166,7 +166,7 @@ def confusion_figure(confusion: Confusion, limit: int = 40) -> bytes:
             text = colours[heat.levels[i, k] - 1][1]
             small = {"fontsize": 8 if n <= 20 else 4.5, "ha": "center", "va": "center"}
             axes.text(k, i, str(heat.counts[i, k]), color=text, **small)
-        names = [_short(one_line(name)) for name in heat.classes]
+        names = [shortened(name, 24) for name in heat.classes]
         labels = {"parse_math": False, "fontsize": 9 if n <= 20 else 6}
         axes.set_xticks(range(n), names, rotation=90 if max(map(len, names)) > 2 else 0, **labels)
         axes.set_yticks(range(n), names, **labels)
@@ -203,7 +203,7 @@ def comparison_figure(comparison: Comparison) -> bytes:
             pattern = (0, tuple(map(float, dashes.split()))) if dashes else "-"
             style = {"color": LIGHT[colour], "linestyle": pattern, "linewidth": 1.6, "marker": "o", "markersize": 3}
             spread = result.standard_errors or None
-            axes.errorbar(comparison.sizes, result.errors, spread, label=one_line(result.name), capsize=2, **style)
+            axes.errorbar(comparison.sizes, result.errors, spread, label=shortened(result.name, 30), capsize=2, **style)
         spread_known = any(result.standard_errors for result in comparison.criteria)
         axes.set_title("Error, with one standard error" if spread_known else "Error")
         for shown in axes.legend(frameon=False).get_texts():
@@ -211,7 +211,3 @@ def comparison_figure(comparison: Comparison) -> bytes:
         _error_axis(axes, axes.get_ylim())
         _words_axis(axes, list(comparison.sizes))
         return _png(figure)
-
-
-def _short(name: str, length: int = 24) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from bagwise._files import write_atomically
 from bagwise.errors import BagwiseError
 from bagwise.report import sentences
-from bagwise.report.charts import merging_chart
+from bagwise.report.charts import MOST_STOPS, merging_chart
 from bagwise.report.confusions import HeatMap, heat_map, most_confused
 from bagwise.report.data import Confusion, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.pages import markup, render_page
@@ -80,7 +81,8 @@ def render_report(data: ReportData) -> str:
     context["most_learned"] = max((of_class.n_learned for of_class in data.classes), default=0)
     context["longest"] = max((time for _, time in data.timings), default=0.0)
     if data.curve is not None:
-        context |= {"merging_chart": markup(merging_chart(data.curve)), "curve_rows": _rows_of(data.curve)}
+        context |= {"merging_chart": markup(merging_chart(data.curve)), "curve_rows": rows_of(data.curve)}
+        context["most_stops"] = MOST_STOPS
     if data.confusion is not None:
         context |= _confusion_view(data.confusion)
     if data.groups:
@@ -133,7 +135,7 @@ def _sections(data: ReportData) -> dict[str, str]:
         "done": ("What was done", data.facts or data.classes),
         "curve": ("How many words it takes", data.curve),
         "confusion": ("What is taken for what", data.confusion),
-        "groups": ("The largest groups of words", data.groups),
+        "groups": ("Groups of words, the largest first", data.groups),
         "examples": ("Examples and the words that decided", data.examples),
         "timings": ("Time", data.timings),
         "notes": ("Notes", data.notes),
@@ -170,10 +172,11 @@ def _key_figures(data: ReportData) -> list[dict[str, str]]:
     return [{"value": value, "label": label} for value, label in found]
 
 
-def _rows_of(curve: MergingCurve) -> list[int]:
-    """Choose the errors of the table: those that are drawn, and those of marked sizes."""
+def rows_of(curve: MergingCurve) -> list[int]:
+    """Choose the errors of the table: all, or those that shape the curve most; and those of marked sizes."""
     marked = {curve.sizes.index(size) for size in (curve.chosen, curve.one_se) if size in curve.sizes}
-    return sorted(marked | set(thinned(curve.sizes, curve.errors)))
+    places = [math.log(size) for size in curve.sizes]
+    return sorted(marked | set(thinned(places, curve.errors)))
 
 
 def _confusion_view(confusion: Confusion) -> dict[str, Any]:
@@ -182,6 +185,7 @@ def _confusion_view(confusion: Confusion) -> dict[str, Any]:
     rows = zip(confusion.classes, items, right, strict=True)
     return {
         "heat": heat,
+        "short_names": max(map(len, heat.classes)) <= 3,
         "heat_rows": _heat_rows(heat),
         "pairs": [sentences.about_pair(pair) for pair in most_confused(confusion)],
         "class_rows": [{"name": name, "n_items": n, "n_right": correct} for name, n, correct in rows],
@@ -198,7 +202,8 @@ def _heat_rows(heat: HeatMap) -> list[dict[str, Any]]:
         for k, times in enumerate(heat.counts[i].tolist()):
             kinds = [f"l{heat.levels[i, k]}"] if times else []
             kinds += ["d"] if i == k else []
-            told = f"{names[i]} taken for {names[k]}: {times} of {total}, {share_of(times, total)}"
+            what = f"{names[i]}: right" if i == k else f"{names[i]} taken for {names[k]}:"
+            told = f"{what} {times} of {total}, {share_of(times, total)}"
             cells.append({"kind": " ".join(kinds), "told": told if tell and times else "", "shown": times or ""})
         rows.append({"name": name, "cells": cells, "others": None if heat.others is None else int(heat.others[i])})
     return rows

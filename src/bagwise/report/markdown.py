@@ -13,7 +13,7 @@ from bagwise.report import sentences
 from bagwise.report.confusions import most_confused
 from bagwise.report.data import Example, ReportData, WordGroup
 from bagwise.report.figures import confusion_figure, merging_figure
-from bagwise.report.html import LIMITS, examples_by_class, shown_groups
+from bagwise.report.html import LIMITS, examples_by_class, rows_of, shown_groups
 from bagwise.report.pictures import mosaic, thumbnail
 from bagwise.report.texts import count, number, one_line, percent, plain, seconds
 
@@ -122,13 +122,13 @@ def _curve(data: ReportData, folder: Path) -> list[str]:
     parts = ["## How many words it takes", said(*sentences.about_curve(curve))] if curve.sizes else ["## The criterion"]
     parts.append("![Error and criterion against the number of words](merging-curve.png)")
     if curve.protocol:
-        parts.append(f"Errors by {escaped(curve.protocol)}.")
+        parts.append(f"Measured by: {escaped(curve.protocol)}.")
     if curve.sizes:
         spread = curve.standard_errors
         head = ["words", "error", "standard error"] if spread else ["words", "error"]
         rows = [
-            [count(size), percent(curve.errors[i])] + ([percent(spread[i])] if spread else [])
-            for i, size in enumerate(curve.sizes)
+            [count(curve.sizes[i]), percent(curve.errors[i])] + ([percent(spread[i])] if spread else [])
+            for i in rows_of(curve)
         ]
         parts.append(table(head, rows))
     return parts
@@ -150,7 +150,7 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
     if not data.groups:
         return []
     shown = shown_groups(data.groups)
-    parts = ["## The largest groups of words", said(sentences.about_groups(shown, data.groups))]
+    parts = ["## Groups of words, the largest first", said(sentences.about_groups(shown, data.groups))]
     rows = []
     for group in shown:
         classes = ", ".join(f"{escaped(name)} {number(weight, 3)}" for name, weight in group.classes[: LIMITS.classes])

@@ -85,7 +85,7 @@ def _cleaned(value: Any) -> Any:
 def _said(sentences: list[Sentence] | Sentence) -> Any:
     """Write sentences as HTML, each name set apart from the words around it."""
     whole = sentences if isinstance(sentences, list) else [sentences]
-    named = markup("<bdi>{}</bdi>")
+    named = markup("“<bdi>{}</bdi>”")
     said = [
         markup("").join(named.format(texts.one_line(part)) if isinstance(part, Name) else part for part in sentence)
         for sentence in whole

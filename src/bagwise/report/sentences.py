@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from bagwise.report.confusions import Confused
 from bagwise.report.data import ClassCount, Confusion, MergingCurve, WordGroup
 from bagwise.report.page_data import Comparison
-from bagwise.report.texts import count, one_line, percent, plural, seconds, share_of
+from bagwise.report.texts import count, percent, plural, seconds, share_of
 
 __all__ = ["Name", "Sentence", "about_classes", "about_comparison", "about_confusion", "about_curve", "about_groups"]
-__all__ += ["about_pair", "about_timings", "as_text"]
+__all__ += ["about_pair", "about_timings"]
 
 
 class Name(str):
@@ -20,11 +20,6 @@ class Name(str):
 
 
 Sentence = tuple[str | Name, ...]
-
-
-def as_text(sentence: Sentence) -> str:
-    """Give a sentence as one text, names in quotation marks."""
-    return "".join(f"“{one_line(part)}”" if isinstance(part, Name) else part for part in sentence)
 
 
 def about_classes(classes: Sequence[ClassCount]) -> list[Sentence]:
@@ -53,13 +48,12 @@ def about_curve(curve: MergingCurve) -> list[Sentence]:
         error = curve.error_at(curve.chosen)
         told = "at this size the error was not measured" if error is None else f"its error is {percent(error)}"
         sentences.append((f"The model has {plural(curve.chosen, 'word')}; {told}.",))
-    ends = [size for size in (curve.sizes[0], curve.sizes[-1]) if size not in (best, curve.one_se, curve.chosen)]
-    for size in ends:
-        error = curve.error_at(size)
-        assert error is not None
-        which = "the fewest" if size == curve.sizes[0] else "the most"
-        sentences.append((f"With {plural(size, 'word')}, {which} that were tried, it is {percent(error)}.",))
-    return [sentence for sentence in sentences if sentence]
+    ends = {"the fewest": 0, "the most": len(curve.sizes) - 1}
+    for which, place in ends.items():
+        size, error = curve.sizes[place], curve.errors[place]
+        if size not in (best, curve.one_se, curve.chosen):
+            sentences.append((f"With {plural(size, 'word')}, {which} that were tried, the error is {percent(error)}.",))
+    return sentences
 
 
 def _about_one_se(curve: MergingCurve, best: int, lowest: float) -> Sentence:
@@ -87,7 +81,7 @@ def about_confusion(confusion: Confusion) -> Sentence:
 
 def about_pair(pair: Confused) -> Sentence:
     """Say that a class was taken for another."""
-    of_class = f" {count(pair.times)} of {count(pair.of)} times, {share_of(pair.times, pair.of)}."
+    of_class = f" in {count(pair.times)} of {plural(pair.of, 'case')}, {share_of(pair.times, pair.of)}."
     return (Name(pair.true), " was taken for ", Name(pair.answer), of_class)
 
 

@@ -51,7 +51,7 @@ def path(points: Sequence[tuple[float, float]], class_: str, closed: bool = Fals
 def bar(value: float, largest: float, signed: bool = False) -> str:
     """Draw a small bar of a value beside the number it stands for; hidden from readers of screens, who have the number.
 
-    Signed bars grow from the middle, to the right if positive and to the left, hatched, if negative.
+    Signed bars grow from the middle, to the right if positive and to the left, in grey, if negative.
     """
     part = min(1.0, abs(value) / largest) if largest else 0.0
     if not signed:
@@ -61,13 +61,4 @@ def bar(value: float, largest: float, signed: bool = False) -> str:
         kind = "bar" if value >= 0 else "bar against"
         drawn = element("rect", x=start, y=0, width=50 * part, height=8, class_=kind)
         drawn += line(50, 0, 50, 8, "middle")
-    return element(
-        "svg",
-        element("rect", x=0, y=0, width=100, height=8, class_="track"),
-        drawn,
-        class_="bars",
-        viewBox="0 0 100 8",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-        focusable="false",
-    )
+    return element("svg", drawn, class_="bars", viewBox="0 0 100 8", preserveAspectRatio="none", aria_hidden="true")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "count", "number", "one_line", "percent", "plain", "plural", "seconds", "share_of"]
+__all__ = ["clean", "count", "number", "one_line", "percent", "plain", "plural", "seconds", "share_of", "shortened"]
 
 _UNSEEN = re.compile(
     "["
@@ -16,6 +16,7 @@ _UNSEEN = re.compile(
 )
 _THIN_SPACE = "\u202f"  # does not break
 _MINUS = "\u2212"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def clean(text: str) -> str:
@@ -37,6 +38,12 @@ def one_line(text: str) -> str:
     return clean(text).replace("\n", "⏎").replace("\t", "⇥") if text.strip() else "(empty)"
 
 
+def shortened(text: str, length: int) -> str:
+    """Show the beginning of a name that is too long for its place."""
+    shown = one_line(text)
+    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if 0xDC80 <= code <= 0xDCFF:  # a byte, see os.fsdecode
@@ -47,7 +54,11 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def percent(share: float) -> str:
-    """Show a share of 1 as a percentage with one decimal."""
+    """Show a share of 1 as a percentage with one decimal; what is not quite 0 or 1 is not shown as if it were."""
+    if 0 < share < 0.0005:
+        return f"<0.1{_THIN_SPACE}%"
+    if 0.9995 <= share < 1:
+        return f">99.9{_THIN_SPACE}%"
     return f"{100 * share:.1f}{_THIN_SPACE}%"
 
 
@@ -70,8 +81,17 @@ def plural(value: int, thing: str) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Show a number with some significant digits and a true minus sign."""
-    shown = f"{value:.{digits}g}"
+    """Show a number with some significant digits, a true minus sign, and powers of ten as people write them.
+
+    Examples
+    --------
+    >>> from bagwise.report.texts import number
+    >>> number(-0.25), number(1234567)
+    ('−0.25', '1.235×10⁶')
+    """
+    shown, _, power = f"{value:.{digits}g}".partition("e")
+    if power:
+        shown += f"×10{str(int(power)).translate(_RAISED)}"
     return shown.replace("-", _MINUS)
 
 
