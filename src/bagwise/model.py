@@ -207,9 +207,8 @@ class Model:
         self._set(classes=checked_names(self.classes, "classes", unique=True))
         if not isinstance(self.heads, Mapping):
             raise BagwiseError(f"heads must be a mapping from numbers of words to Head, got {self.heads!r:.100}.")
-        heads = {}
-        for size in sorted(self.heads):
-            head, size = self.heads[size], self._checked_size(size)
+        heads = {self._checked_size(size): head for size, head in self.heads.items()}
+        for size, head in heads.items():
             expected = (len(self.classes), self.n_cells * size)
             if not isinstance(head, Head) or len(self.classes) < 2 or head.coef.shape != expected:
                 what = f"one of shape {head.coef.shape}" if isinstance(head, Head) else type(head).__name__
@@ -217,8 +216,7 @@ class Model:
                     f"The head for {size} words must be a Head of shape {expected}, for at least two classes "
                     f"and all cells; got {what}."
                 )
-            heads[size] = head
-        self._set(heads=heads)
+        self._set(heads=dict(sorted(heads.items())))
 
     @property
     def n_cells(self) -> int:
@@ -228,7 +226,7 @@ class Model:
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
         """The group of each word, shape (d,): the hierarchy cut at `n_words`."""
-        return self.hierarchy.cut(self.n_words)
+        return frozen(self.hierarchy.cut(self.n_words))
 
     @cached_property
     def encoder(self) -> Any:

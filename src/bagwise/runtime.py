@@ -31,7 +31,7 @@ ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "token
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
 # No model comes near these, and what they allow fits in memory: bytes of a header; cells; groups at the end; words.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_WORDS = 1 << 22, 1 << 10, 1 << 24, (1 << 31) - 1
-BLOCK_ROWS, LARGEST = 1024, 1e16  # vectors at a time; what can be squared and added in float32
+BLOCK_ROWS, LARGEST = 256, 1e16  # vectors at a time, so that distances stay in cache; what float32 can square and add
 
 
 class ModelFileError(ValueError):
