@@ -36,6 +36,7 @@ from .merging.sketching.sketch_merger import SketchMerger as SketchMerger
 from .merging.statistics import Statistics as Statistics
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
+from .model import Model as Model
 from .selection import MinRedundancyMaxRelevance as MinRedundancyMaxRelevance
 from .sources.collection import Collection as Collection
 from .sources.opening import open_collection as open_collection

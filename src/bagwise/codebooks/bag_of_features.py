@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._bags_checks import generator
 from bagwise.bags import Bags
-from bagwise.codebooks.batches import Reservoir, as_batches
+from bagwise.codebooks.batches import Reservoir, as_batches, batches_of_width
 from bagwise.codebooks.distances import WordDistances, nearest_words
 from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder
 from bagwise.codebooks.encoding import POOLINGS, pooled, resolve_pooling
@@ -290,15 +290,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         )
 
     def _batches(self, X: Any) -> Iterator[Bags]:
-        for i, batch in enumerate(as_batches(X)):
-            if batch.n_features != self.n_features_in_ and (batch.n_rows or batch.n_features):
-                raise BagwiseError(
-                    f"X has {batch.n_features} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input (batch {i})."
-                )
-            if batch.n_features != self.n_features_in_:  # nothing but empty bags, whose width nobody knows
-                batch = Bags(np.empty((0, self.n_features_in_), self.codebook_.dtype), batch.offsets, dtype=None)
-            yield batch
+        return batches_of_width(X, self.n_features_in_, self.codebook_.dtype, type(self).__name__)
 
     def _encoder(self, codebook: NDArray[Any]) -> Encoder:
         return make_encoder(

@@ -15,7 +15,7 @@ from bagwise._bags_checks import as_count, as_numpy
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 
-__all__ = ["Reservoir", "as_batches"]
+__all__ = ["Reservoir", "as_batches", "batches_of_width"]
 
 # Arrays that come one by one are put into batches of about this many vectors, and no more than this many bags.
 _BATCH_ROWS = 1 << 16
@@ -68,6 +68,18 @@ def as_batches(bags: Any) -> Iterator[Bags]:
         yield _rows_as_bags(bags)
     else:
         yield from _gathered(things)
+
+
+def batches_of_width(bags: Any, n_features: int, dtype: Any, who: str) -> Iterator[Bags]:
+    """Go through bags as `as_batches` does, and make sure that their vectors have the width that `who` expects."""
+    for i, batch in enumerate(as_batches(bags)):
+        if batch.n_features != n_features and (batch.n_rows or batch.n_features):
+            raise BagwiseError(
+                f"X has {batch.n_features} features, but {who} is expecting {n_features} features as input (batch {i})."
+            )
+        if batch.n_features != n_features:  # nothing but empty bags, whose width nobody knows
+            batch = Bags(np.empty((0, n_features), dtype), batch.offsets, dtype=None)
+        yield batch
 
 
 def _resumed(first: Any, others: Iterator[Any]) -> Iterator[Any]:

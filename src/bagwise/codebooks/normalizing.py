@@ -13,23 +13,11 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.codebooks.steps import STEPS, resolve_steps
 
 __all__ = ["STEPS", "BagNormalizer", "normalize_rows", "resolve_steps"]
 
-STEPS = ("l1", "power", "l2")
 _FLOATS = [np.float64, np.float32]
-
-
-def resolve_steps(steps: Any) -> tuple[str, ...]:
-    """Turn the name of a step, several of them, or None into a tuple of names."""
-    given = () if steps is None else (steps,) if isinstance(steps, str) else steps
-    if not isinstance(given, (Sequence, np.ndarray)):
-        raise BagwiseError(f"Steps are a name or a list of names out of {', '.join(STEPS)}; got {steps!r}.")
-    for step in given:
-        if step not in STEPS:
-            raise unknown_name("step", step, STEPS)
-    return tuple(given)
 
 
 def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> Any:
