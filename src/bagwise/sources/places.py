@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from bagwise.errors import BagwiseError
@@ -67,7 +67,8 @@ def list_place(
     place = Path(path)
     if place.is_dir():
         names, ignored = _walk(place)
-        found: dict[str, Content] = {name: FileContent(str(place.resolve() / name)) for name in names}
+        folder = str(place.resolve())
+        found: dict[str, Content] = {name: FileContent(os.path.join(folder, name)) for name in names}
     elif not place.exists():
         raise BagwiseError(f"{os.fspath(path)} does not exist. Give a folder, a zip or tar archive, or a file.")
     elif is_archive(place):
@@ -104,7 +105,8 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def ending(name: str) -> str:
     """Give the ending of a file's name, in small letters with its dot."""
-    return PurePosixPath(name).suffix.lower()
+    end = os.path.splitext(name)[1].lower()
+    return "" if end == "." else end
 
 
 def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
