@@ -105,7 +105,7 @@ def test_evaluate_prints_the_errors_of_the_library(stripes, tmp_path):
     assert found["errors"] == list(expected.errors)
     assert found["confusion"] == expected.confusion(4).tolist()
     assert found["written"] == [str(page)]
-    assert "12 items that were not learned from" in page.read_text()
+    assert "a test on 12 items" in page.read_text()
     output = bagwise("evaluate", stripes / "stripes.bagwise", stripes / "stripes.zip")
     assert "<- this model" in output
     assert "true classes in rows" in output

@@ -155,9 +155,8 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     model, path = fitted.model, fitted.model.path
     found = f"{len(fitted.data.collection):,} {model.items}"
     classes = f" of {len(model.classes)} classes" if model.classes else ""
-    session.say(
-        f"{found}{classes}: {fitted.data.n_words:,} words merged to {model.n_words} by {model.hierarchy.criterion}"
-    )
+    merged = f"{fitted.data.n_words:,} words merged to {model.n_words} by {model.hierarchy.criterion}"
+    session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings)
     heads, columns_of = ["words"], []
     if path is not None:

@@ -89,7 +89,7 @@ FIT_OPTIONS: Options = {
         Annotated[int | None, _option(_LEARNING, "Texts: up to so many words in a row are one. Default: 1.")],
         None,
     ),
-    "penalty": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 10.")], None),
+    "penalty": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 1.")], None),
     "folds": (
         Annotated[int | None, _option(_LEARNING, "Folds of cross-validation; 0: none. Default: 5.")],
         None,

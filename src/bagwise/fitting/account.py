@@ -126,11 +126,11 @@ def _facts(model: Model, evaluation: Evaluation | None) -> tuple[tuple[str, str]
     if "source" in made:
         facts.append(("Source", str(made["source"])))
     if "n_items" in made:
-        facts.append(("Items", f"{made['n_items']:,} {model.items}"))
+        facts.append(("Learned from", f"{made['n_items']:,} {model.items}"))
     if model.classes:
         facts.append(("Classes", str(len(model.classes))))
     if evaluation is not None:
-        facts.append(("Kept apart for testing", f"{len(evaluation.collection):,} items"))
+        facts.append(("Tested on", f"{len(evaluation.collection):,} {model.items}"))
     if model.descriptor_record is not None:
         facts.append(("Descriptor", _described(model.descriptor_record)))
     facts += [
@@ -185,7 +185,7 @@ def _confusion(model: Model, answers: _Answers | None) -> Confusion | None:
 
 
 def _tested(evaluation: Evaluation) -> str:
-    return f"{len(evaluation.collection):,} items that were not learned from"
+    return f"a test on {len(evaluation.collection):,} items"
 
 
 def _examples(model: Model, answers: _Answers | None) -> tuple[Example, ...]:

@@ -53,7 +53,7 @@ class FitOptions:
         Texts: a list of words to leave out.
     ngrams : int, default=1
         Texts: up to so many words in a row are taken as one word.
-    penalty : float, default=10.0
+    penalty : float, default=1.0
         Parameter C of the linear SVM on the merged words.
     folds : int, default=5
         Folds of cross-validation along the path of merging; 0: none.
@@ -83,7 +83,7 @@ class FitOptions:
     min_count: int = 2
     stop_words: str | None = None
     ngrams: int = 1
-    penalty: float = 10.0
+    penalty: float = 1.0
     folds: int = 5
     kind: str = "auto"
     text: str | None = None
