@@ -50,7 +50,7 @@ def test_with_all_items_as_candidates_it_is_exact(metric, structure, n, seed, sp
 @pytest.mark.parametrize("structure", ["flat", "ivf", "hnsw"])
 def test_most_of_the_nearest_are_found_in_clustered_data(metric, structure):
     rng = np.random.default_rng(0)
-    X, Q = np.split(clustered(rng, 3050), [3000])
+    X, Q = np.split(clustered(rng, 1550), [1500])
     index = BagIndex(metric, method="approximate", structure=structure, n_jobs=2).add(X)
     ids, _ = index.search(Q)
     assert recall(ids, BagIndex(metric).add(X).search(Q)[0]) >= 0.9
