@@ -74,7 +74,8 @@ def test_more_cells_find_more_and_can_be_set_later():
     expected = BagIndex("euclidean").add(X).search(Q)[0]
     index = BagIndex("euclidean", method="approximate", structure="ivf", n_probe=1).add(X)
     recalls = []
-    for index.n_probe in (1, 8, 1000):
+    for n_probe in (1, 8, 1000):
+        index.n_probe = n_probe
         recalls.append(recall(index.search(Q)[0], expected))
     assert recalls == sorted(recalls)
     assert recalls[0] < recalls[-1] == 1
