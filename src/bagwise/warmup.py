@@ -17,6 +17,10 @@ from bagwise.merging.searches import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
 from bagwise.retrieval.bag_index import BagIndex
+<<<<<<< HEAD
+=======
+from bagwise.retrieval.measures import MEASURES
+>>>>>>> bag-index
 from bagwise.topics.free_energy import FreeEnergyScore
 
 __all__ = ["warmup"]
@@ -59,6 +63,9 @@ def _model() -> None:
     X = sp.csr_array(np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64))
     FreeEnergyScore(2).fit(X).transform(X)
     ConfidenceWeightedClassifier(random_state=0).fit(X, np.arange(8) % 2)
+    for metric in MEASURES:
+        for data in (X, sp.eye_array(8, 12, format="csr")):  # kept dense, and as lists
+            BagIndex(metric).add(data).remove([0]).search(X)
 
 
 def _describe_and_encode() -> None:

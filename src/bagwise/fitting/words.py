@@ -128,6 +128,7 @@ def _visual_words(collection: Collection, options: FitOptions, progress: Progres
     )
 
     describing: Any = None
+    describe = f"Describing {collection.kind}"
 
     def batches(step: str) -> Iterator[Any]:
         nonlocal describing
@@ -135,8 +136,10 @@ def _visual_words(collection: Collection, options: FitOptions, progress: Progres
         for bags in describing:
             progress(step, len(describing.kept) + len(describing.skipped), len(collection))
             yield bags
+        if step == describe:
+            progress(f"Learning {encoder.n_words} words", 0, 0)
 
-    encoder.fit(batches(f"Looking for {encoder.n_words} words"))
+    encoder.fit(batches(describe))
     histograms = encoder.transform(batches("Counting words"))
     return WordData(
         collection=collection[np.array(describing.kept)],

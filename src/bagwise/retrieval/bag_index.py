@@ -69,7 +69,7 @@ class BagIndex:
     random_state : int, default=0
         Seed of the cells.
     n_jobs : int, default=None
-        Threads. Scores do not depend on it.
+        Threads. What exact search finds does not depend on it.
     metadata : dict, default=None
         Anything small that JSON can hold and that is to be kept in the file, such as which model made the histograms.
 

@@ -185,10 +185,10 @@ def make_block(parts: list[Any], measure: Measure) -> Block:
     if n_values > _DENSE_SHARE * n_items * n_words:
         values = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts])
         return DenseBlock(values, measure.totals(values))
-    rows = sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
-    words = rows.indices.astype(np.int64)
+    rows = sp.csr_array(parts[0] if len(parts) == 1 else sp.vstack([sp.csr_array(part) for part in parts]))
+    words = rows.indices.astype(np.int32, copy=False)
     starts = np.zeros(n_words + 1, dtype=np.int64)
-    np.cumsum(np.bincount(words, minlength=n_words), out=starts[1:])
+    kernels.count_words(words, starts)
     items, values = np.empty(len(words), dtype=np.uint16), np.empty(len(words), dtype=np.float32)
     kernels.fill_lists(rows.indptr.astype(np.int64), words, rows.data, starts, items, values)
     return ListBlock(starts, items, values, measure.totals(rows))

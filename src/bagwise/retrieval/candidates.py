@@ -199,7 +199,7 @@ class Candidates:
         self._add(store, 0, cell_of)
 
     def _learn_cells(self, store: Store, n_features: int) -> NDArray[np.float32]:
-        """Centres by k-means of some items, spread evenly over all."""
+        """Centres by k-means of items chosen at random."""
         faiss, n_items = self._faiss, len(store)
         n_cells = int(np.clip(round(_CELLS * np.sqrt(n_items)), 1, n_items))
         rng = np.random.default_rng(self._random_state)
