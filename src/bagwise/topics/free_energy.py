@@ -63,7 +63,9 @@ def free_energy_parts(
     expected_logs = digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))
     per_topic, in_words = np.empty((n_documents, n_topics)), np.empty((n_documents, n_topics))
     per_word = np.empty(counts.nnz)
-    shifts = expected_logs.max(axis=1)
+    largest = gamma.argmax(axis=1)[:, None]  # where `expected` is not 0
+    factors = np.take_along_axis(expected_logs, largest, 1) - np.log(np.take_along_axis(posterior.expected, largest, 1))
+    shifts = factors.ravel()
     document = (counts.indptr, counts.indices)
     given = (weights, logs, posterior.expected, posterior.ratios)
 

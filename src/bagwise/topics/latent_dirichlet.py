@@ -26,7 +26,7 @@ from bagwise.topics.held_out import completion_perplexity, split_tokens
 from bagwise.topics.inference import FLOOR, SMOOTHINGS, Posterior, infer
 from bagwise.topics.priors import SMALLEST
 from bagwise.topics.tables import TopicTables
-from bagwise.topics.training import PRIORS, Learning, State, batch_passes, online_passes, online_step
+from bagwise.topics.training import PRIORS, Learning, State, batch_passes, is_settled, online_passes, online_step
 
 __all__ = ["LatentDirichlet"]
 
@@ -68,9 +68,9 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         Most iterations on one document in a pass.
     document_tol : float, default=1e-3
         A document is done when an iteration moves less than this part of its tokens between topics.
-    restarts : int, default=10
-        Passes of "vb" in which documents also start afresh, and keep the better result; later they go on from where
-        they were, which is several times faster.
+    restarts : int, default=None
+        Passes of "vb" in which documents start afresh. Later they go on from where they were: such passes are faster,
+        but topics that left a document do not come back to it. None: as long as this raises the bound by `tol`.
     batch_size : int, default=256
         Documents in a batch of "online" and `partial_fit`.
     decay, offset : float, default=0.7 and 10
@@ -152,7 +152,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         "tol": [Interval(Real, 0, None, closed="left")],
         "document_iter": [Interval(Integral, 1, None, closed="left")],
         "document_tol": [Interval(Real, 0, None, closed="left")],
-        "restarts": [Interval(Integral, 0, None, closed="left")],
+        "restarts": [Interval(Integral, 0, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "decay": [Interval(Real, 0.5, 1, closed="right")],
         "offset": [Interval(Real, 1, None, closed="left")],
@@ -176,7 +176,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         tol: float = 1e-5,
         document_iter: int = 100,
         document_tol: float = 1e-3,
-        restarts: int = 10,
+        restarts: int | None = None,
         batch_size: int = 256,
         decay: float = 0.7,
         offset: float = 10.0,
@@ -252,7 +252,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         return self
 
     def _settled(self, bounds: list[float]) -> bool:
-        return len(bounds) > 1 and bounds[-1] - bounds[-2] <= self.tol * abs(bounds[-1])
+        return len(bounds) > 1 and is_settled(bounds[-2], bounds[-1], float(self.tol))
 
     def _sample(self, counts: sp.csr_array, n_sweeps: int, rng: np.random.RandomState) -> None:
         state = sample_topics(
@@ -489,7 +489,8 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
             self.prior,
             int(self.document_iter),
             float(self.document_tol),
-            int(self.restarts),
+            None if self.restarts is None else int(self.restarts),
+            float(self.tol),
             int(self.batch_size),
             float(self.decay),
             float(self.offset),
@@ -508,9 +509,9 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         return np.broadcast_to(alpha, (self.n_topics,)).copy()
 
     def _start(self, n_words: int, rng: np.random.RandomState) -> State:
-        """Topics that are nearly even: documents tell them apart in the first passes."""
+        """Topics that are nearly even, those of scikit-learn: documents tell them apart in the first passes."""
         counts = rng.gamma(100.0, 0.01, (self.n_topics, n_words))
-        return State(np.ascontiguousarray(counts.T) + float(self.eta), self._alpha())
+        return State(np.ascontiguousarray(counts.T), self._alpha())
 
     def _state(self) -> State:
         if len(self.alpha_) != self.n_topics:
