@@ -300,17 +300,17 @@ class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
                 'Give eta above 0, such as 0.01, or smoothing="map" and another solver than "gibbs".'
             )
         return Learning(
-            float(self.eta),
-            self.smoothing,
-            self.prior,
-            int(self.document_iter),
-            float(self.document_tol),
-            None if self.restarts is None else int(self.restarts),
-            float(self.tol),
-            int(self.batch_size),
-            float(self.decay),
-            float(self.offset),
-            effective_n_jobs(self.n_jobs),
+            eta=float(self.eta),
+            smoothing=self.smoothing,
+            prior=self.prior,
+            document_iter=int(self.document_iter),
+            document_tol=float(self.document_tol),
+            restarts=None if self.restarts is None else int(self.restarts),
+            tol=float(self.tol),
+            batch_size=int(self.batch_size),
+            decay=float(self.decay),
+            offset=float(self.offset),
+            n_threads=effective_n_jobs(self.n_jobs),
         )
 
     def _alpha(self) -> NDArray[np.float64]:
