@@ -107,7 +107,7 @@ class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
     Notes
     -----
     A pass takes O(nnz K) time at most; less when documents have few of the topics, as small α makes them. Memory: about
-    three arrays of words x topics, two of documents x topics, and two numbers per non-zero.
+    three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
 
     After fitting, `transform`, `bound` and `perplexity` take `topics_` for known: a bound is at most log p(document |
     topics_, alpha_). Words that no topic emits (there are none with `eta` above 0) have the probability 1e-200.
