@@ -19,6 +19,7 @@ import argparse
 import importlib.util
 import json
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ RUNS = [
 ]
 
 
-def make_documents(n_documents: int, n_words: int, n_topics: int, length: int) -> tuple[Any, Any]:
-    """Training documents and unseen ones; the same in every process."""
+def write_documents(folder: str, n_documents: int, n_words: int, n_topics: int, length: int) -> None:
+    """Draw training documents and unseen ones, once for all processes."""
     import numpy as np
     import scipy.sparse as sp
 
@@ -50,7 +51,15 @@ def make_documents(n_documents: int, n_words: int, n_topics: int, length: int) -
     shares = rng.dirichlet(np.full(n_topics, 0.05), n_all)
     rows = [sp.csr_array(rng.multinomial(length, share @ topics)[None].astype(np.float64)) for share in shares]
     X = sp.vstack(rows, format="csr")
-    return X[:n_documents], X[n_documents:]
+    sp.save_npz(Path(folder) / "training.npz", X[:n_documents])
+    sp.save_npz(Path(folder) / "unseen.npz", X[n_documents:])
+
+
+def read_documents(folder: str) -> tuple[Any, Any]:
+    """What `write_documents` wrote."""
+    import scipy.sparse as sp
+
+    return sp.load_npz(Path(folder) / "training.npz"), sp.load_npz(Path(folder) / "unseen.npz")
 
 
 def make_model(who: str, solver: str, n_topics: int, n_passes: int, n_threads: int = 1) -> Any:
@@ -75,14 +84,13 @@ def make_model(who: str, solver: str, n_topics: int, n_passes: int, n_threads: i
     )
 
 
-def measure(who: str, solver: str, n_passes: int, sizes: dict[str, int]) -> dict[str, Any]:
+def measure(who: str, solver: str, n_passes: int, n_topics: int, folder: str) -> dict[str, Any]:
     """Fit one model on one thread."""
     from threadpoolctl import threadpool_limits
 
     from bagwise import LatentDirichlet
 
-    X, unseen = make_documents(**sizes)
-    n_topics = sizes["n_topics"]
+    X, unseen = read_documents(folder)
     with threadpool_limits(1):
         make_model(who, solver, n_topics, 1).fit(X[:128])  # compiles
         model = make_model(who, solver, n_topics, n_passes)
@@ -117,28 +125,28 @@ def corpus_bound(lda: Any, X: Any) -> float:
     return float(documents.bounds.sum()) + topic_bound(counts, 0.01, "bayes")
 
 
-def measure_threads(sizes: dict[str, int]) -> dict[str, float]:
+def measure_threads(n_topics: int, folder: str) -> dict[str, float]:
     """Shortest of several fits with one thread and with two, taken in turns."""
     from threadpoolctl import threadpool_limits
 
-    X, _ = make_documents(**sizes)
+    X, _ = read_documents(folder)
     times: dict[int, list[float]] = {1: [], 2: []}
     with threadpool_limits(1):
         for _ in range(THREAD_FITS):
             for n_threads, taken in times.items():
-                model = make_model("bagwise", "vb", sizes["n_topics"], THREAD_PASSES, n_threads)
+                model = make_model("bagwise", "vb", n_topics, THREAD_PASSES, n_threads)
                 taken.append(timed(lambda model=model: model.fit(X))[0])
     return {"one": min(times[1]) / THREAD_PASSES, "two": min(times[2]) / THREAD_PASSES}
 
 
-def measure_scores(word_block: str, sizes: dict[str, int]) -> dict[str, Any]:
+def measure_scores(word_block: str, n_topics: int, folder: str) -> dict[str, Any]:
     """Free-energy scores of all documents, with the model at hand."""
     from sklearn.frozen import FrozenEstimator
 
     from bagwise import FreeEnergyScore
 
-    X, _ = make_documents(**sizes)
-    lda = make_model("bagwise", "vb", sizes["n_topics"], 5).fit(X)
+    X, _ = read_documents(folder)
+    lda = make_model("bagwise", "vb", n_topics, 5).fit(X)
     scores = FreeEnergyScore(FrozenEstimator(lda), word_block=word_block).fit(X[:16])
     scores.transform(X[:16])  # compiles
     seconds, Z = timed(lambda: scores.transform(X))
@@ -164,6 +172,20 @@ def goals(of: dict[Any, Any], threads: dict[str, float], scores: list[Any]) -> l
     ]
 
 
+def fit_all(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Fit every model for every number of passes."""
+    rows = []
+    for who, solver in RUNS:
+        if who == "tomotopy" and importlib.util.find_spec("tomotopy") is None:
+            print("tomotopy is not installed: left out", file=sys.stderr)
+            continue
+        for n_passes in PASSES[solver]:
+            row = in_fresh_process(__file__, "measure", who=who, solver=solver, n_passes=n_passes, **given)
+            print(f"  {row['model']}, {n_passes} passes: {row['seconds']:.1f} s", file=sys.stderr)
+            rows.append(row)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
@@ -174,15 +196,14 @@ def main() -> None:
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print(", ".join(f"{key} {value}" for key, value in sizes.items()), "\n")
 
-    rows = []
-    for who, solver in RUNS:
-        if who == "tomotopy" and importlib.util.find_spec("tomotopy") is None:
-            print("tomotopy is not installed: left out", file=sys.stderr)
-            continue
-        for n_passes in PASSES[solver]:
-            arguments_of_run = {"who": who, "solver": solver, "n_passes": n_passes}
-            rows.append(in_fresh_process(__file__, "measure", sizes=sizes, **arguments_of_run))
-            print(f"  {rows[-1]['model']}, {n_passes} passes: {rows[-1]['seconds']:.1f} s", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        write_documents(folder, **sizes)
+        given = {"n_topics": sizes["n_topics"], "folder": folder}
+        rows = fit_all(given)
+        threads = in_fresh_process(__file__, "measure_threads", **given)
+        scores = [
+            in_fresh_process(__file__, "measure_scores", word_block=b, **given) for b in ("topic", "word", "full")
+        ]
     of = {(row["model"], row["passes"]): row for row in rows}
     for row in rows:
         theirs = of.get(("scikit-learn, " + row["model"].split(", ")[1], row["passes"]))
@@ -203,11 +224,7 @@ def main() -> None:
             "memory": "peak memory, MB",
         },
     )
-    threads = in_fresh_process(__file__, "measure_threads", sizes=sizes)
     print(f"bagwise, vb: {threads['one']:.3g} s per pass with one thread, {threads['two']:.3g} s with two\n")
-    scores = [
-        in_fresh_process(__file__, "measure_scores", word_block=b, sizes=sizes) for b in ("topic", "word", "full")
-    ]
     print_table(scores, {"block": "free-energy scores", "features": "features", "seconds": "seconds"})
     print_targets(goals(of, threads, scores))
     if arguments.json:

@@ -140,8 +140,8 @@ def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, few, block,
     n = words.shape[0]
     filled = _filled_up(n)
     block = block[: n_live * filled].reshape(n_live, filled)
-    counts_, ratios = padded[0, :filled], padded[1, :filled]
-    counts_[:n], counts_[n:] = counts, 0.0
+    filled_counts, ratios = padded[0, :filled], padded[1, :filled]
+    filled_counts[:n], filled_counts[n:] = counts, 0.0
     for j in range(n):
         row = weights[np.uint64(words[j])]
         for a in range(n_live):
@@ -151,7 +151,7 @@ def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, few, block,
         few[a] = gamma[live[a]]
     for iteration in range(max_iter):
         _expect(few[:n_live], expected[:n_live])
-        _weigh_few(block, n_live, counts_, expected, ratios, sums)
+        _weigh_few(block, n_live, filled_counts, expected, ratios, sums)
         change = 0.0
         for a in range(n_live):
             k = live[a]
