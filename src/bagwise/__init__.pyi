@@ -2,6 +2,7 @@ from . import criteria as criteria
 from . import distributed as distributed
 from . import kernels as kernels
 from . import metrics as metrics
+from . import report as report
 from .bags import Bags as Bags
 from .bags_writer import BagsWriter as BagsWriter
 from .clustering import SpectralClusterer as SpectralClusterer

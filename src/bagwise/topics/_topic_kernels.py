@@ -7,15 +7,19 @@ import math
 import numpy as np
 from numba import njit
 
+# Sums may be taken in any order, and products be fused into them; NaN and infinity stay what they are.
+_ANY_ORDER = {"reassoc", "contract"}
 # A topic whose share of a document adds less than this, relative to its prior, is left aside until the last check.
 _NEGLIGIBLE = 1e-10
 # How often a document may go on with few topics. What is left to do then is about those that were left aside.
 _TIMES_WITH_FEW = 2
+# Compiled loops take that many steps at once; what is left over goes one by one.
+_WORDS_AT_A_TIME = 16
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def digamma(x):
-    """``scipy.special.digamma(x)`` for positive x, to about 1e-14; one division, one logarithm, no branch.
+def _below_log(x):
+    """``log(x + 8) - digamma(x)`` for positive x, to about 1e-14; divisions, but neither logarithm nor branch.
 
     ψ(x) = ψ(x + 8) - Σ_{i<8} 1/(x + i). The sum is one fraction, as x + i and x + 7 - i have the product q + i(7 - i)
     with q = x(x + 7); the rest is the asymptotic series.
@@ -23,16 +27,27 @@ def digamma(x):
     q = x * (x + 7.0)
     outer, inner = q * (q + 6.0), (q + 10.0) * (q + 12.0)
     below = (2.0 * x + 7.0) * ((2.0 * q + 6.0) * inner + (2.0 * q + 22.0) * outer) / (outer * inner)
-    y = x + 8.0
-    r = 1.0 / y
+    r = 1.0 / (x + 8.0)
     t = r * r
     series = t * (1 / 12 - t * (1 / 120 - t * (1 / 252 - t * (1 / 240 - t * (1 / 132 - t * (691 / 32760 - t / 12))))))
-    return math.log(y) - 0.5 * r - series - below
+    return 0.5 * r + series + below
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def digamma(x):
+    """``scipy.special.digamma(x)`` for positive x, to about 1e-14."""
+    return math.log(x + 8.0) - _below_log(x)
+
+
+@njit(cache=True, nogil=True)
+def _filled_up(n):
+    """The least multiple of `_WORDS_AT_A_TIME` that is n or more."""
+    return (n + _WORDS_AT_A_TIME - 1) // _WORDS_AT_A_TIME * _WORDS_AT_A_TIME
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
 def _four_dots(a, b, c, d, x):
-    """``a @ x, b @ x, c @ x, d @ x``, four sums side by side, as additions to one would wait for each other."""
+    """``a @ x, b @ x, c @ x, d @ x``: four sums in one pass over x."""
     at_a = at_b = at_c = at_d = 0.0
     for i in range(x.shape[0]):
         value = x[i]
@@ -43,9 +58,9 @@ def _four_dots(a, b, c, d, x):
     return at_a, at_b, at_c, at_d
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
 def _dot(a, x):
-    """``a @ x``, in the order of `_four_dots`."""
+    """``a @ x``."""
     total = 0.0
     for i in range(x.shape[0]):
         total += a[i] * x[i]
@@ -54,17 +69,21 @@ def _dot(a, x):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _expect(gamma, expected):
-    """``expected = exp(digamma(gamma) - m)`` with ``m = max(digamma(gamma))``, which is returned."""
-    largest = -np.inf
+    """``expected = exp(digamma(gamma) - m)`` with a shift m near ``max(digamma(gamma))``, which is returned.
+
+    ``exp(digamma(x)) = (x + 8) exp(-_below_log(x))`` needs no logarithm.
+    """
+    least = np.inf
     for k in range(gamma.shape[0]):
-        expected[k] = digamma(gamma[k])
-        largest = max(largest, expected[k])
+        expected[k] = _below_log(gamma[k])
     for k in range(gamma.shape[0]):
-        expected[k] = math.exp(expected[k] - largest)
-    return largest
+        least = min(least, expected[k])
+    for k in range(gamma.shape[0]):
+        expected[k] = (gamma[k] + 8.0) * math.exp(least - expected[k])
+    return -least
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
 def weigh(words, counts, weights, expected, ratios, sums):
     """``ratios = counts / (weights[words] @ expected); sums = ratios @ weights[words]``.
 
@@ -87,73 +106,82 @@ def weigh(words, counts, weights, expected, ratios, sums):
             sums[k] += ratios[j] * row[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _sum_along_words(block, n_live, ratios, sums):
-    """``sums[:n_live] = block[:n_live] @ ratios``."""
-    n = ratios.shape[0]
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+def _weigh_few(block, n_live, counts, expected, ratios, sums):
+    """`weigh` with the weights ``block[:n_live]``, topics x words, where loops run along the words."""
+    n = counts.shape[0]
+    ratios[:] = 0.0
     whole = n_live - n_live % 4
     for a in range(0, whole, 4):
-        rows = block[a, :n], block[a + 1, :n], block[a + 2, :n], block[a + 3, :n]
-        sums[a], sums[a + 1], sums[a + 2], sums[a + 3] = _four_dots(rows[0], rows[1], rows[2], rows[3], ratios)
+        for j in range(n):
+            ratios[j] += (expected[a] * block[a, j] + expected[a + 1] * block[a + 1, j]) + (
+                expected[a + 2] * block[a + 2, j] + expected[a + 3] * block[a + 3, j]
+            )
     for a in range(whole, n_live):
-        sums[a] = _dot(block[a, :n], ratios)
+        for j in range(n):
+            ratios[j] += expected[a] * block[a, j]
+    for j in range(n):
+        ratios[j] = counts[j] / ratios[j]
+    for a in range(0, whole, 4):
+        sums[a], sums[a + 1], sums[a + 2], sums[a + 3] = _four_dots(
+            block[a], block[a + 1], block[a + 2], block[a + 3], ratios
+        )
+    for a in range(whole, n_live):
+        sums[a] = _dot(block[a], ratios)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, block, ratios, expected, sums, max_iter, tol):
+def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, few, block, padded, expected, sums, max_iter, tol):
     """Go on with the topics ``live[:n_live]`` alone, which mostly are few; returns the number of iterations.
 
-    Their weights are copied, topics x words, so that loops run along the words. Topics that fade are taken out.
+    Their weights are copied to `block`, topics x words, their parts of `gamma` to `few`. The words are filled up to a
+    whole number of `_WORDS_AT_A_TIME` by some that do not occur. Topics that fade are taken out.
     """
     n = words.shape[0]
+    filled = _filled_up(n)
+    block = block[: n_live * filled].reshape(n_live, filled)
+    filled_counts, ratios = padded[0, :filled], padded[1, :filled]
+    filled_counts[:n], filled_counts[n:] = counts, 0.0
+    for j in range(n):
+        row = weights[np.uint64(words[j])]
+        for a in range(n_live):
+            block[a, j] = row[live[a]]
     for a in range(n_live):
-        for j in range(n):
-            block[a, j] = weights[words[j], live[a]]
-    norms = ratios
+        block[a, n:] = 1.0
+        few[a] = gamma[live[a]]
     for iteration in range(max_iter):
-        largest = -np.inf
-        for a in range(n_live):
-            expected[a] = digamma(gamma[live[a]])
-            largest = max(largest, expected[a])
-        norms[:] = 0.0
-        for a in range(n_live):
-            expected[a] = math.exp(expected[a] - largest)
-            share, row = expected[a], block[a]
-            for j in range(n):
-                norms[j] += share * row[j]
-        for j in range(n):
-            ratios[j] = counts[j] / norms[j]
-        _sum_along_words(block, n_live, ratios, sums)
+        _expect(few[:n_live], expected[:n_live])
+        _weigh_few(block, n_live, filled_counts, expected, ratios, sums)
         change = 0.0
-        kept = 0
         for a in range(n_live):
             k = live[a]
-            added = expected[a] * sums[a]
-            change += abs(alpha[k] + added - gamma[k])
-            gamma[k] = alpha[k] + added
-            if added > _NEGLIGIBLE * alpha[k]:
-                if kept < a:
-                    live[kept] = k
-                    for j in range(n):
-                        block[kept, j] = block[a, j]
-                kept += 1
-        n_live = kept
+            gamma[k] = alpha[k] + expected[a] * sums[a]
+            change += abs(gamma[k] - few[a])
+            few[a] = gamma[k]
         if change <= tol:
             return iteration + 1
+        a = 0
+        while a < n_live:
+            if few[a] - alpha[live[a]] > _NEGLIGIBLE * alpha[live[a]]:
+                a += 1
+                continue
+            n_live -= 1  # the last one takes the place of the one that faded
+            live[a], few[a] = live[n_live], few[n_live]
+            block[a] = block[n_live]
     return max_iter
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, block, max_iter, tol):
+def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, few, block, padded, max_iter, tol):
     """Iterate ``gamma = alpha + Σ_v n_v phi_v`` until its entries move by `tol` or less together.
 
-    On return `expected` and `ratios` belong to `gamma` as it is. Returns m of `_expect`, the number of iterations.
+    On return `expected` and `ratios` belong to `gamma` as it is. Returns the shift m of `_expect`.
     """
     n_topics = alpha.shape[0]
     done = 0
     times_left = _TIMES_WITH_FEW
     while True:
-        largest = _expect(gamma, expected)
+        shift = _expect(gamma, expected)
         weigh(words, counts, weights, expected, ratios, sums)
         change = 0.0
         n_live = 0
@@ -164,19 +192,20 @@ def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, 
                 live[n_live] = k
                 n_live += 1
         if done > 0 and (change <= tol or done >= max_iter):
-            return largest, done
+            return shift
         for k in range(n_topics):
             gamma[k] = alpha[k] + expected[k] * sums[k]
         done += 1
         if 2 * n_live <= n_topics and times_left > 0 and done < max_iter:
             times_left -= 1
             done += _iterate_few(
-                words, counts, weights, alpha, gamma, live, n_live, block, ratios, expected, sums, max_iter - done, tol
-            )
+                words, counts, weights, alpha, gamma, live, n_live, few, block, padded, expected, sums,
+                max_iter - done, tol,
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _document_bound(counts, alpha, gamma, ratios, largest):
+def _document_bound(counts, alpha, gamma, ratios, shift):
     """The bound of a document at its best phi, from the norms n_v / ratio_v that belong to `gamma`."""
     total_alpha, total_gamma = alpha.sum(), gamma.sum()
     psi_total = digamma(total_gamma)
@@ -186,13 +215,13 @@ def _document_bound(counts, alpha, gamma, ratios, largest):
             bound += math.lgamma(gamma[k]) - math.lgamma(alpha[k])
             bound += (alpha[k] - gamma[k]) * (digamma(gamma[k]) - psi_total)
     for j in range(counts.shape[0]):
-        bound += counts[j] * (math.log(counts[j] / ratios[j]) + largest - psi_total)
+        bound += counts[j] * (math.log(counts[j] / ratios[j]) + shift - psi_total)
     return bound
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def infer_documents(
-    starts, words, counts, weights, alpha, warm, restart, gamma, expected, ratios, bounds, first, last, max_iter, tol
+    starts, words, counts, weights, alpha, warm, gamma, expected, ratios, bounds, first, last, max_iter, tol
 ):
     """The variational posterior of the documents first..last, rows of a CSR matrix without stored zeros.
 
@@ -202,8 +231,8 @@ def infer_documents(
         phi = weights[words] * exp(e); phi /= phi.sum(axis=1)      # words x topics
         gamma = alpha + counts @ phi
 
-    `gamma` (documents x topics) is where to start if `warm`, and the result. With `restart` a second start is even
-    shares; the better bound stays. `expected` is exp(e) up to a factor per document, `ratios` are such that
+    `gamma` (documents x topics) is the result, and where to start from if `warm`; else that is even shares. `expected`
+    is exp(e) up to a factor per document, `ratios` are such that
     ``phi[v] * counts[v] = ratios[v] * weights[v] * expected``. Cost O(nnz K) for the first and last iterations; those
     between take only topics that are not negligible in the document.
     """
@@ -211,12 +240,9 @@ def infer_documents(
     longest = 0
     for d in range(first, last):
         longest = max(longest, starts[d + 1] - starts[d])
-    sums = np.empty(n_topics)
+    sums, few = np.empty(n_topics), np.empty(n_topics)
     live = np.empty(n_topics, dtype=np.intp)
-    block = np.empty((n_topics // 2 + 1, longest))
-    other_gamma, other_expected = np.empty(n_topics), np.empty(n_topics)
-    other_ratios = np.empty(longest)
-    n_iter = 0
+    block, padded = np.empty(n_topics // 2 * _filled_up(longest)), np.empty((2, _filled_up(longest)))
     for d in range(first, last):
         begin, end = starts[d], starts[d + 1]
         if begin == end:
@@ -224,39 +250,28 @@ def infer_documents(
             _expect(gamma[d], expected[d])
             bounds[d] = 0.0
             continue
-        document, n = words[begin:end], counts[begin:end]
+        document, n, of_words = words[begin:end], counts[begin:end], ratios[begin:end]
         length = n.sum()
-        limit = tol * (alpha.sum() + length)
-        better = -np.inf
-        if warm and restart:
-            other_gamma[:] = gamma[d]
-            largest = _expect(other_gamma, other_expected)
-            weigh(document, n, weights, other_expected, other_ratios, sums)
-            better = _document_bound(n, alpha, other_gamma, other_ratios[: end - begin], largest)
-        if restart or not warm:
+        if not warm:
             gamma[d] = alpha + length / n_topics
-        for _ in range(2):
-            largest, done = _settle(
-                document,
-                n,
-                weights,
-                alpha,
-                gamma[d],
-                expected[d],
-                ratios[begin:end],
-                sums,
-                live,
-                block,
-                max_iter,
-                limit,
-            )
-            n_iter += done
-            bounds[d] = _document_bound(n, alpha, gamma[d], ratios[begin:end], largest)
-            if bounds[d] >= better:
-                break
-            gamma[d] = other_gamma  # the fresh start ended lower than where the document was: go on from there
-            better = -np.inf
-    return n_iter
+        limit = tol * (alpha.sum() + length)
+        shift = _settle(
+            document,
+            n,
+            weights,
+            alpha,
+            gamma[d],
+            expected[d],
+            of_words,
+            sums,
+            live,
+            few,
+            block,
+            padded,
+            max_iter,
+            limit,
+        )
+        bounds[d] = _document_bound(n, alpha, gamma[d], of_words, shift)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
 
 from bagwise._data import check_non_negative, is_whole
 from bagwise.errors import BagwiseError
 
-__all__ = ["Corpus", "check_whole", "to_counts"]
+__all__ = ["Corpus", "CountReader", "check_whole", "to_counts"]
 
 
 def to_counts(X: Any, who: str) -> sp.csr_array:
@@ -30,6 +32,20 @@ def to_counts(X: Any, who: str) -> sp.csr_array:
     indices = np.require(counts.indices, dtype=index, requirements=["C", "W"])
     starts = np.require(counts.indptr, dtype=index, requirements=["C", "W"])
     return sp.csr_array((np.require(counts.data, requirements=["C", "W"]), indices, starts), shape=counts.shape)
+
+
+class CountReader:
+    """An estimator of documents x words, sparse or dense, none below 0."""
+
+    def _counts(self, X: Any, reset: bool) -> sp.csr_array:
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return to_counts(X, type(self).__name__)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
 
 
 def check_whole(X: Any, who: str) -> None:

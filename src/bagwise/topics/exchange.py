@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._tensor_files import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
+from bagwise.topics.fitted_topics import FittedTopics
+from bagwise.topics.training import State
 
-__all__ = ["Fitted", "read_fitted", "read_model", "write_model"]
+__all__ = ["ExchangedTopics", "Fitted", "read_fitted", "read_model", "write_model"]
 
 _SCHEMA = 1
 
@@ -88,3 +92,85 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     if not sound:
         raise BagwiseError(f"{os.fspath(path)} does not hold a topic model: its arrays or header do not fit together.")
     return header, state
+
+
+class ExchangedTopics(FittedTopics):
+    """Topics that are written to files, read from them, and taken over from other libraries."""
+
+    random_state: Any
+    feature_names_in_: NDArray[np.object_]
+
+    @classmethod
+    def from_fitted(cls, model: Any, vocabulary: Sequence[str] | None = None) -> Self:
+        """Take over a fitted model of another library.
+
+        Parameters
+        ----------
+        model : LatentDirichletAllocation of scikit-learn, LdaModel of gensim or LDAModel of tomotopy
+        vocabulary : sequence of str, default=None
+            For tomotopy, which orders words its own way: the words of the columns. None: as the model has them.
+
+        Returns
+        -------
+        lda : LatentDirichlet
+            Fitted: its topics and prior are those of the model.
+        """
+        counts, alpha, eta = read_fitted(model, vocabulary)
+        lda = cls(len(alpha), alpha=alpha, eta=eta)
+        lda.n_features_in_ = len(counts)
+        lda._store(State(counts, alpha), [], n_documents=0)
+        return lda
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to a safetensors file, wholly or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        path : Path
+        """
+        check_is_fitted(self)
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.random_state, Integral):
+            parameters["random_state"] = None  # a generator's state is not part of the model
+        for name, value in parameters.items():
+            if isinstance(value, (np.generic, np.ndarray)):
+                parameters[name] = value.tolist()
+        header = {
+            "parameters": parameters,
+            "n_updates": self._n_updates,
+            "n_iter": self.n_iter_,
+            "n_documents_seen": self.n_documents_seen_,
+            "words": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
+        }
+        state = {"topic_counts": self.topic_counts_, "alpha": self.alpha_, "bounds": self.bounds_}
+        return write_model(path, header, state)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save` wrote. Loading runs no code of the file.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        lda : LatentDirichlet
+        """
+        header, state = read_model(path)
+        try:
+            lda = cls(**header["parameters"])
+        except TypeError as error:
+            raise BagwiseError(f"{os.fspath(path)} has parameters that this version does not know: {error}") from error
+        counts = np.ascontiguousarray(state["topic_counts"].T)
+        lda.n_features_in_ = len(counts)
+        if header["words"] is not None:
+            lda.feature_names_in_ = np.array(header["words"], dtype=object)
+        restored = State(counts, state["alpha"], n_updates=header["n_updates"])
+        lda._store(restored, state["bounds"].tolist(), n_documents=header["n_documents_seen"])
+        lda.n_iter_ = header["n_iter"]
+        return lda

@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from bagwise._memory import check_memory
 from bagwise._threads import run_over_ranges
 from bagwise.errors import unknown_name
 from bagwise.topics._score_kernels import count_emissions, list_emissions, split_bound_of_words
-from bagwise.topics.counts import to_counts
+from bagwise.topics.counts import CountReader
 from bagwise.topics.latent_dirichlet import LatentDirichlet
 from bagwise.topics.templates import TEMPLATES, fitted_model
 
@@ -63,7 +62,9 @@ def free_energy_parts(
     expected_logs = digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))
     per_topic, in_words = np.empty((n_documents, n_topics)), np.empty((n_documents, n_topics))
     per_word = np.empty(counts.nnz)
-    shifts = expected_logs.max(axis=1)
+    largest = gamma.argmax(axis=1)[:, None]  # where `expected` is not 0
+    factors = np.take_along_axis(expected_logs, largest, 1) - np.log(np.take_along_axis(posterior.expected, largest, 1))
+    shifts = factors.ravel()
     document = (counts.indptr, counts.indices)
     given = (weights, logs, posterior.expected, posterior.ratios)
 
@@ -110,7 +111,7 @@ def free_energy_parts(
     return topics, sp.csr_array((values, columns, starts), shape=(n_documents, n_topics * n_words))
 
 
-class FreeEnergyScore(TransformerMixin, BaseEstimator):
+class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
     """Describe a document by the parts of its bound under a topic model (free-energy score space).
 
     1. A topic model is fitted, or taken as it is.
@@ -285,15 +286,5 @@ class FreeEnergyScore(TransformerMixin, BaseEstimator):
             names += [f"{topic}_{word}" for topic in topics for word in words]
         return np.array(names, dtype=object)
 
-    def _counts(self, X: Any, reset: bool) -> sp.csr_array:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return to_counts(X, type(self).__name__)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.learned_kernels.diagonal_kernel import DiagonalKernelLearner
+from bagwise.topics.counts import CountReader
 from bagwise.topics.free_energy import FreeEnergyScore
 from bagwise.topics.latent_dirichlet import LatentDirichlet
 from bagwise.topics.templates import TEMPLATES
@@ -19,7 +20,7 @@ from bagwise.topics.templates import TEMPLATES
 __all__ = ["FreeEnergyKernel"]
 
 
-class FreeEnergyKernel(TransformerMixin, BaseEstimator):
+class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     """Learn a kernel between documents: the parts of their bounds under a topic model, weighted to follow the labels.
 
     1. `FreeEnergyScore` describes a document by the parts of its bound, which tell how the topics explain it.
@@ -191,8 +192,6 @@ class FreeEnergyKernel(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags

@@ -58,7 +58,6 @@ def infer(
     alpha: NDArray[np.float64],
     *,
     gamma: NDArray[np.float64] | None = None,
-    restart: bool = True,
     max_iter: int = 100,
     tol: float = 1e-3,
     n_threads: int = 1,
@@ -79,9 +78,7 @@ def infer(
     alpha : ndarray of shape (n_topics,)
         Prior of the shares of topics.
     gamma : ndarray of shape (n_documents, n_topics), default=None
-        Where to start. None: even shares.
-    restart : bool, default=True
-        Whether even shares are tried where `gamma` is given. The result is never worse than `gamma`.
+        Where to start; no bound is below that of its start. None: even shares.
     max_iter : int, default=100
         Most iterations per document.
     tol : float, default=1e-3
@@ -109,7 +106,7 @@ def infer(
 
     def work(first: int, last: int) -> None:
         infer_documents(
-            X.indptr, X.indices, X.data, weights, alpha, warm, restart,
+            X.indptr, X.indices, X.data, weights, alpha, warm,
             found.gamma, found.expected, found.ratios, found.bounds, first, last, max_iter, tol,
         )  # fmt: skip
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags, check_random_state
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.topics.counts import to_counts
-from bagwise.topics.exchange import read_fitted, read_model, write_model
+from bagwise.topics.exchange import ExchangedTopics
 from bagwise.topics.gibbs import sample_topics
-from bagwise.topics.held_out import completion_perplexity, split_tokens
-from bagwise.topics.inference import FLOOR, SMOOTHINGS, Posterior, infer
+from bagwise.topics.inference import SMOOTHINGS
 from bagwise.topics.priors import SMALLEST
 from bagwise.topics.tables import TopicTables
-from bagwise.topics.training import PRIORS, Learning, State, batch_passes, online_passes, online_step
+from bagwise.topics.training import PRIORS, Learning, State, batch_passes, is_settled, online_passes, online_step
 
 __all__ = ["LatentDirichlet"]
 
@@ -34,7 +29,7 @@ __all__ = ["LatentDirichlet"]
 SOLVERS = {"vb": 100, "online": 10, "gibbs": 500}
 
 
-class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
     """Find topics, distributions over words of which each document is a mixture (latent Dirichlet allocation).
 
     1. A document draws its shares of topics from a Dirichlet distribution with parameters α.
@@ -68,9 +63,9 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         Most iterations on one document in a pass.
     document_tol : float, default=1e-3
         A document is done when an iteration moves less than this part of its tokens between topics.
-    restarts : int, default=10
-        Passes of "vb" in which documents also start afresh, and keep the better result; later they go on from where
-        they were, which is several times faster.
+    restarts : int, default=None
+        Passes of "vb" in which documents start afresh. Later they go on from where they were: such passes are faster,
+        but topics that left a document do not come back to it. None: as long as this raises the bound by `tol`.
     batch_size : int, default=256
         Documents in a batch of "online" and `partial_fit`.
     decay, offset : float, default=0.7 and 10
@@ -112,7 +107,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
     Notes
     -----
     A pass takes O(nnz K) time at most; less when documents have few of the topics, as small α makes them. Memory: about
-    three arrays of words x topics, two of documents x topics, and two numbers per non-zero.
+    three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
 
     After fitting, `transform`, `bound` and `perplexity` take `topics_` for known: a bound is at most log p(document |
     topics_, alpha_). Words that no topic emits (there are none with `eta` above 0) have the probability 1e-200.
@@ -152,7 +147,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         "tol": [Interval(Real, 0, None, closed="left")],
         "document_iter": [Interval(Integral, 1, None, closed="left")],
         "document_tol": [Interval(Real, 0, None, closed="left")],
-        "restarts": [Interval(Integral, 0, None, closed="left")],
+        "restarts": [Interval(Integral, 0, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "decay": [Interval(Real, 0.5, 1, closed="right")],
         "offset": [Interval(Real, 1, None, closed="left")],
@@ -176,7 +171,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         tol: float = 1e-5,
         document_iter: int = 100,
         document_tol: float = 1e-3,
-        restarts: int = 10,
+        restarts: int | None = None,
         batch_size: int = 256,
         decay: float = 0.7,
         offset: float = 10.0,
@@ -252,7 +247,7 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         return self
 
     def _settled(self, bounds: list[float]) -> bool:
-        return len(bounds) > 1 and bounds[-1] - bounds[-2] <= self.tol * abs(bounds[-1])
+        return len(bounds) > 1 and is_settled(bounds[-2], bounds[-1], float(self.tol))
 
     def _sample(self, counts: sp.csr_array, n_sweeps: int, rng: np.random.RandomState) -> None:
         state = sample_topics(
@@ -292,185 +287,6 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         self._store(state, [], n_documents=seen)
         return self
 
-    def posterior(self, X: Any) -> Posterior:
-        """All that is inferred of documents: Dirichlet parameters, bounds, and expected emissions.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-
-        Returns
-        -------
-        posterior : Posterior
-        """
-        check_is_fitted(self)
-        return self.infer_counts(self._counts(X, reset=False))
-
-    def infer_counts(self, counts: sp.csr_array) -> Posterior:
-        """`posterior` of counts that were checked."""
-        return infer(
-            counts,
-            self.word_weights(),
-            self.alpha_.copy(),  # what was unpickled from mapped memory is read-only
-            max_iter=int(self.document_iter),
-            tol=float(self.document_tol),
-            n_threads=effective_n_jobs(self.n_jobs),
-        )
-
-    def word_weights(self) -> NDArray[np.float64]:
-        """`topics_` as words x topics, positive: what documents are inferred with."""
-        return np.maximum(np.ascontiguousarray(self.topics_.T), FLOOR)
-
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """Expected shares of the topics in each document.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-
-        Returns
-        -------
-        shares : ndarray of shape (n_documents, n_topics)
-            Rows sum to 1.
-        """
-        return self.posterior(X).shares
-
-    def bound(self, X: Any) -> NDArray[np.float64]:
-        """Lower bound of the logarithm of each document's probability, in nats.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-
-        Returns
-        -------
-        bounds : ndarray of shape (n_documents,)
-        """
-        return self.posterior(X).bounds
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Sum of `bound` over documents: higher is better, for choosing parameters by cross-validation.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-        y : ignored
-
-        Returns
-        -------
-        score : float
-        """
-        return float(self.bound(X).sum())
-
-    def perplexity(self, X: Any, held_out: Any = None, random_state: Any = 0) -> float:
-        """How surprising words are given the other words of their documents (document completion).
-
-        ``exp(-Σ n_dv log Σ_i share_di topics_iv / Σ n_dv)`` over the words held out, with the shares of a document
-        inferred from the rest of it. Lower is better; the number of words is that of an even guess.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-            What shares are inferred from. If nothing is held out, whole numbers; half of the tokens of each document,
-            chosen at random, are then predicted from the others.
-        held_out : array-like or sparse matrix of shape (n_documents, n_words), default=None
-            What is predicted.
-        random_state : int, RandomState or None, default=0
-            For choosing tokens.
-
-        Returns
-        -------
-        perplexity : float
-        """
-        check_is_fitted(self)
-        seen = self._counts(X, reset=False)
-        if held_out is None:
-            seen, hidden = split_tokens(seen, check_random_state(random_state))
-        else:
-            hidden = self._counts(held_out, reset=False)
-            if hidden.shape[0] != seen.shape[0]:
-                raise BagwiseError(
-                    f"X has {seen.shape[0]} documents, held_out {hidden.shape[0]}: give two parts of the same."
-                )
-        if hidden.nnz == 0:
-            raise BagwiseError("No words are held out, so there is nothing to predict. Documents need two tokens.")
-        return completion_perplexity(hidden, self.infer_counts(seen).shares, self.word_weights())
-
-    @classmethod
-    def from_fitted(cls, model: Any, vocabulary: Sequence[str] | None = None) -> LatentDirichlet:
-        """Take over a fitted model of another library.
-
-        Parameters
-        ----------
-        model : LatentDirichletAllocation of scikit-learn, LdaModel of gensim or LDAModel of tomotopy
-        vocabulary : sequence of str, default=None
-            For tomotopy, which orders words its own way: the words of the columns. None: as the model has them.
-
-        Returns
-        -------
-        lda : LatentDirichlet
-            Fitted: its topics and prior are those of the model.
-        """
-        counts, alpha, eta = read_fitted(model, vocabulary)
-        lda = cls(len(alpha), alpha=alpha, eta=eta)
-        lda.n_features_in_ = len(counts)
-        lda._store(State(counts, alpha), [], n_documents=0)
-        return lda
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model to a safetensors file, wholly or not at all.
-
-        Parameters
-        ----------
-        path : str or path
-
-        Returns
-        -------
-        path : Path
-        """
-        check_is_fitted(self)
-        parameters = self.get_params(deep=False)
-        if not isinstance(self.random_state, Integral):
-            parameters["random_state"] = None  # a generator's state is not part of the model
-        for name, value in parameters.items():
-            if isinstance(value, (np.generic, np.ndarray)):
-                parameters[name] = value.tolist()
-        header = {
-            "parameters": parameters,
-            "n_updates": self._n_updates,
-            "n_iter": self.n_iter_,
-            "n_documents_seen": self.n_documents_seen_,
-            "words": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
-        }
-        state = {"topic_counts": self.topic_counts_, "alpha": self.alpha_, "bounds": self.bounds_}
-        return write_model(path, header, state)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LatentDirichlet:
-        """Read a model that `save` wrote. Loading runs no code of the file.
-
-        Parameters
-        ----------
-        path : str or path
-
-        Returns
-        -------
-        lda : LatentDirichlet
-        """
-        header, state = read_model(path)
-        try:
-            lda = cls(**header["parameters"])
-        except TypeError as error:
-            raise BagwiseError(f"{os.fspath(path)} has parameters that this version does not know: {error}") from error
-        counts = np.ascontiguousarray(state["topic_counts"].T)
-        lda.n_features_in_ = len(counts)
-        if header["words"] is not None:
-            lda.feature_names_in_ = np.array(header["words"], dtype=object)
-        restored = State(counts, state["alpha"], n_updates=header["n_updates"])
-        lda._store(restored, state["bounds"].tolist(), n_documents=header["n_documents_seen"])
-        lda.n_iter_ = header["n_iter"]
-        return lda
-
     def _learning(self) -> Learning:
         if self.solver not in SOLVERS:
             raise unknown_name("solver", self.solver, SOLVERS)
@@ -484,16 +300,17 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
                 'Give eta above 0, such as 0.01, or smoothing="map" and another solver than "gibbs".'
             )
         return Learning(
-            float(self.eta),
-            self.smoothing,
-            self.prior,
-            int(self.document_iter),
-            float(self.document_tol),
-            int(self.restarts),
-            int(self.batch_size),
-            float(self.decay),
-            float(self.offset),
-            effective_n_jobs(self.n_jobs),
+            eta=float(self.eta),
+            smoothing=self.smoothing,
+            prior=self.prior,
+            document_iter=int(self.document_iter),
+            document_tol=float(self.document_tol),
+            restarts=None if self.restarts is None else int(self.restarts),
+            tol=float(self.tol),
+            batch_size=int(self.batch_size),
+            decay=float(self.decay),
+            offset=float(self.offset),
+            n_threads=effective_n_jobs(self.n_jobs),
         )
 
     def _alpha(self) -> NDArray[np.float64]:
@@ -508,9 +325,9 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
         return np.broadcast_to(alpha, (self.n_topics,)).copy()
 
     def _start(self, n_words: int, rng: np.random.RandomState) -> State:
-        """Topics that are nearly even: documents tell them apart in the first passes."""
+        """Topics that are nearly even, those of scikit-learn: documents tell them apart in the first passes."""
         counts = rng.gamma(100.0, 0.01, (self.n_topics, n_words))
-        return State(np.ascontiguousarray(counts.T) + float(self.eta), self._alpha())
+        return State(np.ascontiguousarray(counts.T), self._alpha())
 
     def _state(self) -> State:
         if len(self.alpha_) != self.n_topics:
@@ -519,32 +336,3 @@ class LatentDirichlet(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerM
                 "Set n_topics back, or fit a new model."
             )
         return State(np.ascontiguousarray(self.topic_counts_.T), self.alpha_, n_updates=self._n_updates)
-
-    def _store(self, state: State, bounds: list[float], n_documents: int) -> None:
-        self.topic_counts_ = np.ascontiguousarray(state.counts.T)
-        totals = self.topic_counts_.sum(axis=1, keepdims=True)
-        # a topic that emits nothing, which eta=0 allows, is even
-        self.topics_ = np.where(totals > 0, self.topic_counts_, 1.0)
-        self.topics_ /= self.topics_.sum(axis=1, keepdims=True)
-        self.alpha_ = state.alpha
-        self.bounds_ = np.array(bounds)
-        self.n_iter_ = max(len(bounds), 1)
-        self.n_documents_seen_ = n_documents
-        self._n_updates = state.n_updates
-
-    def _counts(self, X: Any, reset: bool) -> sp.csr_array:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return to_counts(X, type(self).__name__)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.alpha_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "topic_counts_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags

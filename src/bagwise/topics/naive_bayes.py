@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
@@ -14,14 +13,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.errors import BagwiseError
-from bagwise.topics.counts import to_counts
+from bagwise.topics.counts import CountReader, to_counts
 from bagwise.topics.latent_dirichlet import LatentDirichlet
 from bagwise.topics.templates import TEMPLATES, new_model
 
 __all__ = ["LatentDirichletNB"]
 
 
-class LatentDirichletNB(ClassifierMixin, BaseEstimator):
+class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
     """Classify documents by the topic model under which they are likeliest.
 
     Each class gets a `LatentDirichlet` of its own; a document w goes to ``argmax_c log(n_c / n) + L_c(w)``, with n_c of
@@ -106,8 +105,7 @@ class LatentDirichletNB(ClassifierMixin, BaseEstimator):
         scores : ndarray of shape (n_documents, n_classes)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        counts: sp.csr_array = to_counts(X, type(self).__name__)
+        counts = self._counts(X, reset=False)
         return self.class_log_prior_ + np.stack([lda.infer_counts(counts).bounds for lda in self.models_], axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -156,7 +154,5 @@ class LatentDirichletNB(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
         tags.classifier_tags.poor_score = True  # on data that are no counts, as the common checks have them
         return tags

@@ -10,14 +10,14 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._threads import run_over_ranges
 from bagwise.topics._plsa_kernels import update_shares
 from bagwise.topics._topic_kernels import add_expected_counts
-from bagwise.topics.counts import Corpus, to_counts
+from bagwise.topics.counts import Corpus, CountReader
 from bagwise.topics.tables import TopicTables
 
 __all__ = ["PLSA"]
@@ -69,7 +69,7 @@ class _Expectation:
         return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), kept)
 
 
-class PLSA(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Find topics by maximum likelihood, each document with free shares (probabilistic latent semantic analysis).
 
     ``p(w | d) = Σ_i p(i | d) p(w | i)``; both factors are learned by EM on the log-likelihood
@@ -229,19 +229,9 @@ class PLSA(TopicTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         step = _Expectation(counts, shares, np.ascontiguousarray(self.topics_.T), 1.0, effective_n_jobs(self.n_jobs))
         return step.objective
 
-    def _counts(self, X: Any, reset: bool) -> sp.csr_array:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return to_counts(X, type(self).__name__)
-
     @property
     def _n_features_out(self) -> int:
         return len(self.topics_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "topics_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags

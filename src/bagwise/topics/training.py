@@ -13,7 +13,7 @@ from bagwise.topics.counts import Corpus
 from bagwise.topics.inference import Posterior, expected_counts, infer, mean_logs, topic_bound, topic_weights
 from bagwise.topics.priors import learn_asymmetric, learn_symmetric
 
-__all__ = ["PRIORS", "Learning", "State", "batch_passes", "learn_prior", "online_passes", "online_step"]
+__all__ = ["PRIORS", "Learning", "State", "batch_passes", "is_settled", "learn_prior", "online_passes", "online_step"]
 
 PRIORS = ("fixed", "symmetric", "asymmetric")
 # Topics that are still random make all documents look alike, which would blow up the prior.
@@ -50,19 +50,20 @@ class Learning:
     prior: str = "fixed"
     document_iter: int = 100
     document_tol: float = 1e-3
-    restarts: int = 10
+    restarts: int | None = None
+    tol: float = 1e-5
     batch_size: int = 256
     decay: float = 0.7
     offset: float = 10.0
     n_threads: int = 1
 
     def infer(
-        self, X: sp.csr_array, state: State, gamma: NDArray[np.float64] | None = None, restart: bool = True
+        self, X: sp.csr_array, state: State, gamma: NDArray[np.float64] | None = None
     ) -> tuple[Posterior, NDArray[np.float64]]:
         """Posterior of documents, and the weights of the topics it was made with."""
         weights = topic_weights(state.counts, self.smoothing, self.n_threads)
         how = {"max_iter": self.document_iter, "tol": self.document_tol, "n_threads": self.n_threads}
-        return infer(X, weights, state.alpha, gamma=gamma, restart=restart, **how), weights  # type: ignore[arg-type]
+        return infer(X, weights, state.alpha, gamma=gamma, **how), weights  # type: ignore[arg-type]
 
     def topic_bound(self, state: State) -> float:
         """The part of the bound that belongs to the topics."""
@@ -84,24 +85,44 @@ def learn_prior(
 def batch_passes(X: sp.csr_array, state: State, learning: Learning) -> Iterator[State]:
     """Variational EM: yield the state after each pass; its bound never falls.
 
-    A pass learns topics and prior from the posterior of all documents, and then that posterior. Documents go on from
-    where they were. In the first passes they also start afresh, and stay where the bound is higher: a topic that has
-    left a document does not come back otherwise.
+    A pass learns topics and prior from the posterior of all documents, and then that posterior. At first documents
+    start afresh in each pass. One that went on from where it was would keep its topics: those that left it do not come
+    back, and all topics stay near what they were when little was known. Going on only where it is better for a document
+    is no way out: what is best for each of them with the topics of today leads to worse topics. As soon as starting
+    afresh no longer raises the bound of the corpus by `Learning.tol` of it, or after `Learning.restarts` passes,
+    documents go on, which never lowers it.
     """
     corpus = Corpus.of(X)
     posterior, weights = learning.infer(X, state)
+    afresh = True
     done = 0
     while True:
         done += 1
         counts = expected_counts(corpus, posterior, weights, learning.n_threads)
         counts += learning.eta
         alpha = state.alpha
+        gamma = posterior.gamma
+        del posterior, weights  # before there are others
         if done > _PASSES_BEFORE_PRIOR:
-            alpha = learn_prior(alpha, posterior.gamma, learning.prior, learning.n_threads)
+            alpha = learn_prior(alpha, gamma, learning.prior, learning.n_threads)
+        before = state.bound
         state = replace(state, counts=counts, alpha=alpha, n_updates=state.n_updates + 1)
-        posterior, weights = learning.infer(X, state, posterior.gamma, restart=done <= learning.restarts)
-        state = replace(state, bound=float(posterior.bounds.sum()) + learning.topic_bound(state))
+        of_topics = learning.topic_bound(state)
+        afresh = afresh and (learning.restarts is None or done <= learning.restarts)
+        if afresh:
+            posterior, weights = learning.infer(X, state)
+            bound = float(posterior.bounds.sum()) + of_topics
+            afresh = not is_settled(before, bound, learning.tol)
+        if not afresh:
+            posterior, weights = learning.infer(X, state, gamma)
+            bound = float(posterior.bounds.sum()) + of_topics
+        state = replace(state, bound=bound)
         yield state
+
+
+def is_settled(before: float, after: float, tol: float) -> bool:
+    """Whether a pass raised the bound by no more than `tol` of it."""
+    return after - before <= tol * abs(after)
 
 
 def online_step(X: sp.csr_array, state: State, learning: Learning, n_documents: int) -> tuple[State, float]:

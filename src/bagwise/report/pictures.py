@@ -1,0 +1,153 @@
+"""Small pictures for pages: thumbnails of images, and mosaics of patches."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bagwise._checks import check_integer
+from bagwise._extras import require
+from bagwise.errors import BagwiseError
+
+__all__ = ["mosaic", "thumbnail"]
+
+# Images that are smaller than this part of what is asked for are shown as squares of pixels.
+_SHARP_BELOW = 0.5
+
+
+def thumbnail(image: ArrayLike | bytes, size: int = 96) -> bytes:
+    """Make a small PNG file of an image. Needs ``bagwise[image]``.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width) or (height, width, 3), or bytes
+        Grey or RGB: uint8, or real numbers from 0 (black) to 1 (white). Or the bytes of an image file.
+    size : int, default=96
+        Pixels of the longer side. Larger images are made smaller; small ones, such as patches of 8 by 8 pixels, are
+        enlarged by a whole number without blurring.
+
+    Returns
+    -------
+    png : bytes
+        The same bytes for the same image. With at most 256 colours where that makes the file smaller.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.report import thumbnail
+    >>> thumbnail(np.eye(8), size=32)[1:4]
+    b'PNG'
+    """
+    size = check_integer(size, "size", 1, 4096)
+    pixels = _decoded(bytes(image)) if isinstance(image, bytes | bytearray | memoryview) else _checked(image)
+    return _png(_scaled(pixels, size))
+
+
+def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | None = None, gap: int = 2) -> bytes:
+    """Put patches side by side into one PNG file. Needs ``bagwise[image]``.
+
+    Parameters
+    ----------
+    patches : sequence of images
+        As for `thumbnail`.
+    size : int, default=32
+        Pixels of the longer side of each.
+    columns : int or None, default=None
+        Patches in a row; None makes the whole about square.
+    gap : int, default=2
+        Pixels between patches, transparent.
+
+    Returns
+    -------
+    png : bytes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.report import mosaic
+    >>> mosaic([np.eye(8), np.ones((8, 8))], size=16)[1:4]
+    b'PNG'
+    """
+    Image = require("PIL.Image", "image", "Making mosaics")
+    if isinstance(patches, bytes) or len(patches) == 0:
+        raise BagwiseError("mosaic takes a sequence of at least one patch.")
+    size, gap = check_integer(size, "size", 1, 4096), check_integer(gap, "gap", 0, 4096)
+    across = math.ceil(math.sqrt(len(patches))) if columns is None else check_integer(columns, "columns", 1)
+    across = min(across, len(patches))
+    down = math.ceil(len(patches) / across)
+    whole = Image.new("RGBA", (across * (size + gap) - gap, down * (size + gap) - gap), (0, 0, 0, 0))
+    for i, patch in enumerate(patches):
+        with Image.open(io.BytesIO(thumbnail(patch, size))) as small:
+            corner = [place * (size + gap) for place in (i % across, i // across)]
+            middle = [(size - side) // 2 for side in small.size]
+            whole.paste(small.convert("RGBA"), (corner[0] + middle[0], corner[1] + middle[1]))
+    return _saved(whole)
+
+
+class _InMemory:
+    """Bytes as the reader of images takes them."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.source = "bytes"
+
+    def open(self) -> io.BytesIO:
+        return io.BytesIO(self.content)
+
+
+def _decoded(content: bytes) -> NDArray[np.uint8]:
+    from bagwise.sources.images import ImageDecoder
+
+    require("PIL.Image", "image", "Making thumbnails")
+    try:
+        return ImageDecoder("rgb").decode(_InMemory(content))
+    except BagwiseError as error:
+        raise BagwiseError(f"Cannot make a thumbnail of this file: {error}") from error
+
+
+def _checked(image: Any) -> NDArray[np.uint8]:
+    pixels = np.asarray(image)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if pixels.size == 0 or (pixels.ndim != 2 and not (pixels.ndim == 3 and pixels.shape[2] == 3)):
+        raise BagwiseError(
+            f"Images have shape (height, width), or (height, width, 3) in RGB, and are not empty; got {pixels.shape}."
+        )
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype.kind not in "bf" or not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise BagwiseError(
+            f"Pixels must be uint8, or real numbers from 0 to 1; got {pixels.dtype} from {pixels.min()} to "
+            f"{pixels.max()}. Divide them by the value of white, or convert them by .astype('uint8')."
+        )
+    return np.rint(255 * pixels.astype(np.float64)).astype(np.uint8)
+
+
+def _scaled(pixels: NDArray[np.uint8], size: int) -> Any:
+    Image = require("PIL.Image", "image", "Making thumbnails")
+    picture = Image.fromarray(np.ascontiguousarray(pixels))
+    longer = max(picture.size)
+    if longer > size:
+        small = tuple(max(1, round(side * size / longer)) for side in picture.size)
+        return picture.resize(small, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    factor = size // longer if longer <= _SHARP_BELOW * size else 1
+    return picture.resize(tuple(side * factor for side in picture.size), Image.Resampling.NEAREST)
+
+
+def _png(picture: Any) -> bytes:
+    whole = _saved(picture)
+    if picture.mode != "RGB":
+        return whole
+    # a palette is a third of the bytes, and at this size the eye does not miss the other colours
+    return min(whole, _saved(picture.quantize(256)), key=len)
+
+
+def _saved(picture: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, format="PNG", optimize=True)
+    return file.getvalue()

@@ -1,0 +1,167 @@
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bagwise.report import Comparison, Confusion, MergingCurve, WordGroup
+from bagwise.report.charts import comparison_chart, legend_sample, merging_chart
+from bagwise.report.confusions import N_LEVELS, heat_map, level_from, most_confused
+from bagwise.report.scales import linear_axis, log_axis, thinned
+from bagwise.report.sentences import Name, about_confusion, about_curve, about_groups, about_pair, about_timings
+from bagwise.report.svg import bar
+from bagwise.report.texts import percent, plural
+from report_helpers import Page
+
+shares = st.floats(0, 1)
+values = st.floats(-1e9, 1e9)
+
+
+@st.composite
+def curves(draw):
+    sizes = sorted(draw(st.sets(st.integers(1, 10**6), min_size=1, max_size=60)))
+    errors = draw(st.lists(shares, min_size=len(sizes), max_size=len(sizes)))
+    spread = draw(st.sampled_from([[], errors]))
+    levels = sorted(draw(st.sets(st.integers(1, 10**6), max_size=20)))
+    criterion = draw(st.lists(values, min_size=len(levels), max_size=len(levels)))
+    chosen = draw(st.none() | st.integers(1, 10**6))
+    one_se = draw(st.none() | st.sampled_from(sizes))
+    return MergingCurve(sizes, errors, spread, "", chosen, one_se, "<name>", levels, criterion)
+
+
+def numbers_in(chart):
+    """All places of a chart, in pixels."""
+    found = []
+    for element in ET.fromstring(chart).iter():
+        for key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy"):
+            if key in element.attrib:
+                found.append(float(element.attrib[key]))
+    return np.array(found)
+
+
+@given(curves())
+def test_a_merging_chart_tells_all_errors_inside_its_frame(curve):
+    chart = merging_chart(curve)
+    Page(chart)
+    root = ET.fromstring(chart)
+    told = [element.text for element in root.iter("text")]
+    for size, error in zip(curve.sizes, curve.errors, strict=True):
+        assert any(text.startswith(f"{plural(size, 'word')}: error {percent(error)}") for text in told)
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    places = numbers_in(chart)
+    assert places.min() >= 0
+    assert places.max() <= max(width, height)
+    if curve.chosen is not None:
+        assert any(text.startswith("chosen") and text.endswith(plural(curve.chosen, "word")) for text in told)
+
+
+def test_a_point_stands_where_its_value_is():
+    curve = MergingCurve([1, 10, 100], [0.0, 0.5, 1.0])
+    root = ET.fromstring(merging_chart(curve))
+    knots = [element for element in root.iter("circle") if element.attrib["class"] == "knot"]
+    across = np.array([float(knot.attrib["cx"]) for knot in knots])
+    down = np.array([float(knot.attrib["cy"]) for knot in knots])
+    np.testing.assert_allclose(np.diff(across), np.diff(across)[0], atol=0.11)
+    np.testing.assert_allclose(np.diff(down), np.diff(down)[0], atol=0.11)
+    assert np.diff(down)[0] < 0 < np.diff(across)[0]
+
+
+@given(st.integers(1, 30), st.integers(1, 12))
+def test_a_comparison_has_a_line_for_each_criterion(n_criteria, n_sizes):
+    rng = np.random.default_rng(n_criteria)
+    criteria = [(f"c{i} <&>", rng.random(n_sizes), [], 1.0) for i in range(n_criteria)]
+    root = ET.fromstring(comparison_chart(Comparison("x", range(1, n_sizes + 1), criteria)))
+    groups = [element for element in root.iter("g") if element.attrib["class"].startswith("series")]
+    assert [group.attrib["aria-label"].split(":")[0] for group in groups] == [f"c{i} <&>" for i in range(n_criteria)]
+    assert len({legend_sample(i) for i in range(min(n_criteria, 18))}) == min(n_criteria, 18)
+
+
+@given(st.lists(values, min_size=1, max_size=2000), st.integers(8, 400))
+def test_thinning_keeps_ends_and_extremes(heights, limit):
+    kept = thinned(range(len(heights)), heights, limit)
+    assert kept == sorted(set(kept))
+    assert len(kept) <= limit
+    assert {0, len(heights) - 1} <= set(kept)
+    assert min(heights) == min(heights[i] for i in kept)
+    assert max(heights) == max(heights[i] for i in kept)
+    assert len(heights) > limit or len(kept) == len(heights)
+
+
+@given(st.lists(values, min_size=1, max_size=20), st.booleans())
+def test_an_even_axis_holds_its_values_between_its_ticks(heights, zero):
+    axis = linear_axis(heights, 100, 0, zero=zero)
+    assert len(axis.ticks) >= 2
+    assert list(axis.ticks) == sorted(set(axis.ticks))
+    slack = 1e-6 * max(1.0, abs(axis.high), abs(axis.low))
+    assert axis.low - slack <= min(heights)
+    assert max(heights) <= axis.high + slack
+    assert axis(axis.low) == pytest.approx(100)
+    assert axis(axis.high) == pytest.approx(0)
+
+
+@given(st.sets(st.integers(1, 10**9), min_size=1, max_size=10))
+def test_a_logarithmic_axis_has_ticks_apart(sizes):
+    axis = log_axis(sorted(sizes), 0, 700)
+    places = [axis(tick) for tick in axis.ticks]
+    assert all(min(sizes) <= tick <= max(sizes) for tick in axis.ticks)
+    assert len(places) == 1 or min(np.diff(places)) >= 44
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_confusions_are_those_of_the_matrix(n, limit, seed):
+    matrix = np.random.default_rng(seed).integers(0, 4, (n, n))
+    confusion = Confusion([f"c{i}" for i in range(n)], matrix)
+    pairs = most_confused(confusion, n=n * n)
+    assert [pair.times for pair in pairs] == sorted(
+        (matrix[i, k] for i in range(n) for k in range(n) if i != k and matrix[i, k]), reverse=True
+    )
+    assert all(pair.times == matrix[int(pair.true[1:]), int(pair.answer[1:])] for pair in pairs)
+    heat = heat_map(confusion, limit)
+    rows = [int(name[1:]) for name in heat.classes]
+    others = 0 if heat.others is None else heat.others
+    np.testing.assert_array_equal(heat.counts.sum(axis=1) + others, matrix[rows].sum(axis=1))
+    assert len(rows) == min(n, limit)
+    np.testing.assert_array_equal(heat.levels == 0, heat.counts == 0)
+    part = heat.counts / np.maximum(matrix[rows].sum(axis=1), 1)[:, None]
+    for level in range(1, N_LEVELS + 1):
+        assert np.all(part[heat.levels == level] >= level_from(level) - 1e-12)
+        assert np.all(part[heat.levels < level] <= level_from(level) + 1e-12)
+
+
+def said(sentences):
+    whole = ["".join(f"“{part}”" if isinstance(part, Name) else part for part in parts) for parts in sentences]
+    return " ".join(whole).replace("\u202f", " ")
+
+
+def test_sentences_of_a_curve_hold():
+    curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, chosen=50)
+    assert said(about_curve(curve)) == (
+        "50 words keep the error within one standard error of 1000 words: 18.2 % against 17.6 %. "
+        "With 10 words, the fewest that were tried, the error is 30.0 %."
+    )
+    # a choice that is not within one standard error is not said to be
+    wrong = MergingCurve([10, 50, 1000], [0.3, 0.19, 0.176], [0.01, 0.008, 0.008], one_se=50, chosen=20)
+    assert "within" not in said(about_curve(wrong))
+    assert "The model has 20 words; at this size the error was not measured." in said(about_curve(wrong))
+    assert about_curve(MergingCurve([], [], criterion_sizes=[1], criterion_values=[1])) == []
+
+
+def test_sentences_of_counts_hold():
+    assert said([about_confusion(Confusion(["a", "b"], [[3, 1], [0, 0]]))]) == "1 of 4 answers was wrong: 25.0 %."
+    assert said([about_confusion(Confusion(["a"], [[1]]))]) == "The one answer was right."
+    assert said([about_confusion(Confusion(["a"], [[7]]))]) == "All 7 answers were right."
+    assert said([about_confusion(Confusion(["a"], [[0]]))]) == "Nothing was tested."
+    pair = most_confused(Confusion(["1", "2"], [[3, 1], [0, 0]]))[0]
+    assert said([about_pair(pair)]) == "“1” was taken for “2” in 1 of 4 cases, 25.0 %."
+    assert said([about_timings([("a", 1.0), ("b", 2.5)])]) == "2 steps took 3.5 s together, the longest, “b”, 2.5 s."
+    groups = [WordGroup(0, 3, 0.5), WordGroup(1, 1, 0.25), WordGroup(2, 1, 0.25)]
+    assert said([about_groups(groups[:2], groups)]) == "The 2 largest of 3 groups: 4 words, 75.0 % of all occurrences."
+
+
+@given(st.floats(-10, 10), st.floats(0, 10), st.booleans())
+def test_bars_stay_inside(value, largest, signed):
+    root = ET.fromstring(bar(value, largest, signed=signed))
+    for rect in root.iter("rect"):
+        start, width = float(rect.attrib["x"]), float(rect.attrib["width"])
+        assert 0 <= start <= start + width <= 100.1

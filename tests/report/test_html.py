@@ -1,0 +1,235 @@
+import base64
+import hashlib
+import re
+from dataclasses import fields, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bagwise.errors import BagwiseError
+from bagwise.report import (
+    ClassCount,
+    Comparison,
+    Confusion,
+    Example,
+    Hit,
+    MergingCurve,
+    ReportData,
+    SearchResults,
+    WordGroup,
+    render_comparison,
+    render_report,
+    render_results,
+    thumbnail,
+    write_comparison,
+    write_report,
+    write_results,
+)
+from bagwise.report.palette import DARK, LIGHT, contrast, shades
+from bagwise.report.texts import count, number, one_line, percent, plain, seconds
+from report_helpers import Page, digits_report, matrix_of
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "'; --><!-- ]]> </style></svg></title>",
+    "https://example.com/x.js",
+    "javascript:alert(1)",
+    "two\nlines\r\nand\ttab",
+    "caf\udce9 \ud800",
+    "\u202egpj.exe\u2066 \u200f",
+    "\x00\x1b[31m\x7f\x9b\ufeff\uffff",
+    "{{ 7 * 7 }} {% raw %} {# #}",
+    "&lt;b&gt; &amp; &#60;",
+    "a|b *c* _d_ `e` $f$ [g](h)",
+    "日本語 עברית العربية 👩‍👩‍👧",
+    " ",
+    "",
+]
+PICTURE = thumbnail(np.eye(8), 16)
+
+
+@cache
+def digits():
+    return digits_report()
+
+
+def data_of(names):
+    """A report with the same hostile texts in every place that takes texts."""
+    n = len(names)
+    return ReportData(
+        names[0],
+        facts=[(name, name) for name in names],
+        classes=[ClassCount(name, i, i) for i, name in enumerate(names)],
+        curve=MergingCurve([1, 2], [0.5, 0.25], [0.1, 0.1], names[0], 2, 1, names[-1], [1, 2], [0.0, 1.0]),
+        confusion=Confusion(names, np.arange(n * n).reshape(n, n), names[0]),
+        groups=[
+            WordGroup(i, n, 1 / n, names, [PICTURE], [(other, -1.0) for other in names]) for i, _ in enumerate(names)
+        ],
+        examples=[Example(name, name, names[0], PICTURE, name, [(0, 1.0), (99, -1.0)]) for name in names],
+        timings=[(name, 1.0) for name in names],
+        versions=[(name, name) for name in names],
+        notes=names,
+    )
+
+
+def test_a_page_is_one_file_that_fetches_and_runs_nothing():
+    html = render_report(digits())
+    page = Page(html)
+    assert len(page.pictures) >= len(digits().examples) + len(digits().groups)
+    style = re.search(r"<style>(.*?)</style>", html, re.S)[1]
+    policy = next(a["content"] for a in page.attributes if "http-equiv" in a)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.split("; ")[:3] == ["default-src 'none'", "img-src data:", f"style-src 'sha256-{digest}'"]
+    assert set(re.findall(r"var\(--([\w-]+)\)", style)) <= set(re.findall(r"--([\w-]+):", style))
+    assert style.count("{") == style.count("}")
+    assert "url(" not in style
+    assert "@import" not in style
+    assert not re.search(r"https?://", html)
+
+
+def test_the_figures_of_the_data_are_on_the_page():
+    data = digits()
+    html = render_report(data)
+    text = Page(html).text
+    for name, value in data.facts:
+        assert name in text
+        assert plain(value) in text
+    for error, spread in zip(data.curve.errors, data.curve.standard_errors, strict=True):
+        assert f"{percent(error)} ± {percent(spread)}" in text
+    for group in data.groups:
+        assert f"{percent(group.share)} of all occurrences" in text
+        assert all(number(weight, 3) in text for _, weight in group.classes)
+    for example in data.examples:
+        assert example.id in text
+        assert all(number(value, 3) in text for _, value in example.evidence)
+    assert all(seconds(time) in text for _, time in data.timings)
+    assert all(version in text for _, version in data.versions)
+    assert all(note in text for note in data.notes)
+    np.testing.assert_array_equal(matrix_of(html), data.confusion.matrix)
+
+
+def test_same_data_same_bytes(tmp_path):
+    first, second = tmp_path / "a.html", tmp_path / "b.html"
+    write_report(digits(), first)
+    write_report(replace(digits()), second)
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(ReportData) if field.name != "title"])
+def test_sections_without_data_are_left_out(name):
+    whole, empty = digits(), ReportData("Empty")
+    alone = Page(render_report(replace(empty, **{name: getattr(whole, name)})))
+    without = Page(render_report(replace(whole, **{name: getattr(empty, name)})))
+    section = {"facts": "done", "classes": "done"}.get(name, name)
+    assert [tag for tag in alone.tags if tag == "section"] == ["section"]
+    assert section in alone.ids
+    if name not in ("facts", "classes"):
+        assert section not in without.ids
+    assert "section" not in Page(render_report(empty)).tags
+
+
+def test_hostile_texts_are_shown_harmlessly():
+    html = render_report(data_of(HOSTILE))
+    page = Page(html)
+    html.encode("utf-8")
+    assert all(one_line(text) in page.text for text in HOSTILE)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4, unique=True))
+def test_any_text_is_shown_harmlessly(names):
+    page = Page(render_report(data_of(names)))
+    page.text.encode("utf-8")
+    assert page.tags == Page(render_report(data_of([f"name {i}" for i in range(len(names))]))).tags
+
+
+def test_other_pages_show_hostile_texts_harmlessly():
+    hits = [Hit(name, 0.5, name, PICTURE, name) for name in HOSTILE]
+    for text in HOSTILE:
+        page = Page(render_results(SearchResults(text, hits, PICTURE, text, text, {text: text})))
+        assert all(one_line(name) in page.text for name in HOSTILE)
+        assert len(page.pictures) == len(hits) + 1
+        criteria = [(name, [0.5, 0.25], [0.1, 0.1], 1.0) for name in HOSTILE]
+        page = Page(render_comparison(Comparison(text, [1, 2], criteria, text, {text: text})))
+        assert all(one_line(name) in page.text for name in HOSTILE)
+
+
+def test_a_page_of_results_has_the_hits_in_order():
+    hits = [Hit(f"item {i}", 1 / (i + 3), excerpt="x" if i % 2 else None) for i in range(30)]
+    text = Page(render_results(SearchResults("query", hits, score_name="chi² distance", facts={"items": 12345}))).text
+    places = [text.index(f"item {i}\n") for i in range(30)]
+    assert places == sorted(places)
+    assert all(number(hit.score) in text for hit in hits)
+    assert "30 hits, best first" in text
+    assert "12,345" in text
+    assert "Nothing was found" in Page(render_results(SearchResults("query"))).text
+
+
+def test_a_page_of_a_comparison_has_all_errors():
+    rng = np.random.default_rng(0)
+    criteria = [(f"criterion {i}", rng.random(5), rng.random(5) / 10, float(i)) for i in range(20)]
+    comparison = Comparison("Many", [2, 5, 10, 100, 1000], criteria, facts={"items": 7})
+    text = Page(render_comparison(comparison)).text
+    for result in comparison.criteria:
+        for error, spread in zip(result.errors, result.standard_errors, strict=True):
+            assert f"{percent(error)} ± {percent(spread)}" in text
+
+
+def test_much_data_stays_small_and_says_what_is_left_out():
+    rng = np.random.default_rng(0)
+    names = [f"class {i}" for i in range(1000)]
+    sizes = np.arange(1, 10_001)
+    errors = np.clip(0.2 + 1 / sizes + 0.01 * rng.normal(size=len(sizes)), 0, 1)
+    pictures = [thumbnail(rng.integers(0, 256, (128, 128, 3), dtype=np.uint8), 96) for _ in range(4)]
+    matrix = rng.integers(0, 3, (1000, 1000)) + 50 * np.eye(1000, dtype=int)
+    data = ReportData(
+        "Large",
+        classes=[ClassCount(name, 100, 50) for name in names],
+        curve=MergingCurve(sizes, errors, 0 * errors + 0.01, "", 4321, int(sizes[errors.argmin()]), "x", sizes, errors),
+        confusion=Confusion(names, matrix),
+        groups=[WordGroup(i, 50, 1 / 200, [f"word {i} {k}" for k in range(50)]) for i in range(200)],
+        examples=[Example(f"item {i}", names[i], names[i], pictures[i % 4]) for i in range(200)],
+    )
+    html = render_report(data)
+    page = Page(html)
+    assert len(page.pictures) == 200
+    assert len(html) < 4_000_000
+    shown = matrix_of(html)
+    assert shown.shape == (100, 101)
+    assert shown.sum(axis=1).tolist() == [int(matrix[i].sum()) for i in _rows_shown(html)]
+    assert "The 100 classes with most confusions, of 1000" in page.text
+    assert "The 48 largest of 200 groups" in page.text
+    assert f"Of {count(10_000)} errors" in page.text
+    assert percent(errors[4320]) in page.text
+
+
+def _rows_shown(html):
+    body = re.search(r'<table class="heat.*?<tbody>(.*?)</tbody>', html, re.S)[1]
+    return [int(name) for name in re.findall(r"<bdi>class (\d+)</bdi>", body)]
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_colours_can_be_told_apart(palette):
+    for ground in (palette["paper"], palette["surface"]):
+        assert all(contrast(palette[name], ground) >= 4.5 for name in ("ink", "muted", "accent"))
+        assert all(contrast(colour, ground) >= 3 for name, colour in palette.items() if name.startswith("series"))
+    assert contrast(palette["ink"], palette["wash"]) >= 4.5
+    assert all(contrast(text, ground) >= 4.5 for ground, text in shades(palette))
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_a_file_is_written_wholly_or_not_at_all(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    for write in (write_report, write_results, write_comparison):
+        with pytest.raises(BagwiseError, match="got str"):
+            write("no data", path)
+    assert path.read_text() == "old"
+    assert write_results(SearchResults("query"), path) == path
+    assert path.read_bytes().endswith(b"</html>")
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
