@@ -17,10 +17,7 @@ from bagwise.merging.searches import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
 from bagwise.retrieval.bag_index import BagIndex
-<<<<<<< HEAD
-=======
 from bagwise.retrieval.measures import MEASURES
->>>>>>> bag-index
 from bagwise.topics.free_energy import FreeEnergyScore
 
 __all__ = ["warmup"]
@@ -40,7 +37,6 @@ def warmup() -> None:
     _merge()
     _model()
     _describe_and_encode()
-    _search()
 
 
 def _merge() -> None:
@@ -76,10 +72,3 @@ def _describe_and_encode() -> None:
     for assignment in ("hard", "soft", "localized", "sparse", "vlad"):
         BagOfFeatures(4, assignment=assignment, n_init=1, random_state=0).fit(bags).transform(bags)
     ManifoldBagOfFeatures(4, n_components=1, n_init=1, n_iter=1, random_state=0).fit(bags)
-
-
-def _search() -> None:
-    X = np.random.default_rng(0).integers(0, 2, size=(8, 12)).astype(np.float64)
-    for metric in ("chi2", "intersection", "hellinger", "euclidean"):
-        for data in (X + 1, sp.csr_array(X)):
-            BagIndex(metric).add(data).search(data[:1], 2)
