@@ -32,7 +32,7 @@ def demo(
 
     prepare_folder(out)
     source = write_digits(out / "digits.zip")
-    options = {"descriptor": "patches", "words": 200, "to": 20}
+    options = {"descriptor": "patches", "pyramid": 5, "words": 200, "to": 20}
     shown = " ".join(f"--{name} {value}" for name, value in options.items())
     session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")
     outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)

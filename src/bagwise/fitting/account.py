@@ -42,6 +42,17 @@ def account_of(fit: Fit, evaluation: Evaluation | None = None, title: str | None
     Returns
     -------
     data : ReportData
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.fitting import FitOptions, account_of, fit_model
+    >>> account = account_of(fit_model(rows, FitOptions(to=2, folds=3)))
+    >>> account.curve.sizes, account.confusion.n_wrong, [group.n_words for group in account.groups]
+    ((2, 3), 0, [2, 1])
     """
     model, data = fit.model, fit.data
     answers = None if evaluation is None else _answers_of(model, evaluation)
@@ -81,6 +92,17 @@ def account_of_evaluation(model: Model, evaluation: Evaluation, title: str | Non
     -------
     data : ReportData
         The curve has the errors of these items; groups are described by them as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.fitting import FitOptions, account_of_evaluation, evaluate_model, fit_model
+    >>> model = fit_model(rows, FitOptions(to=2, folds=0)).model
+    >>> account_of_evaluation(model, evaluate_model(model, rows[::2])).curve.protocol
+    'a test on 3 items'
     """
     answers = _answers_of(model, evaluation)
     notes = [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []

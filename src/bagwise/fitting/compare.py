@@ -62,6 +62,16 @@ def compare_criteria(
     -------
     compared : list of ComparedCriterion
         In the order of `criteria`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.fitting import FitOptions, compare_criteria
+    >>> [(one.name, one.path.errors) for one in compare_criteria(rows, ["csm", "aib"], FitOptions(folds=3), sizes=[2])]
+    [('csm', (0.0,)), ('aib', (0.0,))]
     """
     options = FitOptions() if options is None else options
     if not criteria:

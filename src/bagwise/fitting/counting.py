@@ -41,6 +41,18 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     -------
     collection : Collection
         Of the kind that the model takes, and not empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.fitting import open_items
+    >>> model = Model(items="texts", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_words=1, word_names=["cat", "dog"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("cat dog cat")
+    ...     open_items(model, folder).ids
+    ['a.txt']
     """
     options = FitOptions() if options is None else options
     color = type(model.descriptor).__name__ == "ColorSIFT"

@@ -20,6 +20,7 @@ from bagwise.fitting.fit import Fit
 from bagwise.fitting.options import FitOptions
 from bagwise.merging.pooling import pool
 from bagwise.model import Model
+from bagwise.model_inputs import as_histograms
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.sources.collection import Collection
 
@@ -58,6 +59,18 @@ class ItemIndex:
         Where the items were, when they were indexed.
     reading : dict
         How they were read: `kind`, `text`, `label`, `encoding`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.fitting import FitOptions, ItemIndex, fit_model
+    >>> model = fit_model(rows, FitOptions(to=2, folds=0)).model
+    >>> index = ItemIndex.build(model, rows, model.histograms(rows))
+    >>> [(hit.id, hit.label) for hit in index.search([[9.0, 1.0, 0.0]], k=2)[0]]
+    [('a', 'cat'), ('c', 'cat')]
     """
 
     model: Model
@@ -198,7 +211,8 @@ def shares_of(model: Model, histograms: Any) -> Any:
     """The share that each group of words has in each item, cell by cell: rows sum to 1."""
     cells = np.arange(model.n_cells)[:, None]
     everywhere = (cells * model.n_words + model.lookup).ravel()
-    grouped = pool(histograms, everywhere, model.n_cells * model.n_words)
+    checked = as_histograms(histograms, model.n_cells * model.hierarchy.n_words)
+    grouped = pool(checked, everywhere, model.n_cells * model.n_words)
     return normalize_rows(grouped.astype(np.float64), "l1").astype(np.float32)
 
 

@@ -71,6 +71,12 @@ class FitOptions:
         The same seed gives the same model.
     jobs : int, default=-1
         Threads; -1: as many as there are cores.
+
+    Examples
+    --------
+    >>> from bagwise.fitting import FitOptions
+    >>> FitOptions(to=20, descriptor="patches").with_changes(to=10).to
+    10
     """
 
     to: int | str = 50
@@ -157,7 +163,7 @@ class FitOptions:
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read options from a TOML file: its table ``[fit]``, or the whole file if it has no tables.
+    r"""Read options from a TOML file: its table ``[fit]``, or the whole file if it has no tables.
 
     Parameters
     ----------
@@ -167,6 +173,16 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     options : dict
         For `FitOptions.from_mapping`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from bagwise.fitting import read_config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "fit.toml")
+    ...     _ = path.write_text("[fit]\nto = 20")
+    ...     read_config(path)
+    {'to': 20}
     """
     shown = os.fspath(path)
     try:

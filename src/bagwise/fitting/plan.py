@@ -117,6 +117,17 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
     Returns
     -------
     plan : FitPlan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.fitting import FitOptions, plan_fit
+    >>> plan = plan_fit(rows, FitOptions(to=2, folds=3))
+    >>> [step.what for step in plan.steps]
+    ['merge 3 words by aib', 'cross-validate 2 sizes in 3 folds', 'learn 2 classifiers for 2 classes']
     """
     options = FitOptions() if options is None else options
     collection, test = parts_of(open_source(source, options))
