@@ -199,16 +199,3 @@ def test_bags_that_are_all_alike_have_no_median_distance():
     bags = [np.array([[0.0, 1], [1, 0], [2, 2]])] * 5
     with pytest.raises(BagwiseError, match="median distance"):
         ManifoldBagOfFeatures(2, n_components=2, sigma_histogram="auto", random_state=0).fit(bags)
-
-
-def test_layers_and_models_exchange_words(fitted):
-    torch = pytest.importorskip("torch")
-    from bagwise.nn import SoftBagOfFeatures
-
-    bags, _, model = fitted
-    layer = SoftBagOfFeatures.from_estimator(model)
-    whole = Bags.from_list(bags, dtype=np.float64)
-    T = layer(torch.tensor(np.asarray(whole.values)), offsets=torch.tensor(np.asarray(whole.offsets)))
-    np.testing.assert_allclose(T.detach().numpy(), model.transform(whole), atol=1e-6)
-    back = layer.to_estimator()
-    np.testing.assert_allclose(back.transform(whole), model.transform(whole), atol=1e-6)
