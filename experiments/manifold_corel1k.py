@@ -31,7 +31,7 @@ def main() -> None:
         chosen = np.sort(np.random.default_rng(0).permutation(len(images))[:200])
         images, labels = images[chosen], labels[chosen]
     bags = HogLbp(n_jobs=2).transform(images)
-    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=10, n_iter=20, n_jobs=2)
+    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=10, n_iter=40, n_jobs=2)
     run("Corel-1k, HOG+LBP", bags, labels, model, len(bags) // 2, PUBLISHED, options)
 
 
