@@ -9,8 +9,8 @@ learning; but 40 steps where the paper took 10, chosen on Scene-15 by criteria w
 figures of seeds 0 to 4 are in ``results/manifold_corel1k.json``.
 
 All criteria of k-means and both kinds of retrieval are better than with BoF in 5 of 5 repetitions. The mean gains are
-at least the published ones, but for adjusted Rand (15 % against 21 %), purity (5.2 % against 5.8 %) and retrieval by chi²
-(7.0 % against 8.4 %). Spectral clusters change little, as in the paper: learning does not aim at them.
+at least the published ones, but for adjusted Rand (15 % against 21 %), purity (5.2 % against 5.8 %) and retrieval by
+chi² (7.0 % against 8.4 %). Spectral clusters change little, as in the paper: learning does not aim at them.
 """
 
 from __future__ import annotations
