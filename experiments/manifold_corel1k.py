@@ -4,8 +4,13 @@
 
 1000 images of 10 classes, 500 of them to learn on. The paper used 10,800 images of 80 concepts and learned on 5000,
 so its figures, printed beside ours, tell the direction and not the size to expect. Settings are those of the paper:
-128 words, one component a class, 10 neighbours, sigma_histogram 10, softness 0.05, 20 steps (the paper takes 10 to
-20), 200 features an object while learning.
+128 words, one component a class, 10 neighbours, sigma_histogram 10, softness 0.05, 200 features an object while
+learning; but 40 steps where the paper took 10, chosen on Scene-15 by criteria without labels, with other seeds. The
+figures of seeds 0 to 4 are in ``results/manifold_corel1k.json``.
+
+All criteria of k-means and both kinds of retrieval are better than with BoF in 5 of 5 repetitions. The mean gains are
+at least the published ones, but for adjusted Rand (15 % against 21 %), purity (5.2 % against 5.8 %) and retrieval by
+chi² (7.0 % against 8.4 %). Spectral clusters change little, as in the paper: learning does not aim at them.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ def main() -> None:
         chosen = np.sort(np.random.default_rng(0).permutation(len(images))[:200])
         images, labels = images[chosen], labels[chosen]
     bags = HogLbp(n_jobs=2).transform(images)
-    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=10, n_iter=20, n_jobs=2)
+    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=10, n_iter=40, n_jobs=2)
     run("Corel-1k, HOG+LBP", bags, labels, model, len(bags) // 2, PUBLISHED, options)
 
 

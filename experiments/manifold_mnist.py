@@ -15,34 +15,39 @@ number of digits. The Rand index is the plain one.
 
 from __future__ import annotations
 
-import json
+import copy
 import sys
 import time
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.cluster import KMeans
 
 from bagwise import Bags, SpectralClusterer
 from bagwise.codebooks import learn_codebook
 from bagwise.codebooks.manifold.objective import chi2_distances
 from bagwise.codebooks.manifold.start import typical_scale
 from bagwise.codebooks.manifold.target import learn_target
-from bagwise.metrics import clustering_report
 from bagwise.nn import SoftBagOfFeatures, train_manifold
-from manifold_protocol import options_of, parse
+from manifold_protocol import keep, options_of, parse, report
 
 from harness import machine, print_table  # isort: skip
 
 PUBLISHED = {
     "calinski_harabasz": (223.934, 231.997, 252.296),
-    "silhouette": (0.405, 0.413, 0.441),
+    "silhouette_squared": (0.405, 0.413, 0.441),
     "davies_bouldin": (0.996, 1.074, 0.988),
     "rand": (0.849, 0.858, 0.862),
     "nmi": (0.462, 0.484, 0.495),
 }
 METHODS = ("BoF", "cod.", "all")
-SIGMA, SOFTNESS, N_CLASSES = 10.0, 0.05, 10
+N_CLASSES = 10
+SETTINGS = {
+    "n_digits": 1000, "n_batches": 400, "n_words": 64, "softness": 0.05, "n_neighbors": 10, "sigma": 10.0,
+    "sigma_spectral": 0.1, "n_iter": 10, "learning_rate": 0.01, "extractor_rate": 1e-3,
+}  # fmt: skip
+QUICK = {"n_digits": 200, "n_batches": 20, "n_words": 16}
 
 
 class Extractor(torch.nn.Module):
@@ -85,45 +90,57 @@ def encode(extractor: Extractor, layer: SoftBagOfFeatures, digits: Any) -> np.nd
         return torch.cat([layer(extractor(part)) for part in digits.split(256)]).double().numpy()
 
 
-def repeat_once(X: np.ndarray, y: np.ndarray, quick: bool, seed: int) -> dict[str, dict[str, float]]:
+def repeat_once(X: np.ndarray, y: np.ndarray, settings: dict[str, Any], seed: int) -> dict[str, dict[str, float]]:
     """Criteria of the three methods for one draw of digits."""
-    n, n_words, n_batches = (200, 16, 20) if quick else (2000, 64, 400)
+    n, n_words, sigma = settings["n_digits"], settings["n_words"], settings["sigma"]
     order = np.random.default_rng(seed).permutation(len(X))
     others = torch.tensor(X[order[n : n + 20_000], None] / np.float32(255))
     digits, labels = torch.tensor(X[order[:n], None] / np.float32(255)), y[order[:n]]
-    extractor = train_autoencoder(others, n_batches, seed)
+    extractor = train_autoencoder(others, settings["n_batches"], seed)
     with torch.no_grad():
         features = torch.cat([extractor(part) for part in digits.split(256)]).numpy()
     bags = Bags(features.reshape(-1, features.shape[2]), np.arange(n + 1) * features.shape[1])
     words = learn_codebook(bags, n_words, n_init=5, random_state=seed, n_jobs=2)
-    scale = typical_scale(words)
-    layer = SoftBagOfFeatures(n_words, features.shape[2], SOFTNESS, scale=scale, codebook=words)
+    layer = SoftBagOfFeatures(
+        n_words, features.shape[2], settings["softness"], scale=typical_scale(words), codebook=words
+    )
     found = {"BoF": encode(extractor, layer, digits)}
     target, _ = learn_target(
         chi2_distances(found["BoF"], n_threads=2),
         kind="spectral",
         n_components=N_CLASSES,
-        n_neighbors=10,
-        sigma_histogram=SIGMA,
-        sigma_spectral=0.1,
+        n_neighbors=settings["n_neighbors"],
+        sigma_histogram=sigma,
+        sigma_spectral=settings["sigma_spectral"],
         laplacian="unnormalized",
     )
-    fell_to = {}
-    start = {"layer": layer.state_dict(), "extractor": extractor.state_dict()}
-    start = {name: {key: value.clone() for key, value in state.items()} for name, state in start.items()}
+    fell_to = {"BoF": 1.0}
+    start = copy.deepcopy((layer, extractor))
     for method, learn in (("cod.", "codebook"), ("all", "all")):
-        layer.load_state_dict(start["layer"])
-        extractor.load_state_dict(start["extractor"])
+        layer, extractor = copy.deepcopy(start)
         objective = train_manifold(
-            layer, digits, target, sigma=SIGMA, extractor=extractor, learn=learn, extractor_rate=1e-3, block=256
+            layer,
+            digits,
+            target,
+            sigma=sigma,
+            extractor=extractor,
+            learn=learn,
+            n_iter=settings["n_iter"],
+            learning_rate=settings["learning_rate"],
+            extractor_rate=settings["extractor_rate"],
+            block=256,
         )
         fell_to[method] = objective[-1] / objective[0]
         found[method] = encode(extractor, layer, digits)
     results = {}
     for method, T in found.items():
-        clusters = SpectralClusterer(N_CLASSES, sigma=SIGMA, random_state=seed, n_jobs=2).fit(T)
-        results[method] = clustering_report(clusters.embedding_, clusters.labels_, labels)
-        results[method]["objective_fell_to"] = fell_to.get(method, 1.0)
+        clusters = SpectralClusterer(
+            N_CLASSES, n_neighbors=settings["n_neighbors"], sigma=sigma, random_state=seed, n_jobs=2
+        ).fit(T)
+        results[method] = report(clusters.embedding_, clusters.labels_, labels)
+        results[method]["objective_fell_to"] = fell_to[method]
+        in_histograms = KMeans(N_CLASSES, n_init=10, random_state=seed).fit(T)
+        results[method] |= {f"kmeans_{key}": value for key, value in report(T, in_histograms.labels_, labels).items()}
     return results
 
 
@@ -133,16 +150,28 @@ def main() -> None:
     started = time.perf_counter()
     with np.load(options.data / "mnist" / "mnist.npz") as arrays:
         X, y = arrays["x_train"], arrays["y_train"]
+    settings = SETTINGS | (QUICK if options.quick else {}) | dict(options.set)
+    if len(settings) > len(SETTINGS):
+        sys.exit(f"--set takes {', '.join(SETTINGS)}; got {', '.join(name for name, _ in options.set)}.")
+    seeds = list(range(options.first_seed, options.first_seed + options.repeats))
     runs = []
-    for seed in range(options.repeats):
-        runs.append(repeat_once(X, y, options.quick, seed))
-        print(f"repetition {seed + 1} of {options.repeats}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    print(f"MNIST, {options.repeats} repetitions, criteria in spectral space")
+    for seed in seeds:
+        runs.append(repeat_once(X, y, settings, seed))
+        keep(options.out, {"settings": settings, "seeds": seeds[: len(runs)], "runs": runs})
+        print(f"seed {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    print(f"MNIST, seeds {seeds[0]} to {seeds[-1]}, criteria in spectral space, and of k-means in histogram space")
+    print(", ".join(f"{name} {value}" for name, value in settings.items()))
     print(" · ".join(f"{key} {value}" for key, value in machine().items()), "\n")
     rows = []
-    for key in (*PUBLISHED, "adjusted_rand", "purity", "objective_fell_to"):
+    own = (
+        "silhouette",
+        "adjusted_rand",
+        "purity",
+        *(f"kmeans_{key}" for key in (*PUBLISHED, "adjusted_rand", "purity")),
+    )
+    for key in (*PUBLISHED, *own, "objective_fell_to"):
         ours = {method: np.array([one[method][key] for one in runs]) for method in METHODS}
-        sign = -1 if key in ("davies_bouldin", "objective_fell_to") else 1
+        sign = -1 if key.endswith(("davies_bouldin", "objective_fell_to")) else 1
         better = {method: int((sign * (ours[method] - ours["BoF"]) > 0).sum()) for method in METHODS[1:]}
         rows.append({
             "criterion": key,
@@ -155,9 +184,6 @@ def main() -> None:
         "published": "published",
     })  # fmt: skip
     print(f"({time.perf_counter() - started:.0f} s in all)")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine(), "runs": runs, "table": rows}, indent=1))
 
 
 if __name__ == "__main__":

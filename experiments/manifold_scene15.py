@@ -35,7 +35,7 @@ def main() -> None:
         chosen = np.sort(np.random.default_rng(0).permutation(len(scenes))[:300])
         scenes, labels = scenes[chosen], labels[chosen]
     bags = HogLbp(n_jobs=2).transform(scenes)
-    model = ManifoldBagOfFeatures(128, n_components=15, n_iter=20, n_jobs=2)
+    model = ManifoldBagOfFeatures(128, n_components=15, n_iter=40, n_jobs=2)
     if options.quick:
         model.set_params(n_words=32)
     run("Scene-15, HOG+LBP", bags, labels, model, len(bags) * 3000 // 4485, PUBLISHED, options)

@@ -30,6 +30,20 @@ def test_the_layer_of_networks_is_loaded_only_by_its_name_and_says_what_it_needs
     assert 'BagwiseError: bagwise.nn needs torch. Install it with: pip install "bagwise[torch]"' in result.stderr
 
 
+def test_the_layer_of_networks_needs_only_torch_and_numpy():
+    """As on a machine for networks, where nothing else of ours is installed."""
+    pytest.importorskip("torch")
+    missing = "\n".join(f"sys.modules[{name!r}] = None" for name in sorted(HEAVY - {"torch", "numpy"}))
+    code = f"""{missing}
+import torch
+from bagwise.nn import SoftBagOfFeatures, train_manifold
+from bagwise import Bags
+bags = Bags.from_list([[[0.0], [1.0]], [[2.0]]])
+train_manifold(SoftBagOfFeatures(2, 1), bags, torch.eye(2), sigma=1.0, n_iter=1)
+"""
+    loaded_after(code)
+
+
 def test_names_are_loaded_when_used():
     assert "safetensors" in loaded_after("import bagwise; bagwise.Hierarchy")
 

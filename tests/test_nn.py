@@ -1,4 +1,10 @@
-"""The layer in PyTorch: the same numbers and gradients as without it."""
+"""The layer in PyTorch, on the processor and on CUDA where there is one.
+
+Nothing here needs more than PyTorch, NumPy and pytest, so that it runs on machines made for networks as well. That the
+numbers are those of the compiled code is tested in `codebooks/test_manifold_layer.py`.
+"""
+
+import copy
 
 import numpy as np
 import pytest
@@ -6,9 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from bagwise import Bags, BagwiseError  # noqa: E402
-from bagwise.codebooks.manifold.objective import pair_objective  # noqa: E402
-from bagwise.codebooks.manifold.soft import SoftHistograms  # noqa: E402
 from bagwise.nn import SoftBagOfFeatures, manifold_loss, train_manifold  # noqa: E402
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_cuda)])
+def device(request):
+    return torch.device(request.param)
 
 
 @pytest.fixture
@@ -20,49 +31,55 @@ def problem():
     return bags, words, target
 
 
-def flat(bags):
-    return torch.tensor(np.asarray(bags.values)), torch.tensor(np.asarray(bags.offsets))
+def layer_of(words, device, softness=0.4):
+    return SoftBagOfFeatures(*words.shape, softness, codebook=words).to(device)
 
 
-def test_histograms_and_gradients_are_those_of_numpy(problem):
-    bags, words, target = problem
-    soft = SoftHistograms(bags.values, bags.offsets, 0.4)
-    expected = pair_objective(soft.histograms(words), target, 0.7)
-    by_word, by_feature = soft.pull_back(words, expected.gradient, features=True)
-
-    layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words)
-    values, offsets = flat(bags)
-    values.requires_grad_(True)
-    T = layer(values, offsets=offsets)
-    np.testing.assert_allclose(T.detach().numpy(), soft.histograms(words), atol=1e-12)
-    loss = manifold_loss(T, torch.tensor(target), 0.7)
-    assert loss.item() == pytest.approx(expected.value)
-    loss.backward()
-    np.testing.assert_allclose(layer.words.grad.numpy(), by_word, atol=1e-10)
-    np.testing.assert_allclose(values.grad.numpy(), by_feature, atol=1e-10)
+def flat(bags, device):
+    return torch.tensor(np.asarray(bags.values), device=device), torch.tensor(np.asarray(bags.offsets), device=device)
 
 
-def test_single_precision_is_close_enough(problem):
-    bags, words, target = problem
-    soft = SoftHistograms(bags.values, bags.offsets, 0.4)
-    by_word, _ = soft.pull_back(words, pair_objective(soft.histograms(words), target, 0.7).gradient)
-    layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words.astype(np.float32))
-    values, offsets = flat(bags)
-    manifold_loss(layer(values.float(), offsets=offsets), torch.tensor(target), 0.7).backward()
-    np.testing.assert_allclose(layer.words.grad.numpy(), by_word, atol=1e-5)
+def test_histograms_are_those_of_the_definition(problem, device):
+    bags, words, _ = problem
+    T = layer_of(words, device)(*flat(bags, device)[:1], offsets=flat(bags, device)[1])
+    assert T.device.type == device.type
+    for i, t in enumerate(T.detach().cpu().numpy()):
+        exponents = -np.linalg.norm(np.asarray(bags[i])[:, None] - words, axis=2) / 0.4
+        shares = np.exp(exponents) / np.exp(exponents).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(t, shares.mean(axis=0), atol=1e-12)
 
 
-def test_the_loss_is_differentiated_rightly():
+def test_the_loss_is_that_of_the_definition(device):
+    T = np.random.default_rng(0).dirichlet(np.ones(6), 5)
+    T[0, 2] = T[1, 2] = 0  # bins empty in both
+    target = 0.5 * (np.eye(5) + 1)
+    distances = np.array([[0.5 * np.nansum((a - b) ** 2 / np.where(a + b > 0, a + b, 1)) for b in T] for a in T])
+    expected = 0.5 * ((np.exp(-distances / 0.7) - target) ** 2).sum()
+    loss = manifold_loss(torch.tensor(T, device=device), torch.tensor(target), 0.7)  # a target of the processor will do
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_loss_is_differentiated_rightly(device):
     T = torch.softmax(torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), dim=1)
-    target = torch.eye(6, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda t: manifold_loss(t, target, 0.5), T.requires_grad_(True))
+    target = torch.eye(6, dtype=torch.float64, device=device)
+    assert torch.autograd.gradcheck(lambda t: manifold_loss(t, target, 0.5), T.to(device).requires_grad_(True))
 
 
-def test_blocks_of_pairs_do_not_matter(monkeypatch):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bins_that_are_all_but_empty_do_no_harm(device, dtype):
+    tiny = torch.finfo(dtype).smallest_normal / 8
+    T = torch.tensor([[1.0, tiny, 0.0], [1.0, 0.0, tiny], [0.5, 0.5, 0.0]], dtype=dtype, device=device)
+    T.requires_grad_(True)
+    (G,) = torch.autograd.grad(manifold_loss(T, torch.eye(3), 0.5), T)
+    assert torch.isfinite(G).all()
+
+
+def test_blocks_of_pairs_do_not_matter(monkeypatch, device):
     from bagwise import nn
 
-    T = torch.rand(9, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    target = torch.eye(9, dtype=torch.float64)
+    T = torch.rand(9, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+    T.requires_grad_(True)
+    target = torch.eye(9, dtype=torch.float64, device=device)
     whole = manifold_loss(T, target, 0.5)
     (expected,) = torch.autograd.grad(whole, T)
     monkeypatch.setattr(nn, "_BLOCK_NUMBERS", 80)
@@ -71,41 +88,40 @@ def test_blocks_of_pairs_do_not_matter(monkeypatch):
     torch.testing.assert_close(torch.autograd.grad(parts, T)[0], expected)
 
 
-def test_padding_is_ignored(problem):
+def test_padding_is_ignored(problem, device):
     bags, words, _ = problem
-    layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words)
-    values, offsets = flat(bags)
+    layer = layer_of(words, device)
+    values, offsets = flat(bags, device)
     expected = layer(values, offsets=offsets)
-    padded = torch.full((4, 6, 3), 1e3, dtype=torch.float64)
+    padded = torch.full((4, 6, 3), 1e3, dtype=torch.float64, device=device)
     for i in range(4):
         padded[i, : bags.lengths[i]] = torch.tensor(np.asarray(bags[i]))
     lengths = torch.tensor(np.asarray(bags.lengths))
     torch.testing.assert_close(layer(padded, lengths=lengths), expected)
+    torch.testing.assert_close(layer(padded, lengths=lengths.to(device)), expected)
     torch.testing.assert_close(layer(padded[2:3]), expected[2:3])
     assert layer(padded, lengths=torch.zeros(4, dtype=torch.int64)).abs().sum() == 0
 
 
-def test_a_word_on_a_feature_has_a_finite_gradient():
-    values = torch.tensor([[0.0, 0], [1, 1], [2, 0]])
-    layer = SoftBagOfFeatures(2, 2, 0.5, codebook=values[:2].numpy())
+def test_a_word_on_a_feature_has_a_finite_gradient(device):
+    values = torch.tensor([[0.0, 0], [1, 1], [2, 0]], device=device)
+    layer = layer_of(values[:2], device, softness=0.5)
     manifold_loss(layer(values, offsets=torch.tensor([0, 2, 3])), torch.eye(2), 0.5).backward()
     assert torch.isfinite(layer.words.grad).all()
 
 
-def test_training_words_is_learning_words(problem):
-    from bagwise.codebooks.manifold.learning import learn_words
-
+def test_the_kind_of_bags_and_the_block_do_not_matter_for_training(problem, device):
     bags, words, target = problem
-    learning = learn_words(
-        SoftHistograms(bags.values, bags.offsets, 0.4), words, target, sigma=0.7, n_iter=5, learning_rate=0.02
-    )
-    layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words)
-    objective = train_manifold(layer, bags, target, sigma=0.7, n_iter=5, learning_rate=0.02, block=2)
-    np.testing.assert_allclose(objective, learning.objective, rtol=1e-8)
-    np.testing.assert_allclose(layer.words.detach().numpy(), learning.words, atol=1e-8)
-    as_list = SoftBagOfFeatures(5, 3, 0.4, codebook=words)
-    train_manifold(as_list, [np.asarray(bags[i]) for i in range(4)], target, sigma=0.7, n_iter=5, learning_rate=0.02)
-    torch.testing.assert_close(as_list.words, layer.words)
+    arrays = [np.asarray(bags[i]) for i in range(4)]
+    tensors = [torch.tensor(array, device=device) for array in arrays]
+    learned = []
+    for inputs, block in ((bags, 64), (bags, 2), (arrays, 3), (tensors, 64)):
+        layer = layer_of(words, device)
+        objective = train_manifold(layer, inputs, target, sigma=0.7, n_iter=5, learning_rate=0.02, block=block)
+        assert objective[-1] < objective[0]
+        learned.append(layer.words.detach())
+    for other in learned[1:]:
+        torch.testing.assert_close(other, learned[0])
 
 
 class Extractor(torch.nn.Module):
@@ -117,27 +133,58 @@ class Extractor(torch.nn.Module):
         return self.conv(images).flatten(2).transpose(1, 2)
 
 
-def test_an_extractor_is_learned_only_when_asked():
-    generator = torch.Generator().manual_seed(0)
-    images = torch.rand(6, 1, 9, 9, generator=generator)
-    target = torch.block_diag(torch.ones(3, 3), torch.ones(3, 3))
+def network():
+    """Images, their target, an extractor and a layer, the same each time, on the processor."""
     torch.manual_seed(0)
-    extractor = Extractor()
-    layer = SoftBagOfFeatures(4, 3, 0.3)
-    before = [p.detach().clone() for p in extractor.parameters()]
+    images = torch.rand(6, 1, 9, 9, dtype=torch.float64)
+    target = torch.block_diag(torch.ones(3, 3), torch.ones(3, 3))
+    layer = SoftBagOfFeatures(4, 3, 0.3, codebook=torch.randn(4, 3, dtype=torch.float64))
+    return images, target, Extractor().double(), layer
+
+
+def test_an_extractor_is_learned_only_when_asked(device):
+    images, target, extractor, layer = network()
+    extractor, layer = extractor.to(device), layer.to(device)
+    before = copy.deepcopy(extractor)
     objective = train_manifold(layer, images, target, sigma=0.5, extractor=extractor, n_iter=3)
-    assert all(torch.equal(p, q) for p, q in zip(extractor.parameters(), before, strict=True))
+    assert all(torch.equal(p, q) for p, q in zip(extractor.parameters(), before.parameters(), strict=True))
     assert objective[-1] < objective[0]
     longer = train_manifold(
         layer, images, target, sigma=0.5, extractor=extractor, learn="all", n_iter=20, extractor_rate=0.01, block=4
     )
-    assert not any(torch.equal(p, q) for p, q in zip(extractor.parameters(), before, strict=True))
+    assert not any(torch.equal(p, q) for p, q in zip(extractor.parameters(), before.parameters(), strict=True))
     assert longer[-1] < longer[0]
 
 
-def test_a_callback_ends_training(problem):
+@needs_cuda
+@pytest.mark.parametrize("learn", ["codebook", "all"])
+def test_cuda_learns_what_the_processor_learns(learn):
+    results = []
+    for device in ("cpu", "cuda"):
+        images, target, extractor, layer = network()
+        extractor, layer = extractor.to(device), layer.to(device)
+        objective = train_manifold(
+            layer, images, target, sigma=0.5, extractor=extractor, learn=learn, n_iter=5, extractor_rate=0.01
+        )
+        results.append((objective, layer.words.detach().cpu(), extractor.conv.weight.detach().cpu()))
+    (objective, words, weights), (other_objective, other_words, other_weights) = results
+    np.testing.assert_allclose(other_objective, objective, rtol=1e-6)
+    torch.testing.assert_close(other_words, words, rtol=0, atol=1e-5)
+    torch.testing.assert_close(other_weights, weights, rtol=0, atol=1e-5)
+
+
+def test_a_state_moves_between_layers(problem, device):
+    bags, words, _ = problem
+    layer = layer_of(2 * words, device)
+    other = SoftBagOfFeatures(5, 3, 0.4, codebook=words, scale=3.0)
+    layer.load_state_dict(other.state_dict())
+    values, offsets = flat(bags, device)
+    torch.testing.assert_close(layer(values, offsets=offsets).cpu(), other(values.cpu(), offsets=offsets.cpu()))
+
+
+def test_a_callback_ends_training(problem, device):
     bags, words, target = problem
-    layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words)
+    layer = layer_of(words, device)
     assert len(train_manifold(layer, bags, target, sigma=0.7, callback=lambda step, value: step == 2)) == 3
 
 
@@ -155,7 +202,7 @@ def test_bad_input(problem):
     bags, words, _ = problem
     layer = SoftBagOfFeatures(5, 3, codebook=words)
     with pytest.raises(BagwiseError, match=r"Give padded bags.*got values of shape \(14, 3\)"):
-        layer(flat(bags)[0])
+        layer(torch.tensor(np.asarray(bags.values)))
     with pytest.raises(BagwiseError, match=r"target must have the shape \(4, 4\); got \(3, 3\)"):
         manifold_loss(torch.rand(4, 2), torch.eye(3), 1.0)
     with pytest.raises(BagwiseError, match=r"codebook must have the shape \(4, 3\); got \(5, 3\)"):

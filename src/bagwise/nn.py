@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bagwise._bags_checks import as_numpy
 from bagwise._extras import require
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
@@ -62,7 +63,7 @@ class SoftBagOfFeatures(torch.nn.Module):
         if codebook is None:
             words = torch.randn(n_words, n_features)
         else:
-            words = torch.as_tensor(np.asarray(codebook)) * scale
+            words = torch.as_tensor(as_numpy(codebook)) * scale
             if tuple(words.shape) != (n_words, n_features):
                 raise BagwiseError(f"codebook must have the shape ({n_words}, {n_features}); got {tuple(words.shape)}.")
         self.words = torch.nn.Parameter(words.clone())  # multiplied by the scale, as features are
@@ -88,6 +89,7 @@ class SoftBagOfFeatures(torch.nn.Module):
             U = self.assign(values)
             if lengths is None:
                 return U.mean(dim=1)
+            lengths = torch.as_tensor(lengths, device=values.device)
             inside = torch.arange(values.shape[1], device=values.device) < lengths[:, None]
             return torch.where(inside[..., None], U, 0.0).sum(dim=1) / lengths.clamp(min=1)[:, None]
         if values.ndim != 2 or offsets is None or lengths is not None:
@@ -96,7 +98,7 @@ class SoftBagOfFeatures(torch.nn.Module):
                 f"values of shape {tuple(values.shape)}"
                 f"{', lengths' if lengths is not None else ''}{', offsets' if offsets is not None else ''}."
             )
-        sizes = torch.diff(offsets)
+        sizes = torch.diff(torch.as_tensor(offsets, device=values.device))
         bag_of = torch.repeat_interleave(torch.arange(len(sizes), device=values.device), sizes)
         T = torch.zeros(len(sizes), len(self.words), dtype=self.words.dtype, device=values.device)
         return T.index_add(0, bag_of, self.assign(values)) / sizes.clamp(min=1)[:, None]
@@ -146,7 +148,7 @@ class _PairLoss(torch.autograd.Function):
             a = T[start : start + step, None, :]
             b = T[None, :, :]
             inverse = 1.0 / (a + b)
-            inverse[~torch.isfinite(inverse)] = 0.0
+            inverse = torch.where(torch.isfinite(inverse), inverse, 0.0)  # two empty bins, or all but empty ones
             difference = (a - b) * inverse
             similarity = torch.exp(-0.5 * (difference * (a - b)).sum(dim=2) / sigma)
             error = similarity - target[start : start + step]
@@ -171,7 +173,7 @@ def manifold_loss(T: Any, target: Any, sigma: float) -> Any:
     T : tensor of shape (n, n_words)
         Histograms.
     target : tensor of shape (n, n)
-        Symmetric similarities, on the device of T.
+        Symmetric similarities.
     sigma : float
 
     Notes
@@ -180,7 +182,7 @@ def manifold_loss(T: Any, target: Any, sigma: float) -> Any:
     """
     if target.shape != (len(T), len(T)):
         raise BagwiseError(f"target must have the shape ({len(T)}, {len(T)}); got {tuple(target.shape)}.")
-    return _PairLoss.apply(T, target.to(T.dtype), float(sigma))
+    return _PairLoss.apply(T, target.to(T), float(sigma))
 
 
 def train_manifold(

@@ -52,6 +52,15 @@ def problems(draw):
     return values, offsets, V, target, draw(st.sampled_from([0.05, 0.5, 2.0])), draw(st.sampled_from([0.1, 1.0, 10.0]))
 
 
+def test_bins_that_are_all_but_empty_do_no_harm():
+    """The far tail of a softmax is below the smallest normal number, whose inverse is the largest there is."""
+    T = np.array([[1.0, 5e-324, 0.0], [1.0, 0.0, 5e-324], [0.5, 0.5, 1e-310]])
+    result = pair_objective(T, np.eye(3), 0.5)
+    expected = pair_objective(np.where(T < 1e-300, 0.0, T), np.eye(3), 0.5)
+    assert result.value == expected.value
+    np.testing.assert_array_equal(result.gradient, expected.gradient)
+
+
 @given(problems())
 def test_histograms_are_those_of_the_definition(problem):
     values, offsets, V, _, g, _ = problem

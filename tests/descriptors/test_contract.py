@@ -41,6 +41,7 @@ ALL = [
     Patches(),
     Patches(mode="rgb", normalization="l2"),
     HogLbp(),
+    HogLbp(form="root"),
     LocalBinaryPatterns(),
     LocalBinaryPatterns(uniform=True, cell=10),
     LBPD5(),

@@ -231,6 +231,20 @@ def test_hog_and_lbp_are_put_together():
     np.testing.assert_allclose(negative[:, 18:31], values[:, 18:31], atol=1e-6)
 
 
+def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns():
+    image = np.random.default_rng(3).integers(0, 256, (27, 33)).astype(np.uint8)
+    image[:14, :14] = 90
+    unit, root = HogLbp().describe(image)[0], HogLbp(form="root").describe(image)[0]
+    assert root.shape == unit.shape
+    lengths = np.linalg.norm(root[:, :31], axis=1, keepdims=True)
+    assert lengths[0] == 0
+    assert len(np.unique(lengths)) > 2
+    np.testing.assert_allclose(root[:, :31], unit[:, :31] * lengths, atol=1e-6)
+    counts = LocalBinaryPatterns(uniform=True, cell=8, norm=None).describe(image)[0]  # 0: all dark, 57: all bright
+    shared = np.column_stack([counts[:, 1:57], counts[:, 0] + counts[:, 57], counts[:, 58]])
+    np.testing.assert_allclose(root[:, 31:] ** 2, shared / shared.sum(axis=1, keepdims=True), atol=1e-6)
+
+
 @parametrize_with_checks([PatternWords(n_words=3, random_state=0)])
 def test_pattern_words_keep_the_contract(estimator, check):
     check(estimator)

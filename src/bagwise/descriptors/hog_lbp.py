@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey
@@ -34,10 +34,17 @@ class HogLbp(Descriptor):
     2. LBP: counts of the 58 uniform patterns of the cell's pixels; other patterns are not counted.
     3. Each of the two parts is scaled to length 1. A part that is zero (flat, or without a uniform pattern) stays zero.
 
+    `form` changes the last two steps.
+
     Parameters
     ----------
     cell : int, default=8
         Side of a cell in pixels. Cells are centred in the image.
+    form : {"unit", "root"}, default="unit"
+        "unit": as above. "root": much as in VLFeat. The gradients are left as they are, so that a cell with weaker
+        gradients than its neighbours has a shorter vector; the patterns are square roots of their shares, which
+        makes many patterns of a kind count less. The two patterns without a change (a bright or a dark spot) share
+        one of the 58 numbers, and all that are not uniform share another.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
 
@@ -70,17 +77,20 @@ class HogLbp(Descriptor):
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
         "cell": [Interval(Integral, 2, None, closed="left")],
+        "form": [StrOptions({"unit", "root"})],
     }
 
     def __init__(
         self,
         cell: int = 8,
         *,
+        form: str = "unit",
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
     ) -> None:
         self.cell = cell
+        self.form = form
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
@@ -97,9 +107,11 @@ class HogLbp(Descriptor):
         histograms = np.empty((len(rows), len(columns), N_DIRECTIONS))
         gradient_histograms(grey, rows[0], columns[0], cell, histograms)
         hog = hog_features(histograms).reshape(-1, N_HOG)
-        lbp = cell_histograms(as_comparable(content), uniform_bins(-1), N_LBP, rows, columns, cell, cell)
+        bins = uniform_bins(-1) if self.form == "unit" else _shared_bins()
+        lbp = cell_histograms(as_comparable(content), bins, N_LBP, rows, columns, cell, cell)
         positions = centres_in_unit_square(rows + cell / 2, columns + cell / 2, height, width)
-        return np.hstack([_of_length_one(hog), _of_length_one(lbp)]), positions
+        parts = [_of_length_one(hog), _of_length_one(lbp)] if self.form == "unit" else [hog, _of_length_one(lbp**0.5)]
+        return np.hstack(parts), positions
 
 
 def hog_features(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -127,6 +139,13 @@ def hog_features(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
         features[..., 18:27] += 0.5 * np.minimum(unsigned * factor, CLIP)
         features[..., 27 + k] = signed.sum(axis=2) / np.sqrt(18)
     return features
+
+
+def _shared_bins() -> NDArray[np.int64]:
+    """Bins of the 256 patterns: 56 for those with two changes, one for those without, one for all others."""
+    bins = uniform_bins(N_LBP) - 1  # the pattern without bright pixels came first, that with bright ones only last
+    bins[[0, 255]] = N_LBP - 2
+    return bins
 
 
 def _of_length_one(rows: NDArray[Any]) -> NDArray[np.float64]:

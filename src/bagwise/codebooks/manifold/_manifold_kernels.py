@@ -8,14 +8,16 @@ from numba import njit
 
 # Sums over bins are kept in this many lanes, so that they become vector instructions.
 _LANES = 16
+# The inverse of anything smaller overflows.
+_TINY = np.finfo(np.float64).tiny
 
 
 @njit(cache=True, nogil=True)
 def _fill_inverse_sums(a, b, inverse):
-    """``inverse = 1 / (a + b)``, 0 where that is 0/0."""
+    """``inverse = 1 / (a + b)``, 0 for two bins that are empty or as good as that."""
     for k in range(a.shape[0]):
         total = a[k] + b[k]
-        inverse[k] = 1.0 / total if total > 0.0 else 0.0
+        inverse[k] = 1.0 / total if total >= _TINY else 0.0
 
 
 @njit(cache=True, nogil=True)
