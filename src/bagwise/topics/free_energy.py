@@ -18,7 +18,7 @@ from bagwise._memory import check_memory
 from bagwise._threads import run_over_ranges
 from bagwise.errors import unknown_name
 from bagwise.topics._score_kernels import count_emissions, list_emissions, split_bound_of_words
-from bagwise.topics.counts import to_counts
+from bagwise.topics.counts import to_counts, with_small_indices
 from bagwise.topics.latent_dirichlet import LatentDirichlet
 from bagwise.topics.templates import TEMPLATES, fitted_model
 
@@ -247,7 +247,7 @@ class FreeEnergyScore(TransformerMixin, BaseEstimator):
             else:
                 words = (words - self.mean_[n_dense:]) * self.scale_[n_dense:]
         if sp.issparse(words):
-            return sp.hstack([sp.csr_array(topics), words], format="csr")
+            return with_small_indices(sp.hstack([sp.csr_array(topics), words], format="csr"))
         return np.hstack([topics, words])
 
     def _parts(self, counts: sp.csr_array) -> tuple[NDArray[np.float64], Any]:
