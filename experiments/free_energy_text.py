@@ -29,7 +29,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from cells import Cells, options_of, parse
 from harness import print_table, print_targets
-from text_methods import METHODS, N_INNER, measure
+from text_methods import METHODS, N_INNER, N_PASSES, measure
 from text_tasks import BODY, DOMAINS, NEWSGROUPS, read_task, task_names
 
 N_FOLDS = 10
@@ -139,8 +139,8 @@ def main() -> None:
         sys.exit(f"--folds is the number of folds to run, from 1 to {N_FOLDS}; got {options.folds}.")
     names = _chosen(options.tasks, task_names(options.headers))
     started = time.perf_counter()
-    settings = {method: {"candidates": len(how.settings), "settings": how.settings} for method, how in METHODS.items()}
-    cells = Cells(options.out, {"inner_folds": N_INNER, "quick": options.quick, "methods": settings})
+    settings = {"inner_folds": N_INNER, "passes": N_PASSES, "quick": options.quick}
+    cells = Cells(options.out, settings | {"candidates": {name: method.settings for name, method in METHODS.items()}})
     for name in names:
         run_task(name, cells, options)
     print(" · ".join(f"{key} {value}" for key, value in cells.machine.items()), "\n")

@@ -1,4 +1,8 @@
-"""Classifiers of documents, and the choice of their settings on training documents only."""
+"""Classifiers of documents, and the choice of their settings on training documents only.
+
+What knows no labels (vocabulary, inverse document frequencies, topics, scales of scores) is learned once from the
+training documents of a fold; what does (weights of scores, classifiers) is learned anew in each inner fold.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import MultinomialNB
-from sklearn.preprocessing import normalize
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
 from bagwise import (
@@ -30,6 +36,7 @@ from text_tasks import Task
 # A word that one training document has says nothing of others.
 _FEWEST_DOCUMENTS = 2
 N_INNER = 3
+N_PASSES = 20
 PENALTIES = (0.1, 1.0, 10.0)
 MODELS = ((10, 0.01), (10, 0.1), (30, 0.01))  # topics and smoothing
 LEARNERS = ("ball", "prox 10", "prox 30", "prox 100")  # objective, and its step
@@ -45,7 +52,7 @@ class Fold:
     y: NDArray[np.int64]
     test: sp.csr_array
     y_test: NDArray[np.int64]
-    _remembered: dict[Hashable, Any] = field(default_factory=dict)
+    _remembered: dict[Hashable, Features] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
@@ -87,30 +94,12 @@ def scores_of(fold: Fold, setting: Setting) -> Features:
         score = FreeEnergyScore(model, word_block="word", standardize=True).fit(train)
         return score.transform(train), score.transform(test)
 
-    return fold.remember(("scores", setting["topics"], setting["eta"]), compute)
+    return fold.remember((setting["topics"], setting["eta"]), compute)
 
 
-def fess_of(fold: Fold, setting: Setting) -> Features:
-    """The scores, rows of length 1: the kernel is a cosine."""
-    train, test = scores_of(fold, setting)
-    return normalize(train), normalize(test)
-
-
-def fek_of(fold: Fold, setting: Setting) -> Features:
-    """The scores with the weights that the labels give them, rows of length 1."""
-
-    def compute() -> Features:
-        train, test = scores_of(fold, setting)
-        objective, _, step = setting["learner"].partition(" ")
-        learner = DiagonalKernelLearner(objective, step=float(step or 1)).fit(train, fold.y)
-        return normalize(learner.transform(train)), normalize(learner.transform(test))
-
-    return fold.remember(("fek", setting["topics"], setting["eta"], setting["learner"]), compute)
-
-
-def tfidf_and_fek_of(fold: Fold, setting: Setting) -> Features:
-    tfidf, fek = tfidf_of(fold, setting), fek_of(fold, setting)
-    return sp.hstack([tfidf[0], fek[0]], format="csr"), sp.hstack([tfidf[1], fek[1]], format="csr")
+def tfidf_and_scores_of(fold: Fold, setting: Setting) -> Features:
+    (tfidf, tfidf_test), (scores, scores_test) = tfidf_of(fold, setting), scores_of(fold, setting)
+    return sp.hstack([tfidf, scores], format="csr"), sp.hstack([tfidf_test, scores_test], format="csr")
 
 
 def damped(counts: sp.csr_array) -> sp.csr_array:
@@ -119,27 +108,65 @@ def damped(counts: sp.csr_array) -> sp.csr_array:
 
 
 def topic_model(setting: Setting) -> LatentDirichlet:
-    return LatentDirichlet(setting["topics"], eta=setting["eta"], max_iter=30, restarts=3, random_state=0)
+    return LatentDirichlet(setting["topics"], eta=setting["eta"], max_iter=N_PASSES, restarts=3, random_state=0)
 
 
-def svm(setting: Setting) -> LinearSVC:
+def svm(setting: Setting) -> Any:
     return LinearSVC(C=setting["C"], tol=1e-3, max_iter=50_000, random_state=0)
+
+
+def cosine_svm(setting: Setting) -> Any:
+    return make_pipeline(Normalizer(), svm(setting))
+
+
+def learner_of(setting: Setting) -> DiagonalKernelLearner:
+    objective, _, step = setting["learner"].partition(" ")
+    return DiagonalKernelLearner(objective, step=float(step or 1))
+
+
+def learned_svm(setting: Setting) -> Any:
+    """Weights of scores learned from labels, rows of length 1, SVM."""
+    return make_pipeline(learner_of(setting), Normalizer(), svm(setting))
+
+
+def tfidf_and_learned_svm(setting: Setting) -> Any:
+    """The same with TF-IDF, whose rows have length 1, in front."""
+
+    def n_words(X: Any) -> int:
+        return (X.shape[1] - 1 - 3 * setting["topics"]) // 2  # there are as many scores, and those of topics
+
+    learned = make_pipeline(learner_of(setting), Normalizer())
+    columns = ColumnTransformer(
+        [
+            ("tfidf", "passthrough", lambda X: slice(0, n_words(X))),
+            ("learned", learned, lambda X: slice(n_words(X), None)),
+        ],
+        sparse_threshold=1.0,
+    )
+    return make_pipeline(columns, svm(setting))
 
 
 @dataclass(frozen=True)
 class Method:
-    """Features, a classifier of them, and the settings to choose from; of equally good ones the first is taken."""
+    """Features that know no labels, a classifier, and settings to choose from; of equally good ones the first."""
 
     features: Callable[[Fold, Setting], Features]
     classifier: Callable[[Setting], Any]
     settings: tuple[Setting, ...]
-    follows: str | None = None  # a method whose chosen setting is kept, only the others are chosen
+    follows: str | None = None  # a method whose chosen setting is kept, only what it lacks is chosen
+
+    def inner_error(self, fold: Fold, setting: Setting, folds: list[tuple[Any, Any]]) -> float:
+        """Mean share of training documents put into the wrong class by what was learned from others of them."""
+        X, _ = self.features(fold, setting)
+        return float(np.mean([self._error(setting, X[a], fold.y[a], X[b], fold.y[b]) for a, b in folds]))
 
     def error(self, fold: Fold, setting: Setting) -> float:
         """Share of the test documents that is put into the wrong class."""
         train, test = self.features(fold, setting)
-        predicted = self.classifier(setting).fit(train, fold.y).predict(test)
-        return float(np.mean(predicted != fold.y_test))
+        return self._error(setting, train, fold.y, test, fold.y_test)
+
+    def _error(self, setting: Setting, X: Any, y: Any, X_test: Any, y_test: Any) -> float:
+        return float(np.mean(self.classifier(setting).fit(X, y).predict(X_test) != y_test))
 
 
 def grid(**values: Iterable[Any]) -> tuple[Setting, ...]:
@@ -163,13 +190,13 @@ METHODS = {
         lambda setting: LatentDirichletNB(topic_model(setting)),
         grid(model=((5, 0.1), (10, 0.1), (10, 0.01))),
     ),
-    "LDA-FESS": Method(fess_of, svm, grid(C=PENALTIES, model=MODELS)),
-    "LDA-FEK": Method(fek_of, svm, grid(C=PENALTIES, model=MODELS, learner=LEARNERS)),
+    "LDA-FESS": Method(scores_of, cosine_svm, grid(C=PENALTIES, model=MODELS)),
+    "LDA-FEK": Method(scores_of, learned_svm, grid(C=PENALTIES, model=MODELS, learner=LEARNERS)),
     "TF-IDF SVM": Method(tfidf_of, svm, grid(C=PENALTIES)),
     "naive Bayes": Method(
         counts_of, lambda setting: MultinomialNB(alpha=setting["alpha"]), grid(alpha=(0.03, 0.1, 0.3, 1.0))
     ),
-    "TF-IDF + FEK": Method(tfidf_and_fek_of, svm, grid(C=PENALTIES), follows="LDA-FEK"),
+    "TF-IDF + FEK": Method(tfidf_and_scores_of, tfidf_and_learned_svm, grid(C=PENALTIES), follows="LDA-FEK"),
 }
 
 
@@ -180,9 +207,8 @@ def measure(
 
     Methods of which `known` has a setting were measured earlier.
     """
-    inner = StratifiedKFold(N_INNER, shuffle=True, random_state=seed).split(train, task.y[train])
-    inner_folds = [Fold.of(task, train[a], train[b]) for a, b in inner]
-    outer = Fold.of(task, train, test)
+    fold = Fold.of(task, train, test)
+    inner = list(StratifiedKFold(N_INNER, shuffle=True, random_state=seed).split(train, fold.y))
     chosen, results = dict(known), {}
     for name, method in METHODS.items():
         if name in known:
@@ -190,11 +216,11 @@ def measure(
         started = time.process_time()
         kept = chosen[method.follows] if method.follows else {}
         settings = [kept | setting for setting in method.settings]
-        errors = [float(np.mean([method.error(fold, setting) for fold in inner_folds])) for setting in settings]
+        errors = [method.inner_error(fold, setting, inner) for setting in settings]
         best = int(np.argmin(errors))
         chosen[name] = settings[best]
         results[name] = {
-            "error": method.error(outer, settings[best]),
+            "error": method.error(fold, settings[best]),
             "inner_error": errors[best],
             "chosen": settings[best],
             "seconds": round(time.process_time() - started, 2),
