@@ -13,12 +13,15 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics.pairwise import cosine_distances, euclidean_distances
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
-from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
 
 from bagwise import BagOfFeatures, Bags, ColorSIFT, DiagonalKernelLearner, FisherScore, FreeEnergyScore, LatentDirichlet
 from bagwise.metrics import average_precision
 
 CUTOFF = 20
+# Blur before SIFT, in pixels: that of the finest scale of SIFT as it was first described.
+SMOOTHING = 1.6
 _BATCH = 32
 Setting = dict[str, Any]
 Distances = NDArray[np.float64]
@@ -37,12 +40,12 @@ class Description:
     """
 
     def __init__(self, n_words: int, n_gaussians: int, seed: int, n_jobs: int) -> None:
-        self.sift = ColorSIFT("opponent", n_jobs=n_jobs)
+        self.sift = ColorSIFT("opponent", smoothing=SMOOTHING, n_jobs=n_jobs)
         self.words = BagOfFeatures(
             n_words, normalize=None, sparse_output=False, n_samples=50_000, n_init=1, random_state=seed, n_jobs=n_jobs
         )
         self.reduce = PCA(64, random_state=seed)
-        self.fisher = FisherScore(n_gaussians, max_vectors=30_000, max_iter=30, random_state=seed)
+        self.fisher = FisherScore(n_gaussians, max_vectors=30_000, tol=1e-2, random_state=seed)
         self.seed = seed
 
     def learn(self, images: Any) -> Description:
@@ -162,23 +165,23 @@ def by_fkl(learning: Learning, setting: Setting, queries: Images, gallery: Image
     return _learned(learning, setting, *scores)
 
 
-def _scores(learning: Learning, setting: Setting, *others: Images) -> list[Any]:
-    """Free-energy scores of the training images and of others; counts n are damped to log(1 + n)."""
-    topics = setting["topics"]
+def _scores(learning: Learning, setting: Setting, *others: Images) -> list[NDArray[np.float64]]:
+    """Free-energy scores per word of the training images and of others.
 
-    def fit() -> FreeEnergyScore:
-        counts = np.log1p(learning.images.counts)
-        lda = learning.model(
-            ("lda", topics),
-            lambda: LatentDirichlet(topics, max_iter=30, restarts=3, random_state=learning.seed).fit(counts),
+    An image has most words, so scores are dense; they are centred, as a learner of weights needs it.
+    """
+
+    def fit() -> tuple[Any, NDArray[np.float64]]:
+        lda = LatentDirichlet(setting["topics"], max_iter=30, restarts=3, random_state=learning.seed)
+        model = make_pipeline(
+            FreeEnergyScore(FrozenEstimator(lda.fit(learning.images.counts)), word_block="word"),
+            FunctionTransformer(lambda scores: scores.toarray(), accept_sparse=True),
+            StandardScaler(),
         )
-        return FreeEnergyScore(FrozenEstimator(lda), word_block=setting["block"], standardize=True).fit(counts)
+        return model, model.fit_transform(learning.images.counts)
 
-    score = learning.model(("score", topics, setting["block"]), fit)
-    train = learning.model(
-        ("scores", topics, setting["block"]), lambda: score.transform(np.log1p(learning.images.counts))
-    )
-    return [train, *(score.transform(np.log1p(images.counts)) for images in others)]
+    model, train = learning.model(("free energy", setting["topics"]), fit)
+    return [train, *(model.transform(images.counts) for images in others)]
 
 
 def by_fess(learning: Learning, setting: Setting, queries: Images, gallery: Images) -> Distances:
@@ -215,3 +218,19 @@ def choose(method: Method, settings: Iterable[Setting], learning: Learning) -> S
     y = learning.y[held]
     values = [mean_precision(method(part, setting, images, images), y, y) for setting in settings]
     return settings[int(np.argmax(values))]
+
+
+def grids(quick: bool) -> dict[str, tuple[Method, list[Setting]]]:
+    """The methods, and the settings to choose from."""
+    topics = (5,) if quick else (10, 20, 50)
+    components = (5,) if quick else (20, 50)
+    learners = ("ball", "prox 10")
+    return {
+        "Euclidean": (by_euclid, [{}]),
+        "chi2": (by_chi2, [{}]),
+        "NMF": (by_nmf, [{"components": one} for one in components]),
+        "NCA": (by_nca, [{"components": one} for one in components]),
+        "FKL": (by_fkl, [{"learner": learner} for learner in learners]),
+        "FESS": (by_fess, [{"topics": one} for one in topics]),
+        "FEK": (by_fek, [{"topics": one, "learner": learner} for one in topics for learner in learners]),
+    }
