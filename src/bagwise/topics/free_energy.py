@@ -130,7 +130,8 @@ class FreeEnergyScore(TransformerMixin, BaseEstimator):
         Whether scores are divided by the length of the document.
     standardize : bool, default=False
         Whether features are shifted and scaled to mean 0 and variance 1 over the training documents; those of the
-        sparse blocks are scaled only. Features that do not vary become 0.
+        sparse blocks are scaled only. Features that do not vary become 0. Not for "full" as a rule: what topics say of
+        words they hardly ever emit is scaled up as well, and drowns the rest.
 
     Attributes
     ----------
