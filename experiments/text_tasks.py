@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def _reviews(data: Path, domain: str) -> tuple[list[str], list[int]]:
     return texts, y
 
 
+@cache  # choosing takes longer than all else
 def _alike_news(data: Path) -> list[tuple[tuple[str, str], float, list[str], list[int]]]:
     """The pairs of topics that are most alike, of which none shares a topic with another.
 
