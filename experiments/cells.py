@@ -34,12 +34,13 @@ class Cells:
         self.path = path
         self.settings = json.loads(json.dumps(settings))  # as the file has them: lists for tuples
         self.machine = machine()
+        self.machines: list[dict[str, Any]] = []  # where and when what is in the file was measured
         self.figures: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             found = json.loads(path.read_text())
             if found["settings"] != self.settings:
                 sys.exit(f"{path} was begun with other settings. Give another file by --out, or remove this one.")
-            self.figures = found["cells"]
+            self.figures, self.machines = found["cells"], found["machines"]
 
     def __contains__(self, key: tuple[Any, ...]) -> bool:
         return _name(key) in self.figures
@@ -52,7 +53,9 @@ class Cells:
         self.figures.update({_name(key): value for key, value in figures.items()})
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            content = {"machine": self.machine, "settings": self.settings, "cells": self.figures}
+            if self.machine not in self.machines:
+                self.machines.append(self.machine)
+            content = {"machines": self.machines, "settings": self.settings, "cells": self.figures}
             write_atomically(self.path, json.dumps(content, indent=1).encode())
 
 

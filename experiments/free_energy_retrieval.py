@@ -130,7 +130,10 @@ def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--repeats", type=int, default=None, help="draws of training images; 5 by default")
     options = parse(parser, "corel1k/corel1k.zip")
-    options.repeats = options.repeats or (1 if options.quick else 5)
+    if options.repeats is None:
+        options.repeats = 1 if options.quick else 5
+    if options.repeats < 1:
+        sys.exit(f"--repeats is the number of draws, at least 1; got {options.repeats}.")
     started = time.perf_counter()
     methods = grids(options.quick)
     candidates = {name: settings for name, (_, settings) in methods.items()}

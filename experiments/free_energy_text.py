@@ -35,6 +35,7 @@ from text_tasks import BODY, DOMAINS, NEWSGROUPS, read_task, task_names
 N_FOLDS = 10
 QUICK_TASKS = ("Comp", "Kitchen", "Reuters 1")
 QUICK_DOCUMENTS = 240
+RIVALS = ("LDA-FESS", "TF-IDF SVM", "TF-IDF + FEK")
 # Error in %, Table 3 of the paper.
 PUBLISHED = {
     name: dict(zip(("SVM", "CW", "LDA-NB", "LDA-FESS", "LDA-FEK"), errors, strict=True))
@@ -59,7 +60,7 @@ def run_task(name: str, cells: Cells, options: argparse.Namespace) -> None:
         {method: cells[name, fold, method]["chosen"] for method in METHODS if (name, fold, method) in cells}
         for fold in range(options.folds)
     ]
-    missing = [fold for fold in range(options.folds) if len(known[fold]) < len(METHODS)]
+    missing = [fold for fold in range(options.folds) if not set(options.methods) <= known[fold].keys()]
     if not missing:
         return
     started = time.perf_counter()
@@ -69,7 +70,7 @@ def run_task(name: str, cells: Cells, options: argparse.Namespace) -> None:
     splits = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(task.counts, task.y))
 
     def one(fold: int) -> tuple[int, dict[str, dict[str, Any]]]:
-        return fold, measure(task, *splits[fold], fold, known[fold])
+        return fold, measure(task, *splits[fold], fold, options.methods, known[fold])
 
     for fold, results in Parallel(options.n_jobs, return_as="generator_unordered")(map(delayed(one), missing)):
         cells.add({(name, fold, method): figures for method, figures in results.items()})
@@ -81,39 +82,44 @@ def errors_of(cells: Cells, name: str, method: str, n_folds: int) -> np.ndarray:
     return 100 * np.array([cells[name, fold, method]["error"] for fold in range(n_folds)])
 
 
-def report(cells: Cells, names: list[str], n_folds: int, quick: bool) -> None:
+def report(cells: Cells, names: list[str], options: argparse.Namespace) -> None:
     """Print errors, published ones beside them, and, unless few documents were used, what was to be reached."""
-    means = {name: {method: errors_of(cells, name, method, n_folds).mean() for method in METHODS} for name in names}
+    n_folds = options.folds
+    errors = {name: {method: errors_of(cells, name, method, n_folds) for method in options.methods} for name in names}
+    means = {name: {method: each.mean() for method, each in of.items()} for name, of in errors.items()}
     print(f"Error in %, mean over {n_folds} of {N_FOLDS} folds; in brackets as published\n")
     rows = []
     for name in names:
         theirs = PUBLISHED.get(name.removesuffix(BODY), {})
         row = {"task": name}
-        for method in METHODS:
+        for method in options.methods:
             published = f" ({theirs[method]:.2f})" if method in theirs else ""
             row[method] = f"{means[name][method]:.2f}{published}"
         rows.append(row)
-    print_table(rows, {"task": "task"} | {method: method for method in METHODS})
+    print_table(rows, {"task": "task"} | {method: method for method in options.methods})
+    if "LDA-FEK" in options.methods:
+        print_differences(errors, [method for method in RIVALS if method in options.methods])
+    if not options.quick and {"LDA-FESS", "LDA-FEK"} <= set(options.methods):
+        print_goals(means)
+    if {"TF-IDF SVM", "TF-IDF + FEK"} <= set(options.methods):
+        gains = [means[name]["TF-IDF SVM"] - means[name]["TF-IDF + FEK"] for name in names]
+        print(
+            f"Features of LDA-FEK beside TF-IDF change the error of TF-IDF by {-np.mean(gains):+.2f} % points on "
+            f"average; it is lower on {sum(gain > 0 for gain in gains)} of {len(names)} tasks."
+        )
 
+
+def print_differences(errors: dict[str, dict[str, np.ndarray]], rivals: list[str]) -> None:
     print("LDA-FEK less another method: mean difference in % points, standard error over folds, folds better : worse\n")
-    rivals = ("LDA-FESS", "TF-IDF SVM", "TF-IDF + FEK")
     rows = []
-    for name in names:
+    for name, of in errors.items():
         row = {"task": name}
         for rival in rivals:
-            gap = errors_of(cells, name, "LDA-FEK", n_folds) - errors_of(cells, name, rival, n_folds)
-            spread = gap.std(ddof=1) / np.sqrt(n_folds) if n_folds > 1 else float("nan")
-            row[rival] = f"{gap.mean():+.2f} ± {spread:.2f}, {(gap < 0).sum()} : {(gap > 0).sum()}"
+            gap = of["LDA-FEK"] - of[rival]
+            spread = f" ± {gap.std(ddof=1) / np.sqrt(len(gap)):.2f}" if len(gap) > 1 else ""
+            row[rival] = f"{gap.mean():+.2f}{spread}, {(gap < 0).sum()} : {(gap > 0).sum()}"
         rows.append(row)
     print_table(rows, {"task": "task"} | {rival: rival for rival in rivals})
-
-    if not quick:
-        print_goals(means)
-    gains = [means[name]["TF-IDF SVM"] - means[name]["TF-IDF + FEK"] for name in names]
-    print(
-        f"Features of LDA-FEK beside TF-IDF change the error of TF-IDF by {-np.mean(gains):+.2f} % points on average; "
-        f"it is lower on {sum(gain > 0 for gain in gains)} of {len(names)} tasks."
-    )
 
 
 def print_goals(means: dict[str, dict[str, float]]) -> None:
@@ -135,10 +141,17 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=None, help=f"how many of the {N_FOLDS} folds to run")
     parser.add_argument("--tasks", nargs="+", help="names of tasks, or Newsgroups, Amazon, Reuters; all by default")
     parser.add_argument("--headers", choices=("with", "without", "both"), default="both", help="of the newsgroups")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="all by default")
     options = parse(parser, "newsgroups_3pairs/newsgroups_3pairs.zip")
-    options.folds = options.folds or (2 if options.quick else N_FOLDS)
+    if options.folds is None:
+        options.folds = 2 if options.quick else N_FOLDS
     if not 1 <= options.folds <= N_FOLDS:
         sys.exit(f"--folds is the number of folds to run, from 1 to {N_FOLDS}; got {options.folds}.")
+    options.methods = [
+        name
+        for name in METHODS
+        if name in options.methods or any(METHODS[one].follows == name for one in options.methods)
+    ]
     wanted = options.tasks or (list(QUICK_TASKS) if options.quick else None)
     names = _chosen(wanted, task_names(options.headers))
     started = time.perf_counter()
@@ -147,10 +160,9 @@ def main() -> None:
     for name in names:
         run_task(name, cells, options)
     print(" · ".join(f"{key} {value}" for key, value in cells.machine.items()), "\n")
-    report(cells, names, options.folds, options.quick)
-    seconds = sum(
-        cells[name, f, method]["seconds"] for name in names for f in range(options.folds) for method in METHODS
-    )
+    report(cells, names, options)
+    shown = [(name, fold, method) for name in names for fold in range(options.folds) for method in options.methods]
+    seconds = sum(cells[key]["seconds"] for key in shown)
     print(f"({time.perf_counter() - started:.0f} s in all; {seconds:.0f} s of processor for all cells shown)")
 
 
