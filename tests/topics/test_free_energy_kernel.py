@@ -92,6 +92,14 @@ def test_in_a_pipeline_and_back_from_a_pickle():
     assert clone(learned).fit(X, y).transform(X).tobytes() == learned.transform(X).tobytes()
 
 
+@pytest.mark.parametrize("word_block", ["word", "full"])
+def test_sparse_features_go_into_a_linear_svm(word_block):
+    X, y = documents()
+    learned = FreeEnergyKernel(lda(4), word_block=word_block).fit(X, y)
+    assert learned.transform(X).indices.dtype == np.int32  # others are refused
+    assert make_pipeline(learned, LinearSVC(C=0.1, random_state=0)).fit(X, y).score(X, y) > 0.8
+
+
 def test_what_it_cannot_use():
     X, y = documents()
     with pytest.raises(BagwiseError, match="one class"):

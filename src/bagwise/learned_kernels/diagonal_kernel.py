@@ -82,7 +82,8 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     non_negative : bool, default=True
         False allows weights below zero. Then there is a `kernel`, which need not be positive, but no `transform`.
     step : float, default=1.0
-        Size of the step of "prox".
+        Size of the step of "prox", taken by the feature with the largest g. With many features most have a much smaller
+        one, and steps of 10 to 100 may be better.
     penalty : float, default=0.001
         How much "logistic" keeps weights near 1.
     batch_size : int or None, default=256

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from bagwise._data import check_non_negative, is_whole
 from bagwise.errors import BagwiseError
 
-__all__ = ["Corpus", "CountReader", "check_whole", "to_counts"]
+__all__ = ["Corpus", "CountReader", "check_whole", "to_counts", "with_small_indices"]
 
 
 def to_counts(X: Any, who: str) -> sp.csr_array:
@@ -27,11 +27,19 @@ def to_counts(X: Any, who: str) -> sp.csr_array:
         counts = counts.copy()
         counts.sum_duplicates()
         counts.eliminate_zeros()
-    # One kind of arrays, so that kernels are compiled once: 32-bit indices where they suffice, nothing read-only.
-    index = np.int32 if max(counts.nnz, *counts.shape) < 2**31 else np.int64
-    indices = np.require(counts.indices, dtype=index, requirements=["C", "W"])
-    starts = np.require(counts.indptr, dtype=index, requirements=["C", "W"])
-    return sp.csr_array((np.require(counts.data, requirements=["C", "W"]), indices, starts), shape=counts.shape)
+    # One kind of arrays, so that kernels are compiled once.
+    return with_small_indices(counts)
+
+
+def with_small_indices(X: sp.csr_array) -> sp.csr_array:
+    """The same matrix with 32-bit indices where they suffice, and nothing read-only.
+
+    Linear models of scikit-learn refuse 64-bit indices, which SciPy's products and stacks often give.
+    """
+    index = np.int32 if max(X.nnz, *X.shape) < 2**31 else np.int64
+    indices = np.require(X.indices, dtype=index, requirements=["C", "W"])
+    starts = np.require(X.indptr, dtype=index, requirements=["C", "W"])
+    return sp.csr_array((np.require(X.data, requirements=["C", "W"]), indices, starts), shape=X.shape)
 
 
 class CountReader:

@@ -17,7 +17,7 @@ from bagwise._memory import check_memory
 from bagwise._threads import run_over_ranges
 from bagwise.errors import unknown_name
 from bagwise.topics._score_kernels import count_emissions, list_emissions, split_bound_of_words
-from bagwise.topics.counts import CountReader
+from bagwise.topics.counts import CountReader, with_small_indices
 from bagwise.topics.latent_dirichlet import LatentDirichlet
 from bagwise.topics.templates import TEMPLATES, fitted_model
 
@@ -131,7 +131,8 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         Whether scores are divided by the length of the document.
     standardize : bool, default=False
         Whether features are shifted and scaled to mean 0 and variance 1 over the training documents; those of the
-        sparse blocks are scaled only. Features that do not vary become 0.
+        sparse blocks are scaled only. Features that do not vary become 0. Not for "full" as a rule: what topics say of
+        words they hardly ever emit is scaled up as well, and drowns the rest.
 
     Attributes
     ----------
@@ -248,7 +249,7 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
             else:
                 words = (words - self.mean_[n_dense:]) * self.scale_[n_dense:]
         if sp.issparse(words):
-            return sp.hstack([sp.csr_array(topics), words], format="csr")
+            return with_small_indices(sp.hstack([sp.csr_array(topics), words], format="csr"))
         return np.hstack([topics, words])
 
     def _parts(self, counts: sp.csr_array) -> tuple[NDArray[np.float64], Any]:
