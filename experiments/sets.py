@@ -155,7 +155,7 @@ def _textual(
 ) -> Words:
     counter = WordCounts(stop_words="english", min_df=3, max_features=100 if options.quick and n_words else n_words)
     X = sp.csr_array(counter.fit_transform(texts), dtype=np.float32)
-    return Words(X, np.array(y), tuple(classes), np.array(train), {})
+    return Words(X, np.array(labels), tuple(classes), np.array(train), {})
 
 
 def _few(collection: Collection, n: int) -> Collection:
