@@ -21,7 +21,10 @@ from experiments.pages import PAPERS, Section, write_pages
 from experiments.running import Options, Results, run
 
 # In the order of the page. Names of modules in this folder.
-EXPERIMENTS: tuple[str, ...] = ("merging_times",)
+EXPERIMENTS: tuple[str, ...] = (
+    "merging_times",
+    "merging_caltech",
+)
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"
 INTRO = """\
@@ -113,7 +116,7 @@ def footer(name: str, results: Results) -> str:
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     commits = ", ".join(sorted({one["commit"] for one in where}))
     cpus = ", ".join(sorted({f"{one['cpu']}, {one['cores']} cores" for one in where}))
-    work = f"{len(results)} cells, {results.seconds / 60:.0f} minutes in all"
+    work = f"{len(results)} cells, {results.seconds / 60:.0f} minutes of processor time"
     return f"*`python -m experiments {name}`: {work}, {days}, commit {commits}, {cpus}.*"
 
 

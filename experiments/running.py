@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,44 +80,47 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._content: dict[str, Any] = {"cells": {}}
+        self._cells: dict[str, Any] = {}
         if path.exists():
-            self._content = json.loads(path.read_text(encoding="utf-8"))
+            self._cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
 
     def __contains__(self, key: str) -> bool:
-        return key in self._content["cells"]
+        return key in self._cells
 
     def __getitem__(self, key: str) -> Any:
-        return self._content["cells"][key]["result"]
+        return self._cells[key]["result"]
 
     def __len__(self) -> int:
-        return len(self._content["cells"])
+        return len(self._cells)
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """Keys and results of the cells whose key begins so, in order."""
-        for key in sorted(self._content["cells"]):
+        for key in sorted(self._cells):
             if key.startswith(prefix):
                 yield key, self[key]
 
     @property
     def seconds(self) -> float:
-        """Time that all cells took together."""
-        return sum(cell["seconds"] for cell in self._content["cells"].values())
+        """Processor time that all cells took together."""
+        return sum(cell["seconds"] for cell in self._cells.values())
 
     @property
     def machines(self) -> list[dict[str, Any]]:
         """Where cells were run, each machine and commit once."""
         found: list[dict[str, Any]] = []
-        for cell in self._content["cells"].values():
+        for cell in self._cells.values():
             if cell["machine"] not in found:
                 found.append(cell["machine"])
         return found
 
     def keep(self, key: str, result: Any, seconds: float, where: dict[str, Any]) -> None:
-        """Add a finished cell and write the file."""
-        self._content["cells"][key] = {"result": result, "seconds": round(seconds, 2), "machine": where}
+        """Add a finished cell and write the file, a line for each cell."""
+        self._cells[key] = {"result": result, "seconds": round(seconds, 2), "machine": where}
+        lines = (
+            f"{json.dumps(name)}: {json.dumps(cell, sort_keys=True)}" for name, cell in sorted(self._cells.items())
+        )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path, json.dumps(self._content, indent=1, sort_keys=True).encode())
+        write_atomically(self.path, ('{"cells": {\n' + ",\n".join(lines) + "\n}}\n").encode())
 
 
 def run(name: str, experiment: ModuleType, options: Options) -> Results:
@@ -155,6 +158,10 @@ def run(name: str, experiment: ModuleType, options: Options) -> Results:
                 results.keep(cell.key, result, seconds, where)
                 left = (time.perf_counter() - started) / done * (len(missing) - done)
                 print(f"{done}/{len(missing)} {cell.key}: {seconds:.0f} s, about {left:.0f} s left", file=sys.stderr)
+    except BaseException:
+        for worker in active_children():  # what they are at is not kept anyway
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     if failed:
@@ -171,6 +178,7 @@ def _calm() -> None:
 
 
 def _timed(cell: Cell) -> tuple[float, Any]:
-    started = time.perf_counter()
+    """Processor seconds, which do not depend on what else the machine does, and the result."""
+    started = time.process_time()
     result = cell.function(**cell.arguments)
-    return time.perf_counter() - started, result
+    return time.process_time() - started, result
