@@ -24,6 +24,10 @@ from experiments.running import Options, Results, run
 EXPERIMENTS: tuple[str, ...] = (
     "merging_times",
     "merging_caltech",
+    "merging_scene15",
+    "merging_unsupervised",
+    "merging_kernels",
+    "merging_text",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"

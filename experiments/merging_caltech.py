@@ -10,6 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from experiments import sets
 from experiments.classifying import CLASSIFIERS
+from experiments.merging_claims import lowest, rise_and_fall
 from experiments.merging_errors import Errors, always, claims, measured
 from experiments.pages import Claim, Section
 from experiments.reducing import Task
@@ -59,11 +60,16 @@ def words_of(options: Options, pair: str) -> sets.Words:
 
 def measure(options: Options, pair: str, split: int, group: str) -> dict[str, Any]:
     """Errors of a group of methods on one random split."""
+    return measured(task_of(options, pair, split), GROUPS[group])
+
+
+def task_of(options: Options, pair: str, split: int) -> Task:
+    """A random split, with as many images of each class as the class has its share of all."""
     words = words_of(options, pair)
     n = len(words.y)
     n_train = int(RATIO_IN_QUICK * n) if options.quick else PAIRS[pair][2]
     train, test = train_test_split(np.arange(n), train_size=n_train, stratify=words.y, random_state=split)
-    return measured(Task.of(words, train, test, seed=split), GROUPS[group])
+    return Task.of(words, train, test, seed=split)
 
 
 def sections(results: Results) -> list[Section]:
@@ -94,13 +100,14 @@ def _claims(errors: Errors, pair: str) -> list[Claim]:
             _k_means(errors, "CSM and UVD have lower errors than k-means with as many words (linear SVM, 2 to 200)"),
         )  # fmt: skip
     return claims(
-        errors.lowest(
+        lowest(
+            errors,
             "CSM has the lowest error of the paper's three methods (linear SVM, 2 to 200 words)",
             "csm_histograms", ("uvd_histograms", "kmeans_histograms"), "linear", (2, 5, 10, 20, 50, 100, 200),
         ),
         _comparable(errors, "csm_histograms", "all_histograms", "without roots"),
         _comparable(errors, "csm", "all", "on roots of shares"),
-        _transition(errors),
+        rise_and_fall(errors, "csm_histograms", "all_histograms", later=50),
     )  # fmt: skip
 
 
@@ -156,16 +163,4 @@ def _comparable(errors: Errors, method: str, start: str, how: str) -> Claim | No
         f"CSM: few words do as well as all, within 1 point (linear SVM, {how}, 5 to 50 words)",
         always(gap.at_most(1) for _, gap in known),
         f"All words {errors.text(start, 'linear')} %; " + ", ".join(f"{size} words {gap}" for size, gap in known) + ".",
-    )
-
-
-def _transition(errors: Errors) -> Claim | None:
-    up = errors.difference(("csm_histograms", "linear", 800), ("all_histograms", "linear", None))
-    down = errors.difference(("csm_histograms", "linear", 50), ("csm_histograms", "linear", 800))
-    if up is None or down is None:
-        return None
-    return Claim(
-        "CSM: the error first goes up, then drops",
-        always((up.below is False, down.below is True)),
-        f"From 1000 to 800 words {up} points, from 800 to 50 words {down}.",
     )

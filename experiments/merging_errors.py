@@ -49,6 +49,10 @@ LABELS = {
     "kmeans_histograms": "k-means, histograms",
     "all_histograms": "all words, histograms",
     "every": "every word",
+    "csm_intersection": "CSM by the intersection kernel",
+    "csm_hellinger": "CSM by the Hellinger kernel",
+    "csm_chi2": "CSM by the chi² kernel",
+    "csm_jensen_shannon": "CSM by the Jensen-Shannon kernel",
 }
 WHOLE = ("all", "all_histograms", "every")  # methods that leave words as they are
 TABLED = SIZES[:-1]  # sizes of tables; curves have all
@@ -144,9 +148,7 @@ class Errors:
         common = sorted(a.keys() & b.keys())
         if not common:
             return None
-        gaps = np.array([a[task] - b[task] for task in common])
-        error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
-        return Difference(float(gaps.mean()), float(error), len(gaps))
+        return _difference(np.array([a[task] - b[task] for task in common]))
 
     def rivals(
         self, method: str, others: Iterable[str], classifier: str, sizes: Iterable[int]
@@ -160,22 +162,14 @@ class Errors:
                     found.append((other, size, gap))
         return found
 
-    def lowest(
-        self, text: str, method: str, others: Sequence[str], classifier: str, sizes: Sequence[int]
-    ) -> Claim | None:
-        """The claim that a method has the lowest error of all at all sizes."""
-        rivals = self.rivals(method, others, classifier, sizes)
-        if not rivals:
-            return None
-        better = sorted((-gap.mean, other, size, gap) for other, size, gap in rivals if gap.below is False)[::-1]
-        answer = always(gap.below for _, _, gap in rivals)
-        if not better:
-            shown = f"No other is lower by more than twice the standard error at {_listed(sizes)} words."
-        else:
-            worst = "; ".join(f"{LABELS[o]} at {size} ({gap} points)" for _, o, size, gap in better[:4])
-            beaten = len({other for _, other, _, _ in better})
-            shown = f"{beaten} of {len({o for o, _, _ in rivals})} others are lower somewhere, most of all {worst}."
-        return Claim(text, answer, shown)
+    def mean_difference(
+        self, first: tuple[str, str], second: tuple[str, str], sizes: Iterable[int]
+    ) -> Difference | None:
+        """Compare two (method, classifier) in the mean over sizes, on the tasks that have both at all sizes."""
+        lines = [[self._tasks(*which, size) for size in sizes] for which in (first, second)]
+        common = sorted(set.intersection(*(set(tasks) for line in lines for tasks in line)))
+        a, b = (np.array([[tasks[task] for task in common] for tasks in line]) for line in lines)
+        return _difference((a - b).mean(axis=0)) if common else None
 
     def table(self, title: str, classifier: str, sizes: Sequence[int] = TABLED) -> Table:
         """Methods by sizes, means and standard deviations in percent."""
@@ -217,5 +211,6 @@ def claims(*given: Claim | None) -> list[Claim]:
     return [claim for claim in given if claim is not None]
 
 
-def _listed(sizes: Sequence[int]) -> str:
-    return ", ".join(map(str, sizes))
+def _difference(gaps: NDArray[np.float64]) -> Difference:
+    error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
+    return Difference(float(gaps.mean()), float(error), len(gaps))

@@ -254,4 +254,7 @@ METHODS: dict[str, Reducer] = {
     "csm_histograms": _merging("csm", on="shares", features="shares"),
     "uvd_histograms": _merging(ClassPosterior("evidence"), on="counts", features="shares"),
     "kmeans_histograms": _fewer_words(("l1",)),
+} | {
+    f"csm_{kernel}": _merging("csm", on="shares", features="shares", kernel=kernel)
+    for kernel in ("intersection", "hellinger", "chi2", "jensen_shannon")
 }
