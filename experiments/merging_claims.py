@@ -13,7 +13,7 @@ from experiments.classifying import CLASSIFIERS
 from experiments.merging_errors import LABELS, Errors, always
 from experiments.pages import Claim
 
-__all__ = ["ahead", "better_than_all", "few_and_simple", "lowest", "pronounced", "rise_and_fall", "worst"]
+__all__ = ["ahead", "better_than_all", "few_and_simple", "lowest", "mostly", "pronounced", "rise_and_fall", "worst"]
 
 
 def lowest(
@@ -33,6 +33,23 @@ def lowest(
     else:
         evidence = f"Of {len(rivals)} comparisons none goes to another, {even} are not told apart."
     return Claim(text, answer, evidence)
+
+
+def mostly(
+    errors: Errors, text: str, method: str, others: Sequence[str], how: str, sizes: Sequence[int]
+) -> Claim | None:
+    """A method has a lower error than each of some others at most sizes, and is not higher at the smallest."""
+    answers, shown = [], []
+    for other in others:
+        gaps = [gap for _, _, gap in errors.rivals(method, (other,), how, sizes)]
+        if not gaps:
+            continue
+        lower, higher = (sum(gap.below is answer for gap in gaps) for answer in (True, False))
+        most = True if lower > len(gaps) / 2 else (False if higher >= len(gaps) / 2 else None)
+        answers.append(always((most, False if gaps[0].below is False else True)))
+        shown.append(f"{LABELS[other]}: lower at {lower}, higher at {higher} of {len(gaps)} sizes, {gaps[0]} points at "
+                     f"{sizes[0]} words")  # fmt: skip
+    return Claim(text, always(answers), "; ".join(shown) + ".") if shown else None
 
 
 def worst(

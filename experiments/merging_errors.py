@@ -138,9 +138,11 @@ class Errors:
         return float(values.mean()) if len(values) else None
 
     def text(self, method: str, classifier: str, size: int | None = None) -> str | None:
-        """Mean and standard deviation over tasks."""
+        """Mean and standard deviation over tasks, or the error on the only one."""
         values = self.values(method, classifier, size)
-        return f"{values.mean():.2f} ± {values.std():.2f}" if len(values) else None
+        if len(values) < 2:
+            return f"{values[0]:.2f}" if len(values) else None
+        return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
 
     def difference(self, first: tuple[str, str, int | None], second: tuple[str, str, int | None]) -> Difference | None:
         """Compare two (method, classifier, size) on the tasks that both have."""
@@ -184,16 +186,15 @@ class Errors:
         return Table(title, ("error, %", *map(str, sizes), "all"), rows)
 
     def curves(self, title: str, classifier: str, methods: Sequence[str] | None = None) -> Curves:
-        """Means along sizes with standard deviations; the error with all words at the right end."""
+        """Means along sizes with standard deviations."""
         series = {}
         for method in self.methods if methods is None else methods:
             sizes = self.sizes(method, classifier)
             if method in WHOLE or not sizes:
                 continue
-            mean, spread = (
-                [float(f(self.values(method, classifier, size))) for size in sizes] for f in (np.mean, np.std)
-            )
-            series[LABELS[method]] = (sizes, mean, spread)
+            values = [self.values(method, classifier, size) for size in sizes]
+            spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1)) for v in values]
+            series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
         return Curves(title, "words", "test error, %", series)
 
     def _tasks(self, method: str, classifier: str, size: int | None) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.merging_claims import ahead, lowest
+from experiments.merging_claims import ahead, mostly
 from experiments.merging_errors import Errors, claims, measured
 from experiments.merging_scene15 import N_CLASSES, pairs, prepare, task_of, words_of
 from experiments.pages import Claim, Section
@@ -54,7 +54,7 @@ def _section(title: str, text: str, errors: Errors, made: list[Claim]) -> Sectio
 
 def _claims(errors: Errors) -> list[Claim]:
     return claims(
-        lowest(errors, "LPP has a lower error than MMI and linkage in most of the merging, and until the end",
+        mostly(errors, "LPP has a lower error than MMI and linkage in most of the merging, and until the end",
                "lpp", ("mmi", "linkage"), "neighbors", SMALL),
         *(ahead(errors, "lpp", other, "neighbors", SMALL) for other in ("mmi", "linkage", "bsc", "pka")),
         ahead(errors, "pka", "bsc", "neighbors", SMALL),
