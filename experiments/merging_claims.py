@@ -46,7 +46,7 @@ def mostly(
             continue
         lower, higher = (sum(gap.below is answer for gap in gaps) for answer in (True, False))
         most = True if lower > len(gaps) / 2 else (False if higher >= len(gaps) / 2 else None)
-        answers.append(always((most, False if gaps[0].below is False else True)))
+        answers.append(always((most, gaps[0].below is not False)))
         shown.append(f"{LABELS[other]}: lower at {lower}, higher at {higher} of {len(gaps)} sizes, {gaps[0]} points at "
                      f"{sizes[0]} words")  # fmt: skip
     return Claim(text, always(answers), "; ".join(shown) + ".") if shown else None
