@@ -13,7 +13,17 @@ from experiments.classifying import CLASSIFIERS
 from experiments.merging_errors import LABELS, Errors, always
 from experiments.pages import Claim
 
-__all__ = ["ahead", "better_than_all", "few_and_simple", "lowest", "mostly", "pronounced", "rise_and_fall", "worst"]
+__all__ = [
+    "ahead",
+    "better_than_all",
+    "few_and_simple",
+    "fewer_do",
+    "lowest",
+    "mostly",
+    "pronounced",
+    "rise_and_fall",
+    "worst",
+]
 
 
 def lowest(
@@ -140,4 +150,17 @@ def rise_and_fall(errors: Errors, method: str, start: str = "all", early: int = 
         f"{LABELS[method]}: the error first goes up, then drops (linear SVM)",
         always((None if up.below is None else not up.below, down.below)),
         f"From all words to {early} {up} points, from {early} to {later} words {down}.",
+    )
+
+
+def fewer_do(errors: Errors, method: str, start: str, how: str, sizes: Sequence[int]) -> Claim | None:
+    """Few merged words do as well as all."""
+    known = [(size, gap) for size in sizes
+             if (gap := errors.difference((method, how, size), (start, how, None))) is not None]  # fmt: skip
+    if not known:
+        return None
+    return Claim(
+        f"{LABELS[method]}: {sizes[0]} to {sizes[-1]} words do as well as all, within 1 point ({CLASSIFIERS[how]})",
+        always(gap.at_most(1) for _, gap in known),
+        f"All words {errors.text(start, how)} %; " + ", ".join(f"{gap} at {size}" for size, gap in known) + ".",
     )

@@ -17,7 +17,7 @@ from experiments.pages import Claim, Curves, Table
 from experiments.reducing import SIZES, Task, reduced
 from experiments.running import Results
 
-__all__ = ["LABELS", "Difference", "Errors", "always", "claims", "measured"]
+__all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "measured"]
 
 LABELS = {
     "all": "all words",
@@ -44,17 +44,24 @@ LABELS = {
     "csm_late": "CSM, roots of sums",
     "aib_late": "AIB, roots of sums",
     "mlt_late": "MLT, roots of sums",
-    "csm_histograms": "CSM of histograms",
-    "uvd_histograms": "UVD of histograms (evidence)",
-    "kmeans_histograms": "k-means, histograms",
-    "all_histograms": "all words, histograms",
+    "csm_histograms": "CSM of shares",
+    "kmeans_histograms": "k-means, shares",
+    "all_histograms": "all words, shares",
+    "csm_counts": "CSM of counts",
+    "uvd_counts": "UVD of counts (evidence)",
+    "kmeans_counts": "k-means, counts",
+    "all_counts": "all words, counts",
     "every": "every word",
     "csm_intersection": "CSM by the intersection kernel",
     "csm_hellinger": "CSM by the Hellinger kernel",
     "csm_chi2": "CSM by the chi² kernel",
     "csm_jensen_shannon": "CSM by the Jensen-Shannon kernel",
 }
-WHOLE = ("all", "all_histograms", "every")  # methods that leave words as they are
+WHOLE = ("all", "all_histograms", "all_counts", "every")  # methods that leave words as they are
+# For tables and plots: criteria of merging, and what they are compared with.
+CRITERIA = ("all", "csm", "nda", "nda_local", "mfa", "lde", "aib", "mlt", "uvd", "mme", "ditc")
+OTHERS = ("linkage", "mrmr", "plsa", "kmeans", "pca", "hashing", "csm_late", "aib_late", "mlt_late", "all_histograms",
+          "csm_histograms", "kmeans_histograms", "every")  # fmt: skip
 TABLED = SIZES[:-1]  # sizes of tables; curves have all
 
 
@@ -173,29 +180,39 @@ class Errors:
         a, b = (np.array([[tasks[task] for task in common] for tasks in line]) for line in lines)
         return _difference((a - b).mean(axis=0)) if common else None
 
-    def table(self, title: str, classifier: str, sizes: Sequence[int] = TABLED) -> Table:
-        """Methods by sizes, means and standard deviations in percent."""
-        rows = []
-        for method in self.methods:
-            if method in WHOLE:
-                line, end = [None] * len(sizes), self.text(method, classifier)
-            else:
-                line, end = [self.text(method, classifier, size) for size in sizes], None
-            if end or any(line):
-                rows.append([LABELS[method], *line, end])
-        return Table(title, ("error, %", *map(str, sizes), "all"), rows)
+    def tables(
+        self, title: str, classifiers: dict[str, str], methods: Iterable[str], sizes: Sequence[int] = TABLED
+    ) -> list[Table]:
+        """Methods by sizes, means and standard deviations in percent; one table for each classifier."""
+        found = []
+        for classifier, label in classifiers.items():
+            rows = []
+            for method in methods:
+                if method in WHOLE:
+                    line, end = [None] * len(sizes), self.text(method, classifier)
+                else:
+                    line, end = [self.text(method, classifier, size) for size in sizes], None
+                if end or any(line):
+                    rows.append([LABELS[method], *line, end])
+            if rows:
+                found.append(Table(f"{title}: {label}", ("error, %", *map(str, sizes), "all"), rows))
+        return found
 
-    def curves(self, title: str, classifier: str, methods: Sequence[str] | None = None) -> Curves:
-        """Means along sizes with standard deviations."""
-        series = {}
-        for method in self.methods if methods is None else methods:
-            sizes = self.sizes(method, classifier)
-            if method in WHOLE or not sizes:
-                continue
-            values = [self.values(method, classifier, size) for size in sizes]
-            spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1)) for v in values]
-            series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
-        return Curves(title, "words", "test error, %", series)
+    def plots(self, title: str, classifiers: dict[str, str], methods: Iterable[str]) -> list[Curves]:
+        """Means along sizes with standard deviations; one plot for each classifier."""
+        found = []
+        for classifier, label in classifiers.items():
+            series = {}
+            for method in methods:
+                sizes = self.sizes(method, classifier)
+                if method in WHOLE or not sizes:
+                    continue
+                values = [self.values(method, classifier, size) for size in sizes]
+                spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1)) for v in values]
+                series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
+            if series:
+                found.append(Curves(f"{title}: {label}", "words", "test error, %", series))
+        return found
 
     def _tasks(self, method: str, classifier: str, size: int | None) -> dict[str, float]:
         if size is None:

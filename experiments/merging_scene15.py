@@ -19,7 +19,7 @@ from experiments.merging_claims import (
     rise_and_fall,
     worst,
 )
-from experiments.merging_errors import LABELS, Errors, always, claims, measured
+from experiments.merging_errors import CRITERIA, LABELS, OTHERS, Errors, always, claims, measured
 from experiments.pages import Claim, Section
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results
@@ -98,9 +98,12 @@ same as CSM, whose line stands for both; k = k' = 40 is its setting for Caltech-
 evidence form; its posterior form scores all pairs at all levels. MME solves an SVM a level and was run on {n_margin}
 pairs. pLSA has at most 200 topics, PCA at most as many components as there are samples; PCA and hashing have signs, so
 that no intersection kernel is defined. C from 0.1, 1, 10, 100 by 5 folds."""
-    tables = [errors.table(f"Scene-15 pairs: {label}", name) for name, label in CLASSIFIERS.items()]
-    curves = [errors.curves(f"Scene-15 pairs: {label}", name) for name, label in CLASSIFIERS.items()]
-    return [Section("Scene-15, pairs of classes", text, _claims(errors), [t for t in tables if t.rows], curves)]
+    tables = errors.tables("Scene-15 pairs", CLASSIFIERS, (*CRITERIA, *OTHERS))
+    curves = [
+        *errors.plots("Scene-15 pairs", CLASSIFIERS, CRITERIA),
+        *errors.plots("Scene-15 pairs, others", CLASSIFIERS, OTHERS),
+    ]
+    return [Section("Scene-15, pairs of classes", text, _claims(errors), tables, curves)]
 
 
 def _claims(errors: Errors) -> list[Claim]:

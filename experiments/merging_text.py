@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from experiments import sets
 from experiments.classifying import CLASSIFIERS
 from experiments.merging_claims import ahead, better_than_all, lowest, worst
-from experiments.merging_errors import Errors, claims, measured
+from experiments.merging_errors import CRITERIA, OTHERS, Errors, claims, measured
 from experiments.pages import Claim, Section
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results
@@ -86,9 +86,12 @@ def sections(results: Results) -> list[Section]:
 to test; {N_SPLITS} random splits of each pair, over which means and standard deviations are taken together. "All words"
 are the 1000 most frequent without stop words, from which merging starts; "every word" are those in at least 3
 documents. Features, criteria and classifiers as for Scene-15. MME is left out for its time."""
-        tables = [errors.table(f"{title}: {label}", name) for name, label in CLASSIFIERS.items()]
-        curves = [errors.curves(f"{title}: {label}", name) for name, label in CLASSIFIERS.items()]
-        found.append(Section(f"Text: {title}", text, _claims(errors), [t for t in tables if t.rows], curves))
+        tables = errors.tables(title, CLASSIFIERS, (*CRITERIA, *OTHERS))
+        curves = [
+            *errors.plots(title, CLASSIFIERS, CRITERIA),
+            *errors.plots(f"{title}, others", CLASSIFIERS, OTHERS),
+        ]
+        found.append(Section(f"Text: {title}", text, _claims(errors), tables, curves))
     return found
 
 

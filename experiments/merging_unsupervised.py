@@ -48,8 +48,8 @@ neighbours), linkage, BSC and PKA (10 neighbours) look at these, MMI at counts."
 
 
 def _section(title: str, text: str, errors: Errors, made: list[Claim]) -> Section:
-    return Section(title, text, made, [errors.table(f"{title}: 5-NN", "neighbors")],
-                   [errors.curves(f"{title}: 5-NN", "neighbors")])  # fmt: skip
+    how = {"neighbors": "5-NN"}
+    return Section(title, text, made, errors.tables(title, how, METHODS), errors.plots(title, how, METHODS))
 
 
 def _claims(errors: Errors) -> list[Claim]:

@@ -17,7 +17,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise import BagOfFeatures, Bags, Collection, DenseSIFT, WordCounts, learn_codebook, open_collection
+from bagwise import (
+    BagOfFeatures,
+    Bags,
+    Collection,
+    DenseSIFT,
+    KeypointSIFT,
+    WordCounts,
+    learn_codebook,
+    open_collection,
+)
 from bagwise._files import write_atomically
 from bagwise.codebooks import encode_bags
 from bagwise.codebooks.normalizing import normalize_rows
@@ -73,17 +82,20 @@ def scene15(options: Options, pyramid: bool = False) -> Words:
     return _kept(options, f"scene15{'-pyramid' if pyramid else ''}", make)
 
 
-def caltech(options: Options, pair: Sequence[str]) -> Words:
-    """Two classes of Caltech-101; words from all their images, without looking at classes."""
+def caltech(options: Options, pair: Sequence[str], points: bool = False) -> Words:
+    """Two classes of Caltech-101; words from all their images, without looking at classes.
+
+    SIFT on a grid, or at interest points.
+    """
 
     def make() -> Words:
         images = open_collection(options.data / "caltech101_4" / "caltech101_4.zip")
         images = images[np.isin(images.labels, list(pair))]
         if options.quick:
             images = _few(images, 60)
-        return _visual(images, np.ones(len(images), np.bool_), None, options)
+        return _visual(images, np.ones(len(images), np.bool_), None, options, points)
 
-    return _kept(options, f"caltech-{'-'.join(pair)}", make)
+    return _kept(options, f"caltech-{'points-' if points else ''}{'-'.join(pair)}", make)
 
 
 def newsgroups(options: Options, pair: str, n_words: int | None = N_WORDS) -> Words:
@@ -156,8 +168,10 @@ def _reuters_documents(options: Options) -> Iterator[tuple[str, list[str], bool]
                 yield text, document["topics"], document["lewis"] == "TRAIN"
 
 
-def _visual(images: Collection, train: NDArray[np.bool_], pyramid: int | None, options: Options) -> Words:
-    sift = DenseSIFT(n_jobs=options.jobs)
+def _visual(
+    images: Collection, train: NDArray[np.bool_], pyramid: int | None, options: Options, points: bool = False
+) -> Words:
+    sift = KeypointSIFT(n_jobs=options.jobs) if points else DenseSIFT(n_jobs=options.jobs)
     n_words = 100 if options.quick else N_WORDS
     bags = sift.transform(images)
     model = BagOfFeatures(n_words, pyramid=pyramid, n_init=1, sparse_output=True, random_state=0, n_jobs=options.jobs)
