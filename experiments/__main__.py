@@ -1,0 +1,130 @@
+"""Run experiments by name, or write the page of results.
+
+    python -m experiments NAME… --data DIR [--quick] [--repeats N] [--out results] [--jobs N]
+    python -m experiments all --data DIR --quick
+    python -m experiments list
+    python -m experiments page [--out experiments/results]
+
+Every finished cell is kept in OUT/NAME.json (OUT/NAME.quick.json), so a run that was broken off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from experiments.pages import PAPERS, Section, write_pages
+from experiments.running import Options, Results, run
+
+# In the order of the page. Names of modules in this folder.
+EXPERIMENTS: tuple[str, ...] = (
+    "merging_times",
+    "merging_caltech",
+    "merging_scene15",
+    "merging_unsupervised",
+    "merging_kernels",
+    "merging_text",
+)
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "results.md"
+INTRO = """\
+What the five papers report, laid beside what bagwise gives on the data sets we have, the misses included. This page is
+written by `python -m experiments page` from the figures in `experiments/results`; each experiment is run by
+`python -m experiments NAME --data DIR`. Plots show means, bands are standard deviations."""
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a kill ends workers as Ctrl-C does
+    options, names = parse(sys.argv[1:])
+    if names == ["list"]:
+        for name in EXPERIMENTS:
+            experiment = load(name)
+            print(f"{name:24} {PAPERS[experiment.PAPER]}: {experiment.TITLE}")
+        return
+    if names == ["page"]:
+        write_page(options.out)
+        return
+    for name in names:
+        experiment = load(name)
+        results = run(name, experiment, options)
+        show(experiment.sections(results), options.out, name)
+
+
+def parse(arguments: list[str]) -> tuple[Options, list[str]]:
+    """Read the command line: options, and names of experiments."""
+    description, _, rest = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser("python -m experiments", description=description, epilog=rest,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("names", nargs="+", metavar="NAME", help="of experiments; all, list, or page")
+    parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of data sets")
+    parser.add_argument("--quick", action="store_true", help="few tasks, to see that it works")
+    parser.add_argument("--repeats", type=int, help="repetitions or splits; by default as in the paper")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of results")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    given = parser.parse_args(arguments)
+    names = list(EXPERIMENTS) if given.names == ["all"] else given.names
+    strange = [name for name in names if name not in (*EXPERIMENTS, "list", "page")]
+    if strange:
+        sys.exit(f"Unknown experiment {strange[0]!r}. Accepted: {', '.join(EXPERIMENTS)}; all, list, page.")
+    if set(names) & {"list", "page"} and len(names) > 1:
+        sys.exit("list and page stand alone.")
+    runs = names not in (["list"], ["page"])
+    if runs and (given.data is None or not Path(given.data).is_dir()):
+        sys.exit(f"Give the folder of data sets by --data DIR or BAGWISE_DATA=DIR; got {given.data}.")
+    if given.repeats is not None and given.repeats < 1:
+        sys.exit(f"--repeats must be at least 1, got {given.repeats}.")
+    data = Path(given.data).resolve() if given.data else Path()
+    return Options(data, given.out.resolve(), given.quick, given.repeats, max(given.jobs, 1)), names
+
+
+def load(name: str) -> ModuleType:
+    """Import an experiment."""
+    return importlib.import_module(f"experiments.{name}")
+
+
+def show(sections: list[Section], out: Path, name: str) -> None:
+    """Print what came out, and draw the plots."""
+    for number, section in enumerate(sections):
+        print(f"\n## {section.title}\n\n{section.text.strip()}\n")
+        for claim in section.claims:
+            print(claim.markdown())
+        for table in section.tables:
+            print("\n" + table.markdown())
+        for k, curves in enumerate(section.curves):
+            file = out / "plots" / f"{name}-{number}-{k}.png"
+            curves.draw(file)
+            print(f"({curves.title}: {file})")
+
+
+def write_page(out: Path) -> None:
+    """Write docs/results.md from the results that are there."""
+    parts = []
+    for name in EXPERIMENTS:
+        results = Results(out / f"{name}.json")
+        if len(results):
+            experiment = load(name)
+            parts.append((experiment.PAPER, name, footer(name, results), experiment.sections(results)))
+    if not parts:
+        sys.exit(f"There are no results in {out}. Run an experiment first.")
+    write_pages(parts, PAGE, INTRO, PAGE.parent / "results")
+    print(f"Wrote {PAGE}.")
+
+
+def footer(name: str, results: Results) -> str:
+    """Where and when an experiment was run."""
+    where = results.machines
+    dates = sorted({one["date"] for one in where})
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    commits = ", ".join(sorted({one["commit"] for one in where}))
+    cpus = ", ".join(sorted({f"{one['cpu']}, {one['cores']} cores" for one in where}))
+    work = f"{len(results)} cells, {results.seconds / 60:.0f} minutes of processor time"
+    return f"*`python -m experiments {name}`: {work}, {days}, commit {commits}, {cpus}.*"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""Test errors of methods along sizes, over tasks: measured, compared in pairs, and shown.
+
+The result of a cell is ``{method: {classifier: {size: error}}}``, under the key ``task/group of methods``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.classifying import CLASSIFIERS, errors
+from experiments.pages import Claim, Curves, Table
+from experiments.reducing import SIZES, Task, reduced
+from experiments.running import Results
+
+__all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "measured"]
+
+LABELS = {
+    "all": "all words",
+    "csm": "CSM",
+    "nda": "NDA, k = 40",
+    "nda_local": "NDA, local k",
+    "mfa": "MFA",
+    "lde": "LDE",
+    "aib": "AIB",
+    "mlt": "MLT",
+    "uvd": "UVD (evidence)",
+    "mme": "MME",
+    "ditc": "DITC",
+    "linkage": "linkage",
+    "mrmr": "mRMR",
+    "plsa": "pLSA",
+    "kmeans": "k-means, fewer words",
+    "pca": "PCA",
+    "hashing": "hashing",
+    "lpp": "LPP",
+    "mmi": "MMI",
+    "bsc": "BSC",
+    "pka": "PKA",
+    "csm_late": "CSM, roots of sums",
+    "aib_late": "AIB, roots of sums",
+    "mlt_late": "MLT, roots of sums",
+    "csm_histograms": "CSM of shares",
+    "kmeans_histograms": "k-means, shares",
+    "all_histograms": "all words, shares",
+    "csm_counts": "CSM of counts",
+    "uvd_counts": "UVD of counts (evidence)",
+    "kmeans_counts": "k-means, counts",
+    "all_counts": "all words, counts",
+    "every": "every word",
+    "csm_intersection": "CSM by the intersection kernel",
+    "csm_hellinger": "CSM by the Hellinger kernel",
+    "csm_chi2": "CSM by the chi² kernel",
+    "csm_jensen_shannon": "CSM by the Jensen-Shannon kernel",
+}
+WHOLE = ("all", "all_histograms", "all_counts", "every")  # methods that leave words as they are
+# For tables and plots: criteria of merging, and what they are compared with.
+CRITERIA = ("all", "csm", "nda", "nda_local", "mfa", "lde", "aib", "mlt", "uvd", "mme", "ditc")
+OTHERS = ("linkage", "mrmr", "plsa", "kmeans", "pca", "hashing", "csm_late", "aib_late", "mlt_late", "all_histograms",
+          "csm_histograms", "kmeans_histograms", "every")  # fmt: skip
+TABLED = SIZES[:-1]  # sizes of tables; curves have all
+
+
+def measured(
+    task: Task, methods: Iterable[str], sizes: Sequence[int] = SIZES, classifiers: Sequence[str] = tuple(CLASSIFIERS)
+) -> dict[str, Any]:
+    """Errors of methods on a task: ``{method: {classifier: {size: error}}}``."""
+    found: dict[str, Any] = {}
+    for method in methods:
+        lines = found.setdefault(method, {})
+        for size, Z, Z_test in reduced(task, method, sizes):
+            for name, error in errors(Z, task.y, Z_test, task.y_test, classifiers).items():
+                lines.setdefault(name, {})[str(size)] = error
+    return found
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean difference of two errors over tasks, in points, with its standard error."""
+
+    mean: float
+    error: float
+    n: int
+
+    @property
+    def below(self) -> bool | None:
+        """Whether the first is lower by more than twice the standard error; None if the two are not told apart."""
+        if self.n < 2 or abs(self.mean) <= 2 * self.error:
+            return None
+        return self.mean < 0
+
+    def at_most(self, points: float) -> bool | None:
+        """Whether the first is higher by no more than so many points, twice the standard error allowed for."""
+        if self.n < 2 or abs(self.mean - points) <= 2 * self.error:
+            return None
+        return self.mean < points
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} ± {self.error:.2f}"
+
+
+def always(answers: Iterable[bool | None]) -> bool | None:
+    """True if all are, False if one is, None otherwise."""
+    given = list(answers)
+    if False in given:
+        return False
+    return True if given and all(given) else None
+
+
+class Errors:
+    """Errors by task, method, classifier and size, in percent.
+
+    Parameters
+    ----------
+    results : Results
+    tasks : str
+        Prefix of the keys to take.
+    """
+
+    def __init__(self, results: Results, tasks: str = "") -> None:
+        self._values: dict[tuple[str, str, int], dict[str, float]] = {}
+        for key, result in results.items(tasks):
+            task = key.rsplit("/", 1)[0]
+            for method, lines in result.items():
+                for classifier, line in lines.items():
+                    for size, error in line.items():
+                        self._values.setdefault((method, classifier, int(size)), {})[task] = 100 * error
+        self.methods = [name for name in LABELS if any(key[0] == name for key in self._values)]
+
+    def sizes(self, method: str, classifier: str) -> list[int]:
+        """Sizes at which a method was measured."""
+        return sorted(size for name, how, size in self._values if (name, how) == (method, classifier))
+
+    def values(self, method: str, classifier: str, size: int | None = None) -> NDArray[np.float64]:
+        """Errors over tasks; at the only size if none is given."""
+        return np.array(list(self._tasks(method, classifier, size).values()))
+
+    def mean(self, method: str, classifier: str, size: int | None = None) -> float | None:
+        """Mean error over tasks."""
+        values = self.values(method, classifier, size)
+        return float(values.mean()) if len(values) else None
+
+    def text(self, method: str, classifier: str, size: int | None = None) -> str | None:
+        """Mean and standard deviation over tasks, or the error on the only one."""
+        values = self.values(method, classifier, size)
+        if len(values) < 2:
+            return f"{values[0]:.2f}" if len(values) else None
+        return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
+
+    def difference(self, first: tuple[str, str, int | None], second: tuple[str, str, int | None]) -> Difference | None:
+        """Compare two (method, classifier, size) on the tasks that both have."""
+        a, b = self._tasks(*first), self._tasks(*second)
+        common = sorted(a.keys() & b.keys())
+        if not common:
+            return None
+        return _difference(np.array([a[task] - b[task] for task in common]))
+
+    def rivals(
+        self, method: str, others: Iterable[str], classifier: str, sizes: Iterable[int]
+    ) -> list[tuple[str, int, Difference]]:
+        """Differences between a method and others at sizes, where both were measured."""
+        found = []
+        for size in sizes:
+            for other in others:
+                gap = self.difference((method, classifier, size), (other, classifier, size))
+                if gap is not None and other != method:
+                    found.append((other, size, gap))
+        return found
+
+    def mean_difference(
+        self, first: tuple[str, str], second: tuple[str, str], sizes: Iterable[int]
+    ) -> Difference | None:
+        """Compare two (method, classifier) in the mean over sizes, on the tasks that have both at all sizes."""
+        lines = [[self._tasks(*which, size) for size in sizes] for which in (first, second)]
+        common = sorted(set.intersection(*(set(tasks) for line in lines for tasks in line)))
+        a, b = (np.array([[tasks[task] for task in common] for tasks in line]) for line in lines)
+        return _difference((a - b).mean(axis=0)) if common else None
+
+    def tables(
+        self, title: str, classifiers: dict[str, str], methods: Iterable[str], sizes: Sequence[int] = TABLED
+    ) -> list[Table]:
+        """Methods by sizes, means and standard deviations in percent; one table for each classifier."""
+        found = []
+        for classifier, label in classifiers.items():
+            rows = []
+            for method in methods:
+                if method in WHOLE:
+                    line, end = [None] * len(sizes), self.text(method, classifier)
+                else:
+                    line, end = [self.text(method, classifier, size) for size in sizes], None
+                if end or any(line):
+                    rows.append([LABELS[method], *line, end])
+            if rows:
+                found.append(Table(f"{title}: {label}", ("error, %", *map(str, sizes), "all"), rows))
+        return found
+
+    def plots(self, title: str, classifiers: dict[str, str], methods: Iterable[str]) -> list[Curves]:
+        """Means along sizes with standard deviations; one plot for each classifier."""
+        found = []
+        for classifier, label in classifiers.items():
+            series = {}
+            for method in methods:
+                sizes = self.sizes(method, classifier)
+                if method in WHOLE or not sizes:
+                    continue
+                values = [self.values(method, classifier, size) for size in sizes]
+                spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1)) for v in values]
+                series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
+            if series:
+                found.append(Curves(f"{title}: {label}", "words", "test error, %", series))
+        return found
+
+    def _tasks(self, method: str, classifier: str, size: int | None) -> dict[str, float]:
+        if size is None:
+            only = self.sizes(method, classifier)
+            found: dict[str, float] = {}
+            for one in only:  # vocabularies of the same kind may differ in size from task to task
+                found |= self._values[method, classifier, one]
+            return found
+        return self._values.get((method, classifier, size), {})
+
+
+def claims(*given: Claim | None) -> list[Claim]:
+    """Leave out what cannot be said yet."""
+    return [claim for claim in given if claim is not None]
+
+
+def _difference(gaps: NDArray[np.float64]) -> Difference:
+    error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
+    return Difference(float(gaps.mean()), float(error), len(gaps))
