@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bagwise.report.texts import count
+
 __all__ = ["Axis", "linear_axis", "log_axis", "thinned"]
 
 
@@ -32,10 +34,10 @@ class Axis:
         return self.start + part * (self.end - self.start)
 
 
-def log_axis(values: Sequence[float], start: float, end: float, spacing: float = 44) -> Axis:
+def log_axis(values: Sequence[float], start: float, end: float) -> Axis:
     """Make an axis of positive numbers by logarithms, with ticks at 1, 2 and 5 times powers of ten.
 
-    Ticks are at least `spacing` pixels apart: if all do not fit, powers of ten come first.
+    Ticks are far enough apart for their numbers to be read: if all do not fit, powers of ten come first.
     """
     low, high = min(values), max(values)
     axis = Axis(low, high, start, end, (), logarithmic=True)
@@ -43,9 +45,14 @@ def log_axis(values: Sequence[float], start: float, end: float, spacing: float =
     ticks: list[float] = []
     for factor in (1, 2, 5):
         for tick in (factor * 10.0**power for power in powers):
-            if low <= tick <= high and all(abs(axis(tick) - axis(other)) >= spacing for other in ticks):
+            if low <= tick <= high and all(abs(axis(tick) - axis(other)) >= _room(tick, other) for other in ticks):
                 ticks.append(tick)
     return Axis(low, high, start, end, tuple(sorted(ticks)) or (low,), logarithmic=True)
+
+
+def _room(*ticks: float) -> float:
+    """Pixels that two numbers beside each other take, half of each and some space between."""
+    return max(44.0, 4.5 * sum(len(count(round(tick))) for tick in ticks) + 8)
 
 
 def linear_axis(values: Sequence[float], start: float, end: float, n_ticks: int = 5, zero: bool = False) -> Axis:
