@@ -123,7 +123,6 @@ def print_differences(errors: dict[str, dict[str, np.ndarray]], rivals: list[str
 
 
 def print_goals(means: dict[str, dict[str, float]]) -> None:
-    print("Goals")
     targets = [
         (f"LDA-FEK on {name}, error in %", means[name]["LDA-FEK"], "<=", PUBLISHED[name]["LDA-FEK"])
         for name in NEWSGROUPS
@@ -133,7 +132,9 @@ def print_goals(means: dict[str, dict[str, float]]) -> None:
     if len(main) == len(PUBLISHED):
         better = sum(means[name]["LDA-FEK"] < means[name]["LDA-FESS"] for name in main)
         targets.append((f"LDA-FEK better than LDA-FESS, of {len(main)} tasks", better, ">=", 9))
-    print_targets(targets)
+    if targets:
+        print("Goals")
+        print_targets(targets)
 
 
 def main() -> None:
