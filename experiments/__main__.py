@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from types import ModuleType
 
 from experiments.pages import PAPERS, Section, write_pages
 from experiments.running import Options, Results, run
+from experiments.scripts import SCRIPTS, footer_of, run_script, sections_of
 
 # In the order of the page. Names of modules in this folder.
 EXPERIMENTS: tuple[str, ...] = (
@@ -45,11 +47,16 @@ def main() -> None:
         for name in EXPERIMENTS:
             experiment = load(name)
             print(f"{name:24} {PAPERS[experiment.PAPER]}: {experiment.TITLE}")
+        for name, (paper, title, _) in SCRIPTS.items():
+            print(f"{name:24} {PAPERS[paper]}: {title}")
         return
     if names == ["page"]:
         write_page(options.out)
         return
     for name in names:
+        if name in SCRIPTS:
+            show(sections_of(name, run_script(name, options)), options.out, name)
+            continue
         experiment = load(name)
         results = run(name, experiment, options)
         show(experiment.sections(results), options.out, name)
@@ -67,10 +74,11 @@ def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of results")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args(arguments)
-    names = list(EXPERIMENTS) if given.names == ["all"] else given.names
-    strange = [name for name in names if name not in (*EXPERIMENTS, "list", "page")]
+    known = (*EXPERIMENTS, *SCRIPTS)
+    names = list(known) if given.names == ["all"] else given.names
+    strange = [name for name in names if name not in (*known, "list", "page")]
     if strange:
-        sys.exit(f"Unknown experiment {strange[0]!r}. Accepted: {', '.join(EXPERIMENTS)}; all, list, page.")
+        sys.exit(f"Unknown experiment {strange[0]!r}. Accepted: {', '.join(known)}; all, list, page.")
     if set(names) & {"list", "page"} and len(names) > 1:
         sys.exit("list and page stand alone.")
     runs = names not in (["list"], ["page"])
@@ -109,6 +117,11 @@ def write_page(out: Path) -> None:
         if len(results):
             experiment = load(name)
             parts.append((experiment.PAPER, name, footer(name, results), experiment.sections(results)))
+    for name, (paper, _, _) in SCRIPTS.items():
+        path = out / f"{name}.json"
+        if path.exists():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            parts.append((paper, name, footer_of(name, content), sections_of(name, content)))
     if not parts:
         sys.exit(f"There are no results in {out}. Run an experiment first.")
     write_pages(parts, PAGE, INTRO, PAGE.parent / "results")
