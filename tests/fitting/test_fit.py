@@ -84,6 +84,20 @@ def test_features_of_the_model_are_those_it_learned_from(image_folder):
     np.testing.assert_allclose(fit.data.whole().toarray(), histograms.toarray()[:, : model.hierarchy.n_words])
 
 
+@pytest.mark.parametrize("stop_words", [None, "english"])
+@pytest.mark.parametrize("ngrams", [1, 2])
+def test_the_model_counts_words_of_texts_as_the_fit_did(tmp_path, ngrams, stop_words):
+    """Pairs of words reach over a stop word between them, when learning and afterwards."""
+    lines = ["the cat of the house", "a cat in the house", "the dog on a lawn", "one dog of the lawn"]
+    path = tmp_path / "lines.csv"
+    path.write_text("text,label\n" + "\n".join(f"{line},{line.split()[1]}" for line in lines))
+    fit = fit_model(path, FitOptions(to=2, folds=0, jobs=1, min_count=1, ngrams=ngrams, stop_words=stop_words))
+    assert ("cat house" in fit.data.word_names) == (ngrams == 2 and stop_words == "english")
+    np.testing.assert_array_equal(fit.model.histograms(lines).toarray(), fit.data.histograms.toarray())
+    loaded = Model.load(fit.model.save(tmp_path / "lines.bagwise"))
+    np.testing.assert_array_equal(loaded.histograms(lines).toarray(), fit.data.histograms.toarray())
+
+
 def test_an_item_that_is_held_out_is_not_learned_from():
     """Other words in the held-out fold of one item change no answer of the others of that fold, given their folds."""
     X, y = table()

@@ -168,12 +168,16 @@ def _text_words(collection: Collection, options: FitOptions, progress: Progress)
                 progress("Counting words", len(kept), len(collection))
             yield text
 
-    tokenizer = {"lowercase": True, "token_pattern": _TOKEN, "ngram_range": [1, options.ngrams]}
+    tokenizer = {
+        "lowercase": True,
+        "token_pattern": _TOKEN,
+        "ngram_range": [1, options.ngrams],
+        "stop_words": options.stop_words,  # n-grams reach over them, so that the model must leave them out as well
+    }
     counter = WordCounts(
         **tokenizer | {"ngram_range": (1, options.ngrams)},
         min_df=min(options.min_count, len(collection)),
         max_features=options.words or TEXT_WORDS,
-        stop_words=options.stop_words,
     )
     try:
         counts = counter.fit_transform(texts())
