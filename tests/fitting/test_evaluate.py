@@ -108,7 +108,17 @@ def test_options_are_read_from_files(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"to": "all"}, {"folds": 1}, {"jobs": 0}, {"penalty": 0}, {"pyramid": 7}, {"criterion": "x"}, {"stop_words": "x"}],
+    [
+        {"to": "all"},
+        {"folds": 1},
+        {"jobs": 0},
+        {"penalty": 0},
+        {"penalty": float("inf")},
+        {"seed": 2**32},
+        {"pyramid": 7},
+        {"criterion": "x"},
+        {"stop_words": "x"},
+    ],
 )
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(BagwiseError):

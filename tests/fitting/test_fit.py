@@ -203,6 +203,35 @@ def test_parts_are_kept_apart(tmp_path):
     assert len(fit.test) == 12
 
 
+def parted(labels, parts):
+    X, _ = table(n_each=4)
+    ids = [str(i) for i in range(len(labels))]
+    return TableCollection(X[: len(labels)], ids, [() if label is None else (label,) for label in labels], parts)
+
+
+def test_a_part_test_without_labels_is_noted():
+    fit = fit_model(parted(["a", "b", "a", "b", None], ["train"] * 4 + ["test"]), FitOptions(to=2, folds=2, jobs=1))
+    assert fit.test is None
+    assert "1 items of the part test have no labels" in fit.notes[0]
+    some = fit_model(parted(["a", "b", "a", None], ["train"] * 2 + ["test"] * 2), FitOptions(to=2, folds=0, jobs=1))
+    assert some.test.ids == ["2"]
+    assert "1 of 2 items of the part test have no label" in some.notes[0]
+
+
+def test_what_cannot_be_tested_or_chosen_is_said_before_the_work(monkeypatch):
+    def no_work(*args):
+        raise AssertionError("work began")
+
+    monkeypatch.setattr("bagwise.fitting.fit.learn_hierarchy", no_work)
+    with pytest.raises(BagwiseError, match="needs two classes of 3 items each"):
+        fit_model(parted(["a", "b", "a", "b"], None), FitOptions(to="auto", folds=3, jobs=1))
+    with pytest.raises(BagwiseError, match="folds=0 asks for none"):
+        fit_model(parted(["a", "b", "a", "b"], None), FitOptions(to="auto", folds=0, jobs=1))
+    monkeypatch.setattr("bagwise.fitting.fit.learn_words", no_work)
+    with pytest.raises(BagwiseError, match="part test has items labelled 'c'"):
+        fit_model(parted(["a", "b", "c"], ["train", "train", "test"]), FitOptions(to=2, jobs=1))
+
+
 def test_encoding_and_columns_are_options(tmp_path):
     path = tmp_path / "texts.csv"
     rows = [f"{label};{text} é" for text, label in texts()]
