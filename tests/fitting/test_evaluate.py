@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -177,6 +179,36 @@ def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
     again = ItemIndex.load(index.save(tmp_path / "counts.index"))
     assert again.search(X[:5], k=3) == found
     assert (again.ids, again.labels, again.model) == (index.ids, index.labels, index.model)
+
+
+def test_an_index_replaces_nothing_but_an_index(fitted, tmp_path):
+    index = index_of_fit(fitted, None, "", OPTIONS)
+    path = index.save(tmp_path / "my.index")
+    (path / "items.json").write_text("damaged")
+    index.save(path)
+    assert len(ItemIndex.load(path)) == len(index)
+    (path / "precious.txt").write_text("x")
+    with pytest.raises(BagwiseError, match=r"not an index \(there is 'precious\.txt' in it\)"):
+        index.save(path)
+    assert (path / "precious.txt").exists()
+    other = tmp_path / "shop"
+    other.mkdir()
+    (other / "items.json").write_text("[1, 2]")
+    with pytest.raises(BagwiseError, match="is not an index; it is not replaced"):
+        index.save(other)
+    assert (other / "items.json").read_text() == "[1, 2]"
+
+
+def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path):
+    path = index_of_fit(fitted, None, "", OPTIONS).save(tmp_path / "my.index")
+    written = json.loads((path / "items.json").read_text())
+    for wrong in ({"reading": {"cache": "/somewhere"}}, {"reading": {"kind": 3}}, {"labels": [99] * len(written["ids"])}):
+        (path / "items.json").write_text(json.dumps(written | wrong))
+        with pytest.raises(BagwiseError, match="is damaged"):
+            ItemIndex.load(path)
+    (path / "items.json").write_text("[" * 100_000)
+    with pytest.raises(BagwiseError, match="is damaged"):
+        ItemIndex.load(path)
 
 
 def test_items_may_come_one_by_one(tmp_path):
