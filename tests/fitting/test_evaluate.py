@@ -18,6 +18,7 @@ from bagwise.fitting import (
     read_config,
 )
 from bagwise.fitting.item_index import index_of_fit, shares_of
+from bagwise.report import render_report
 from bagwise.sources import TableCollection
 from small_sources import table, write_image_folder, write_records, write_text_folder
 
@@ -152,6 +153,34 @@ def test_accounts_tell_the_figures_of_the_fit(fitted):
     other = account_of_evaluation(fitted.model, tried)
     assert other.curve.errors == tried.errors
     assert other.confusion.counts.tolist() == tried.confusion(4).tolist()
+
+
+def test_accounts_describe_every_group_that_decided():
+    X, y = table(n_words=80)
+    fit = fit_model(rows(X, y), FitOptions(to=60, folds=2, jobs=1))
+    account = account_of(fit)
+    totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
+    assert [group.number for group in account.groups] == np.argsort(-totals, kind="stable").tolist()
+    np.testing.assert_allclose([group.share for group in account.groups], np.sort(totals)[::-1] / X.sum())
+    for group in account.groups:
+        assert group.n_words == np.sum(fit.model.lookup == group.number)
+    assert {number for example in account.examples for number, _ in example.evidence}
+    assert "The 48 largest of 60 groups" in render_report(account)
+
+
+def test_accounts_say_whose_answers_examples_show(fitted):
+    assert "may answer otherwise" in account_of(fitted).notes[-1]
+    X, y = table(seed=1)
+    tried = evaluate_model(fitted.model, rows(X, y))
+    assert account_of(fitted, tried).notes == tuple(fitted.notes)  # there the model itself has answered
+
+
+def test_accounts_tell_all_words_also_without_errors():
+    X, y = table()
+    account = account_of(fit_model(rows(X, [None] * len(y)), OPTIONS))
+    assert account.curve.sizes == ()
+    assert account.curve.n_before == 12
+    assert "words of the model, of 12<" in render_report(account)
 
 
 def test_evidence_adds_up_to_the_score():
