@@ -20,6 +20,7 @@ from bagwise.fitting import (
 from bagwise.fitting.item_index import index_of_fit, shares_of
 from bagwise.report import render_report
 from bagwise.sources import TableCollection
+from bagwise.sources.collection import SkippedItemsWarning
 from small_sources import table, write_image_folder, write_records, write_text_folder
 
 OPTIONS = FitOptions(to=4, folds=2, jobs=1)
@@ -135,6 +136,8 @@ def test_comparing_gives_what_fitting_gives():
         path = fit_model(rows(X, y), OPTIONS.with_changes(criterion=one.name)).model.path
         at = {size: error for size, error in zip(path.sizes, path.errors, strict=True) if size in one.path.sizes}
         assert at == dict(zip(one.path.sizes, one.path.errors, strict=True))
+    with pytest.warns(SkippedItemsWarning, match="1 of 45 items have no label"):
+        compare_criteria(rows(X, [None, *y[1:]]), ["csm"], OPTIONS, sizes=[2])
     with pytest.raises(BagwiseError, match="at least two classes"):
         compare_criteria(rows(X, [None] * len(y)), ["lpp"], OPTIONS)
 
@@ -231,7 +234,11 @@ def test_an_index_replaces_nothing_but_an_index(fitted, tmp_path):
 def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path):
     path = index_of_fit(fitted, None, "", OPTIONS).save(tmp_path / "my.index")
     written = json.loads((path / "items.json").read_text())
-    for wrong in ({"reading": {"cache": "/somewhere"}}, {"reading": {"kind": 3}}, {"labels": [99] * len(written["ids"])}):
+    for wrong in (
+        {"reading": {"cache": "/somewhere"}},
+        {"reading": {"kind": 3}},
+        {"labels": [99] * len(written["ids"])},
+    ):
         (path / "items.json").write_text(json.dumps(written | wrong))
         with pytest.raises(BagwiseError, match="is damaged"):
             ItemIndex.load(path)

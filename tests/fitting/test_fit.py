@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagwiseError, Model, open_collection
-from bagwise.fitting import FitOptions, fit_model, histograms_of
+from bagwise.fitting import FitOptions, fit_model, histograms_of, plan_fit
 from bagwise.fitting.path import group_words
 from bagwise.sources import TableCollection
 from small_sources import (
@@ -218,6 +218,11 @@ def test_a_part_test_without_labels_is_noted():
     assert "1 of 2 items of the part test have no label" in some.notes[0]
 
 
+def test_items_of_other_parts_are_noted():
+    fit = fit_model(parted(["a", "b", "a", "b"], ["train", "train", "val", "test"]), FitOptions(to=2, folds=0, jobs=1))
+    assert fit.notes == ("1 items are neither in the part train nor in the part test and were left out.",)
+
+
 def test_what_cannot_be_tested_or_chosen_is_said_before_the_work(monkeypatch):
     def no_work(*args):
         raise AssertionError("work began")
@@ -249,7 +254,14 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
         fit_model(path, FitOptions(pyramid=5))
     with pytest.raises(BagwiseError, match="columns of a table are its words"):
         fit_model(write_table(tmp_path / "counts.csv"), FitOptions(words=5))
+    for nothing in ({"descriptor": "sift"}, {"step": 4}, {"patch": 8}):
+        with pytest.raises(BagwiseError, match="is for images and videos, but these are texts"):
+            fit_model(path, FitOptions(**nothing))
     X, y = table()
+    for nothing in ({"min_count": 3}, {"stop_words": "english"}, {"ngrams": 2}):
+        for ask in (fit_model, plan_fit):
+            with pytest.raises(BagwiseError, match="is for texts, but these are table"):
+                ask(table_of(X, y), FitOptions(**nothing))
     with pytest.raises(BagwiseError, match="counts of words are never negative"):
         fit_model(table_of(X - 3, y))
     with pytest.raises(BagwiseError, match="does not describe images"):

@@ -186,7 +186,11 @@ class Prepared:
 def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     """Open a source, count its words and read its classes: what comes before merging."""
     log = _Log()
-    collection, test = parts_of(open_source(source, options))
+    opened = open_source(source, options)
+    collection, test = parts_of(opened)
+    n_left = len(opened) - len(collection) - (0 if test is None else len(test))
+    if n_left:
+        log.notes.append(f"{n_left} items are neither in the part train nor in the part test and were left out.")
     collection = _labelled_part(collection, log)
     # what is wrong is said before long work begins
     test = _test_part(test, class_names(collection, options), log)
