@@ -220,7 +220,7 @@ def test_an_index_replaces_nothing_but_an_index(fitted, tmp_path):
     index.save(path)
     assert len(ItemIndex.load(path)) == len(index)
     (path / "precious.txt").write_text("x")
-    with pytest.raises(BagwiseError, match=r"not an index \(there is 'precious\.txt' in it\)"):
+    with pytest.raises(BagwiseError, match=r"not an index; it is not replaced \(there is 'precious\.txt' in it\)"):
         index.save(path)
     assert (path / "precious.txt").exists()
     other = tmp_path / "shop"

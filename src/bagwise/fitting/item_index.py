@@ -214,7 +214,7 @@ def _check_replaceable(target: Path) -> None:
     if names != {_MODEL, _ROWS, _ITEMS}:
         others = sorted(names - {_MODEL, _ROWS, _ITEMS})
         seen = f" (there is {others[0]!r} in it)" if others else ""
-        raise BagwiseError(f"{target} is there and is not an index{seen}; it is not replaced. Give another name.")
+        raise BagwiseError(f"{target} is there and is not an index; it is not replaced{seen}. Give another name.")
 
 
 def shares_of(model: Model, histograms: Any) -> Any:
