@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ HEADERS = {  # a change of the header, and what is said of it
     "list of items": ({"items": ["images"]}, "its items"),
     "no words": ({"vocabulary_size": 0}, "number of words cannot be"),
     "too many words": ({"vocabulary_size": 10**15}, "number of words cannot be"),
-    "many words": ({"vocabulary_size": 2**31 - 1}, "words cannot have"),
+    "many words": ({"vocabulary_size": 2**31 - 1}, "words cannot have|pyramid cannot be"),
     "one word more": ({"vocabulary_size": 13}, "do not suit|expected"),
     "text of words": ({"vocabulary_size": "12"}, "number of words cannot be"),
     "cut": ({"n_words": 99}, "do not suit"),
@@ -309,3 +310,26 @@ def test_links_and_strangers_in_folders_are_refused(tmp_path):
     (tmp_path / "m" / "model.json").unlink()
     refused(tmp_path / "m", r"there is no model\.json in it")
     assert Model.load(tmp_path / "m" / "model.safetensors") == model  # which is a whole model by itself
+
+
+@pytest.mark.parametrize(
+    ("d", "pyramid", "message"),
+    [
+        (2**20, [[32, 32]], "its pyramid cannot be"),  # a table of a thousand million entries
+        (2**10, [[1, 1], [2, 2]], "its pyramid cannot be"),  # rows of a table have no positions
+        (2**24, [[1, 1]], "words cannot have 0 merges"),
+    ],
+)
+def test_small_files_ask_for_no_large_tables(tmp_path, d, pyramid, message):
+    """Words that are neither merged nor described take no place in a file, but some in memory."""
+    about, _, _ = taken_apart(table_model().save(tmp_path / "m.bagwise"))
+    entries = {
+        name: {"dtype": kind, "shape": shape, "data_offsets": [0, 0]}
+        for name, kind, shape in [("merges", "I32", [0, 2]), ("scores", "F64", [0])]
+    }
+    about |= {"vocabulary_size": d, "n_words": d, "pyramid": pyramid, "classes": [], "heads": [], "path": None}
+    path = put_together(tmp_path / "m.bagwise", about, entries, b"")
+    tracemalloc.start()
+    refused(path, message)
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()

@@ -259,7 +259,7 @@ TABLE = {"items": "table", "hierarchy": HIERARCHY, "n_words": 2}
         (SOUND, {"items": ["images"]}, "Unknown kind of items"),
         (SOUND, {"hierarchy": [[0, 1]]}, "must be a Hierarchy"),
         (SOUND, {"hierarchy": Hierarchy(0, [], [])}, "must be a Hierarchy of 1 to"),
-        (TABLE, {"hierarchy": Hierarchy(2**25, [], [])}, "at most 16777216 groups"),
+        (TABLE, {"hierarchy": Hierarchy(2**21, [], [])}, "at most 1048576 groups"),
         (TABLE, {"hierarchy": Hierarchy(2**40, [], [])}, "must be a Hierarchy of 1 to 2147483647"),
         (SOUND, {"n_words": 1}, "n_words must be from 2 to 3"),
         (SOUND, {"n_words": 4}, "n_words must be from 2 to 3"),
@@ -316,6 +316,14 @@ def test_parts_that_do_not_fit_are_refused(sound, changes, message):
     Model(**sound)
     with pytest.raises(BagwiseError, match=message):
         Model(**{**sound, **changes})
+
+
+def test_tables_that_no_runtime_would_hold_are_refused(monkeypatch):
+    monkeypatch.setattr("bagwise.model.MOST_TABLE", 14)
+    with pytest.raises(BagwiseError, match="5 cells of 3 words make 15 columns; a model has at most 14"):
+        Model(**SOUND, pyramid=5)
+    monkeypatch.setattr("bagwise.model.MOST_TABLE", 2)
+    Model(**SOUND)  # one cell is bounded by the words alone
 
 
 def test_data_that_do_not_fit_are_refused(pictured, worded, tmp_path):

@@ -139,7 +139,8 @@ def open_arrays(
             if last == first:
                 arrays[key] = np.empty(shape, dtype)
             elif key in mapped:
-                arrays[key] = np.memmap(path, dtype, "r", start + first, shape).view(np.ndarray)
+                # by the open file, not by its name, which may be that of another one by now
+                arrays[key] = np.memmap(file, dtype, "r", start + first, shape).view(np.ndarray)
             else:
                 file.seek(start + first)
                 arrays[key] = np.frombuffer(file.read(last - first), dtype).reshape(shape)

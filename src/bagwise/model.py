@@ -21,7 +21,7 @@ from bagwise.codebooks.steps import resolve_steps
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model_parts import Head, PathErrors, checked_names, checked_tokenizer, frozen, json_copy
-from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_WORDS
+from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS
 
 __all__ = ["Head", "Model", "PathErrors"]
 
@@ -165,6 +165,12 @@ class Model:
         grids = resolve_pyramid(self.pyramid)
         if n_cells(grids) > MOST_CELLS:
             raise BagwiseError(f"A pyramid has at most {MOST_CELLS} cells, this one has {n_cells(grids)}.")
+        n_columns = n_cells(grids) * self.hierarchy.n_words
+        if n_cells(grids) > 1 and n_columns > MOST_TABLE:
+            raise BagwiseError(
+                f"{n_cells(grids)} cells of {self.hierarchy.n_words} words make {n_columns} columns; a model has at "
+                f"most {MOST_TABLE}. Take fewer words, or no pyramid."
+            )
         return grids
 
     def _check_words(self) -> None:

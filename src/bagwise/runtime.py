@@ -29,8 +29,9 @@ ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
-# No model comes near these, and what they allow fits in memory: bytes of a header; cells; groups at the end; words.
-MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_WORDS = 1 << 22, 1 << 10, 1 << 24, (1 << 31) - 1
+# No model comes near these, and what they allow fits in memory: bytes of a header; cells; groups at the end; cells
+# times words, where there are several cells; words.
+MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 BLOCK_ROWS, LARGEST = 256, 1e16  # vectors at a time, so that distances stay in cache; what float32 can square and add
 
 
@@ -93,7 +94,7 @@ class RuntimeModel:
         while not np.array_equal(root[root], root):
             root = root[root]
         groups = (np.cumsum(root == np.arange(self._d)) - 1)[root]
-        cells = np.arange(_n_cells(self.header["pyramid"]))[:, np.newaxis]
+        cells = np.arange(sum(a * b for a, b in self.header["pyramid"]))[:, np.newaxis]
         self._table = (cells * self.n_words + groups).ravel()
         self._order = np.argsort(self._table, kind="stable")
         self._starts = np.searchsorted(self._table[self._order], np.arange(len(cells) * self.n_words))
@@ -258,7 +259,9 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
     pairs = all(isinstance(grid, list) and len(grid) == 2 and all(_is_count(k, 1) for k in grid) for grid in grids)
-    _check(pairs and 0 < _n_cells(grids) <= MOST_CELLS, f"its pyramid cannot be {grids!r:.100}.")
+    cells = sum(rows * columns for rows, columns in grids) if pairs else 0
+    seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)
+    _check(cells == 1 or seen, f"its pyramid cannot be {grids!r:.100}.")
     lengths = {name: (0, *shape)[-1] for name, (_, shape) in forms.items()}
     m = lengths.get("scores", 0)
     _check(d - MOST_GROUPS <= m < d, f"{d} words cannot have {m} merges.")
@@ -266,7 +269,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     _check(sizes and (len(classes) > 1 or not heads), f"its heads or n_words do not suit {d} words and {m} merges.")
     wanted: dict[str, Any] = {"merges": ("<i4", (m, 2)), "scores": ("<f8", (m,))}
     for size in heads:
-        wanted[f"head_{size}_coef"] = "<f4", (len(classes), _n_cells(grids) * size)
+        wanted[f"head_{size}_coef"] = "<f4", (len(classes), cells * size)
         wanted[f"head_{size}_intercept"] = "<f4", (len(classes),)
     if "names" in forms:
         wanted |= {"names": ("|u1", (lengths["names"],)), "name_offsets": ("<i8", (d + 1,))}
@@ -284,10 +287,6 @@ def _decoded(text: str | bytes) -> dict[str, Any]:
         raise ModelFileError(f"its header is no JSON ({error}).") from error
     _check(isinstance(found, dict), "its header is no JSON object.")
     return found
-
-
-def _n_cells(grids: list[list[int]]) -> int:
-    return sum(rows * columns for rows, columns in grids)
 
 
 def _is_count(value: Any, least: int = 0, most: float = 1 << 62) -> bool:

@@ -1,5 +1,6 @@
 import csv
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -153,6 +154,13 @@ def test_texts_are_found_by_texts(words, tmp_path):
     assert "steel" in (tmp_path / "found.html").read_text()
 
 
+def test_nothing_is_like_a_query_without_known_words(words, tmp_path):
+    page = tmp_path / "found.html"
+    found = as_json("search", words / "words.index", "-t", "zyzzyva", "-t", "steel saw", "-k", 2, "--page", page)
+    assert [len(entry["hits"]) for entry in found["queries"]] == [0, 2]
+    assert "Nothing was found" in page.read_text()
+
+
 def test_rows_of_tables_are_queries(tmp_path):
     source = write_table(tmp_path / "counts.csv")
     bagwise("fit", source, "--to", 4, "--folds", 2, "--no-report", "--out", tmp_path / "counts.bagwise")
@@ -200,6 +208,12 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
     assert table[1].split() == ["words", "csm", "aib"]
     assert "Did you mean 'csm'" in bagwise("compare", source, "--criteria", "cms", code=1)
     assert "whole numbers" in bagwise("compare", source, "--sizes", "2,five", code=1)
+    assert "--criterion" in bagwise("compare", source, "--criterion", "csm", code=2)  # it would do nothing
+
+
+@pytest.mark.parametrize("to", ["--5", "²", "some"])
+def test_what_is_no_number_of_words_is_refused(tmp_path, to):
+    assert "to must be" in bagwise("fit", write_records(tmp_path / "texts.csv"), f"--to={to}", code=1)
 
 
 def test_export_writes_what_onnxruntime_reads(words, tmp_path):
@@ -249,6 +263,13 @@ def test_markdown_for_papers(words, tmp_path):
     written = as_json("fit", words / "words", *TEXTS, *out)["written"]
     assert written[0] == str(tmp_path / "m.bagwise")
     assert (tmp_path / "paper" / "report.md").exists()
+
+
+def test_figures_that_cannot_be_drawn_are_refused_before_the_work(words, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-report")
+    assert "bagwise[plot]" in bagwise("fit", words / "words", *TEXTS, *out, code=1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_is_one_object_also_for_errors(tmp_path):

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,9 @@ from bagwise.fitting import (
     read_config,
 )
 from bagwise.fitting.item_index import index_of_fit, shares_of
+from bagwise.report import render_report
 from bagwise.sources import TableCollection
+from bagwise.sources.collection import SkippedItemsWarning
 from small_sources import table, write_image_folder, write_records, write_text_folder
 
 OPTIONS = FitOptions(to=4, folds=2, jobs=1)
@@ -108,7 +112,17 @@ def test_options_are_read_from_files(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"to": "all"}, {"folds": 1}, {"jobs": 0}, {"penalty": 0}, {"pyramid": 7}, {"criterion": "x"}, {"stop_words": "x"}],
+    [
+        {"to": "all"},
+        {"folds": 1},
+        {"jobs": 0},
+        {"penalty": 0},
+        {"penalty": float("inf")},
+        {"seed": 2**32},
+        {"pyramid": 7},
+        {"criterion": "x"},
+        {"stop_words": "x"},
+    ],
 )
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(BagwiseError):
@@ -122,6 +136,8 @@ def test_comparing_gives_what_fitting_gives():
         path = fit_model(rows(X, y), OPTIONS.with_changes(criterion=one.name)).model.path
         at = {size: error for size, error in zip(path.sizes, path.errors, strict=True) if size in one.path.sizes}
         assert at == dict(zip(one.path.sizes, one.path.errors, strict=True))
+    with pytest.warns(SkippedItemsWarning, match="1 of 45 items have no label"):
+        compare_criteria(rows(X, [None, *y[1:]]), ["csm"], OPTIONS, sizes=[2])
     with pytest.raises(BagwiseError, match="at least two classes"):
         compare_criteria(rows(X, [None] * len(y)), ["lpp"], OPTIONS)
 
@@ -140,6 +156,34 @@ def test_accounts_tell_the_figures_of_the_fit(fitted):
     other = account_of_evaluation(fitted.model, tried)
     assert other.curve.errors == tried.errors
     assert other.confusion.counts.tolist() == tried.confusion(4).tolist()
+
+
+def test_accounts_describe_every_group_that_decided():
+    X, y = table(n_words=80)
+    fit = fit_model(rows(X, y), FitOptions(to=60, folds=2, jobs=1))
+    account = account_of(fit)
+    totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
+    assert [group.number for group in account.groups] == np.argsort(-totals, kind="stable").tolist()
+    np.testing.assert_allclose([group.share for group in account.groups], np.sort(totals)[::-1] / X.sum())
+    for group in account.groups:
+        assert group.n_words == np.sum(fit.model.lookup == group.number)
+    assert {number for example in account.examples for number, _ in example.evidence}
+    assert "The 48 largest of 60 groups" in render_report(account)
+
+
+def test_accounts_say_whose_answers_examples_show(fitted):
+    assert "may answer otherwise" in account_of(fitted).notes[-1]
+    X, y = table(seed=1)
+    tried = evaluate_model(fitted.model, rows(X, y))
+    assert account_of(fitted, tried).notes == tuple(fitted.notes)  # there the model itself has answered
+
+
+def test_accounts_tell_all_words_also_without_errors():
+    X, y = table()
+    account = account_of(fit_model(rows(X, [None] * len(y)), OPTIONS))
+    assert account.curve.sizes == ()
+    assert account.curve.n_before == 12
+    assert "words of the model, of 12<" in render_report(account)
 
 
 def test_evidence_adds_up_to_the_score():
@@ -167,6 +211,40 @@ def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
     again = ItemIndex.load(index.save(tmp_path / "counts.index"))
     assert again.search(X[:5], k=3) == found
     assert (again.ids, again.labels, again.model) == (index.ids, index.labels, index.model)
+
+
+def test_an_index_replaces_nothing_but_an_index(fitted, tmp_path):
+    index = index_of_fit(fitted, None, "", OPTIONS)
+    path = index.save(tmp_path / "my.index")
+    (path / "items.json").write_text("damaged")
+    index.save(path)
+    assert len(ItemIndex.load(path)) == len(index)
+    (path / "precious.txt").write_text("x")
+    with pytest.raises(BagwiseError, match=r"not an index; it is not replaced \(there is 'precious\.txt' in it\)"):
+        index.save(path)
+    assert (path / "precious.txt").exists()
+    other = tmp_path / "shop"
+    other.mkdir()
+    (other / "items.json").write_text("[1, 2]")
+    with pytest.raises(BagwiseError, match="is not an index; it is not replaced"):
+        index.save(other)
+    assert (other / "items.json").read_text() == "[1, 2]"
+
+
+def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path):
+    path = index_of_fit(fitted, None, "", OPTIONS).save(tmp_path / "my.index")
+    written = json.loads((path / "items.json").read_text())
+    for wrong in (
+        {"reading": {"cache": "/somewhere"}},
+        {"reading": {"kind": 3}},
+        {"labels": [99] * len(written["ids"])},
+    ):
+        (path / "items.json").write_text(json.dumps(written | wrong))
+        with pytest.raises(BagwiseError, match="is damaged"):
+            ItemIndex.load(path)
+    (path / "items.json").write_text("[" * 100_000)
+    with pytest.raises(BagwiseError, match="is damaged"):
+        ItemIndex.load(path)
 
 
 def test_items_may_come_one_by_one(tmp_path):

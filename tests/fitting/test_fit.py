@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagwiseError, Model, open_collection
-from bagwise.fitting import FitOptions, fit_model, histograms_of
+from bagwise.fitting import FitOptions, fit_model, histograms_of, plan_fit
 from bagwise.fitting.path import group_words
 from bagwise.sources import TableCollection
 from small_sources import (
@@ -82,6 +82,20 @@ def test_features_of_the_model_are_those_it_learned_from(image_folder):
     expected = group_words(fit.data.histograms, model.lookup, model.n_words, 5)
     np.testing.assert_allclose(model.group(histograms).toarray(), expected.toarray(), rtol=1e-5)
     np.testing.assert_allclose(fit.data.whole().toarray(), histograms.toarray()[:, : model.hierarchy.n_words])
+
+
+@pytest.mark.parametrize("stop_words", [None, "english"])
+@pytest.mark.parametrize("ngrams", [1, 2])
+def test_the_model_counts_words_of_texts_as_the_fit_did(tmp_path, ngrams, stop_words):
+    """Pairs of words reach over a stop word between them, when learning and afterwards."""
+    lines = ["the cat of the house", "a cat in the house", "the dog on a lawn", "one dog of the lawn"]
+    path = tmp_path / "lines.csv"
+    path.write_text("text,label\n" + "\n".join(f"{line},{line.split()[1]}" for line in lines))
+    fit = fit_model(path, FitOptions(to=2, folds=0, jobs=1, min_count=1, ngrams=ngrams, stop_words=stop_words))
+    assert ("cat house" in fit.data.word_names) == (ngrams == 2 and stop_words == "english")
+    np.testing.assert_array_equal(fit.model.histograms(lines).toarray(), fit.data.histograms.toarray())
+    loaded = Model.load(fit.model.save(tmp_path / "lines.bagwise"))
+    np.testing.assert_array_equal(loaded.histograms(lines).toarray(), fit.data.histograms.toarray())
 
 
 def test_an_item_that_is_held_out_is_not_learned_from():
@@ -189,6 +203,40 @@ def test_parts_are_kept_apart(tmp_path):
     assert len(fit.test) == 12
 
 
+def parted(labels, parts):
+    X, _ = table(n_each=4)
+    ids = [str(i) for i in range(len(labels))]
+    return TableCollection(X[: len(labels)], ids, [() if label is None else (label,) for label in labels], parts)
+
+
+def test_a_part_test_without_labels_is_noted():
+    fit = fit_model(parted(["a", "b", "a", "b", None], ["train"] * 4 + ["test"]), FitOptions(to=2, folds=2, jobs=1))
+    assert fit.test is None
+    assert "1 items of the part test have no labels" in fit.notes[0]
+    some = fit_model(parted(["a", "b", "a", None], ["train"] * 2 + ["test"] * 2), FitOptions(to=2, folds=0, jobs=1))
+    assert some.test.ids == ["2"]
+    assert "1 of 2 items of the part test have no label" in some.notes[0]
+
+
+def test_items_of_other_parts_are_noted():
+    fit = fit_model(parted(["a", "b", "a", "b"], ["train", "train", "val", "test"]), FitOptions(to=2, folds=0, jobs=1))
+    assert fit.notes == ("1 items are neither in the part train nor in the part test and were left out.",)
+
+
+def test_what_cannot_be_tested_or_chosen_is_said_before_the_work(monkeypatch):
+    def no_work(*args):
+        raise AssertionError("work began")
+
+    monkeypatch.setattr("bagwise.fitting.fit.learn_hierarchy", no_work)
+    with pytest.raises(BagwiseError, match="needs two classes of 3 items each"):
+        fit_model(parted(["a", "b", "a", "b"], None), FitOptions(to="auto", folds=3, jobs=1))
+    with pytest.raises(BagwiseError, match="folds=0 asks for none"):
+        fit_model(parted(["a", "b", "a", "b"], None), FitOptions(to="auto", folds=0, jobs=1))
+    monkeypatch.setattr("bagwise.fitting.fit.learn_words", no_work)
+    with pytest.raises(BagwiseError, match="part test has items labelled 'c'"):
+        fit_model(parted(["a", "b", "c"], ["train", "train", "test"]), FitOptions(to=2, jobs=1))
+
+
 def test_encoding_and_columns_are_options(tmp_path):
     path = tmp_path / "texts.csv"
     rows = [f"{label};{text} é" for text, label in texts()]
@@ -206,7 +254,14 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
         fit_model(path, FitOptions(pyramid=5))
     with pytest.raises(BagwiseError, match="columns of a table are its words"):
         fit_model(write_table(tmp_path / "counts.csv"), FitOptions(words=5))
+    for nothing in ({"descriptor": "sift"}, {"step": 4}, {"patch": 8}):
+        with pytest.raises(BagwiseError, match="is for images and videos, but these are texts"):
+            fit_model(path, FitOptions(**nothing))
     X, y = table()
+    for nothing in ({"min_count": 3}, {"stop_words": "english"}, {"ngrams": 2}):
+        for ask in (fit_model, plan_fit):
+            with pytest.raises(BagwiseError, match="is for texts, but these are table"):
+                ask(table_of(X, y), FitOptions(**nothing))
     with pytest.raises(BagwiseError, match="counts of words are never negative"):
         fit_model(table_of(X - 3, y))
     with pytest.raises(BagwiseError, match="does not describe images"):

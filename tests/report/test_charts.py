@@ -5,11 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bagwise.report import Comparison, Confusion, MergingCurve, WordGroup
+from bagwise.report import ClassCount, Comparison, Confusion, MergingCurve, WordGroup
 from bagwise.report.charts import comparison_chart, legend_sample, merging_chart
 from bagwise.report.confusions import N_LEVELS, heat_map, level_from, most_confused
 from bagwise.report.scales import linear_axis, log_axis, thinned
-from bagwise.report.sentences import Name, about_confusion, about_curve, about_groups, about_pair, about_timings
+from bagwise.report.sentences import (
+    Name,
+    about_classes,
+    about_comparison,
+    about_confusion,
+    about_curve,
+    about_groups,
+    about_pair,
+    about_timings,
+)
 from bagwise.report.svg import bar
 from bagwise.report.texts import percent, plural
 from report_helpers import Page
@@ -154,6 +163,10 @@ def test_sentences_of_counts_hold():
     assert said([about_confusion(Confusion(["a"], [[0]]))]) == "Nothing was tested."
     pair = most_confused(Confusion(["1", "2"], [[3, 1], [0, 0]]))[0]
     assert said([about_pair(pair)]) == "“1” was taken for “2” in 1 of 4 cases, 25.0 %."
+    counts = [ClassCount("x", 3, 2), ClassCount("y", 3, 1)]  # whether tests are of other items is not known here
+    assert said(about_classes(counts)) == "Learned from 6 items of 2 classes and tested on 3 items."
+    compared = Comparison("", [2], [("csm", [0.5], [], 1.5), ("aib", [0.5], [], 3.0)])  # times of all that was compared
+    assert said(about_comparison(compared)[-1:]) == "“csm” took 1.5 s, “aib” 3 s."
     assert said([about_timings([("a", 1.0), ("b", 2.5)])]) == "2 steps took 3.5 s together, the longest, “b”, 2.5 s."
     groups = [WordGroup(0, 3, 0.5), WordGroup(1, 1, 0.25), WordGroup(2, 1, 0.25)]
     assert said([about_groups(groups[:2], groups)]) == "The 2 largest of 3 groups: 4 words, 75.0 % of all occurrences."

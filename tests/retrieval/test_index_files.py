@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from bagwise import BagIndex, BagwiseError, Hierarchy
+from bagwise import BagIndex, BagwiseError, Hierarchy, _mapped_tensors
 from bagwise.retrieval.measures import MEASURES
 
 NAMES = ["a", "", "\n tab\t", "ä 東京 🐈", "not unicode \udcff", "/some/path with spaces.jpg"]
@@ -53,6 +53,22 @@ def test_loading_gives_what_was_saved(tmp_path, small_blocks, metric, mmap, name
     assert loaded.ids.tolist() == index.ids.tolist()
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_opened_whole(tmp_path, monkeypatch):
+    """Another process puts a new index in place after the header of the old one was read."""
+    old, new, path = BagIndex().add(mixed()), BagIndex().add(mixed(80, seed=2)), tmp_path / "index"
+    old.save(path)
+    new.save(tmp_path / "new")
+    expected, read_header = old.search(mixed(seed=1)), _mapped_tensors._read_header
+
+    def overtaken(*args):
+        found = read_header(*args)
+        (tmp_path / "new").replace(path)
+        return found
+
+    monkeypatch.setattr(_mapped_tensors, "_read_header", overtaken)
+    same(BagIndex.load(path).search(mixed(seed=1)), expected)
 
 
 @pytest.mark.parametrize("mmap", [True, False])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.cli.options import FIT_OPTIONS, command, fit_options
-from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_pages
+from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_figures, need_pages
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError
@@ -73,7 +73,7 @@ def fit(
     run_fit(session, source, chosen, outputs)
 
 
-@command(_PANEL, FIT_OPTIONS)
+@command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
 def compare(
     session: Session,
     source: Source,
@@ -126,6 +126,8 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
 
     if outputs.report is not None:
         need_pages()
+    if outputs.markdown is not None:
+        need_figures()
     fitted = fit_model(source, options, progress=session.progress)
     evaluation = None
     if fitted.test is not None and fitted.model.heads:
@@ -207,7 +209,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
 
 
 def _number_or_auto(value: str | None) -> int | str | None:
-    return int(value) if value is not None and value.lstrip("-").isdigit() else value
+    return int(value) if value is not None and value.removeprefix("-").isdecimal() else value
 
 
 def _sizes(given: str | None) -> list[int] | None:

@@ -82,7 +82,10 @@ def search(
     opened = ItemIndex.load(index)
     answers = []
     for name, shown, histograms in _queries(session, opened, query or [], query_text or [], row, fit_options(options)):
-        hits = opened.search(histograms, k)[0]
+        known = abs(histograms).sum() > 0
+        hits = opened.search(histograms, k)[0] if known else []  # to nothing, all items are equally near
+        if not known:
+            session.note(f"{shortened(name, _SHOWN_QUERY)} has none of the words of this index, so nothing is like it.")
         answers.append((name, shown, hits))
         session.say(f"{printable(shortened(name, _SHOWN_QUERY))}:")
         labelled = any(hit.label is not None for hit in hits)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bagwise.fitting.evaluate import Evaluation, confusion_matrix
 from bagwise.fitting.fit import Fit
 from bagwise.fitting.provenance import versions
-from bagwise.fitting.word_groups import largest_groups, over_cells
+from bagwise.fitting.word_groups import described_groups, over_cells
 from bagwise.model import Head, Model, PathErrors
 from bagwise.report.data import ClassCount, Confusion, Example, MergingCurve, ReportData
 from bagwise.report.pictures import thumbnail
@@ -55,7 +55,7 @@ def account_of(fit: Fit, evaluation: Evaluation | None = None, title: str | None
     ((2, 3), 0, [2, 1])
     """
     model, data = fit.model, fit.data
-    answers = None if evaluation is None else _answers_of(model, evaluation)
+    answers, notes = None if evaluation is None else _answers_of(model, evaluation), list(fit.notes)
     if evaluation is None and fit.held_out is not None and fit.codes is not None and model.path is not None:
         answers = _Answers(
             data.collection,
@@ -64,17 +64,22 @@ def account_of(fit: Fit, evaluation: Evaluation | None = None, title: str | None
             fit.held_out[model.path.sizes.index(model.n_words)],
             model.path.protocol,
         )
+        notes.append(
+            f"Answers of the examples are those of {model.path.protocol}: each item was classified by a model that had "
+            "not learned from it. What the words added to these answers is told by the model of all items, which may "
+            "answer otherwise."
+        )
     return ReportData(
         title=str(model.provenance["source"]) if title is None else title,
         facts=_facts(model, evaluation),
         classes=_class_counts(model, evaluation),
         curve=_curve(model, model.path, evaluation),
         confusion=_confusion(model, answers),
-        groups=largest_groups(model, data.collection, data.histograms, fit.codes),
+        groups=described_groups(model, data.collection, data.histograms, fit.codes),
         examples=_examples(model, answers),
         timings=tuple(fit.timings.items()),
         versions=tuple(model.provenance["versions"].items()),
-        notes=fit.notes,
+        notes=notes,
     )
 
 
@@ -112,7 +117,7 @@ def account_of_evaluation(model: Model, evaluation: Evaluation, title: str | Non
         classes=_class_counts(model, evaluation),
         curve=_curve(model, None, evaluation),
         confusion=_confusion(model, answers),
-        groups=largest_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes),
+        groups=described_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes),
         examples=_examples(model, answers),
         versions=tuple(versions().items()),
         notes=notes,
@@ -191,6 +196,7 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
         "criterion_name": str(model.hierarchy.criterion),
         "criterion_sizes": left[finite][::-1].tolist(),
         "criterion_values": scores[finite][::-1].tolist(),
+        "n_before": model.hierarchy.n_words,
     }
     if path is not None:
         return MergingCurve(path.sizes, path.errors, path.standard_errors, path.protocol, one_se=path.one_se, **common)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from bagwise.fitting.path import cross_validate, path_sizes
 from bagwise.fitting.words import Progress, no_progress
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.model import PathErrors
+from bagwise.sources.collection import SkippedItemsWarning
 
 __all__ = ["ComparedCriterion", "compare_criteria"]
 
@@ -63,6 +65,11 @@ def compare_criteria(
     compared : list of ComparedCriterion
         In the order of `criteria`.
 
+    Warns
+    -----
+    SkippedItemsWarning
+        If items could not be read, or have no label.
+
     Examples
     --------
     >>> import numpy as np
@@ -88,6 +95,8 @@ def compare_criteria(
         )
     chosen = path_sizes(prepared.data.n_words) if sizes is None else _checked(sizes, prepared.data.n_words)
     compared = []
+    for note in prepared.log.notes:
+        warnings.warn(note, SkippedItemsWarning, stacklevel=2)
     for name in criteria:
         started = time.perf_counter()
         path, _ = cross_validate(prepared.data, prepared.codes, chosen, name, options, report)

@@ -29,7 +29,8 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     """Open a source of the items that a model takes.
 
     What the options do not say is done as when the model was learned: the encoding of texts, the column of texts in
-    files, colours. In a folder with several kinds of things, those that the model takes are opened.
+    files, colours. In a folder with several kinds of things, the images or videos that the model takes are
+    opened; texts among them by ``kind="texts"``.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     if collection.kind != model.items:
         raise BagwiseError(
             f"The model was learned from {model.items}, but {collection.source} holds {collection.kind}. "
-            f"Give {model.items}."
+            f"Give {model.items}." + (" Texts among them are opened by kind='texts'." if model.items == "texts" else "")
         )
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")

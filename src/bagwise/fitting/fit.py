@@ -45,7 +45,7 @@ class Fit:
     held_out : ndarray of shape (n_sizes, n_items), or None
         The class that each item was given at each size of ``model.path`` when it was held out.
     test : Collection or None
-        Items kept apart: the part named test, if the source has parts.
+        Items kept apart: the part named test, if the source has parts; where there are classes, those with a label.
     timings : dict
         Seconds by step.
     notes : tuple of str
@@ -118,23 +118,22 @@ def fit_model(source: Any, options: FitOptions | None = None, *, progress: Progr
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     if options.to != "auto" and int(options.to) > data.n_words:
         raise BagwiseError(f"to={options.to}, but there are only {data.n_words} words. Give at most {data.n_words}.")
+    validated = codes is not None and prepared.enough_for_folds(options)
+    if options.to == "auto" and not validated:
+        why = "folds=0 asks for none" if options.folds == 0 else f"that needs two classes of {options.folds} items each"
+        raise BagwiseError(
+            f'to="auto" chooses the number of words by cross-validation, but {why}. Give the number of words, such as '
+            "to=50, or other folds."
+        )
     criterion = choose_criterion(options, data.collection.kind, bool(classes))
     with log.timed("merging"):
         hierarchy = learn_hierarchy(data.whole(), codes, criterion, options.jobs, report)
     sizes = path_sizes(data.n_words, *(() if options.to == "auto" else (int(options.to),)))
     path, held_out = None, None
-    if codes is not None and prepared.enough_for_folds(options):
+    if codes is not None and validated:
         with log.timed("cross-validation"):
             path, held_out = cross_validate(data, codes, sizes, criterion, options, report)
-    if options.to != "auto":
-        n_words = int(options.to)
-    elif path is not None:
-        n_words = path.one_se
-    else:
-        raise BagwiseError(
-            'to="auto" chooses the number of words by cross-validation, which needs classes, at least two items in '
-            "each, and folds of at least 2. Give the number of words, such as to=50."
-        )
+    n_words = path.one_se if path is not None and options.to == "auto" else int(options.to)
     heads: dict[int, Head] = {}
     if codes is not None:
         with log.timed("classifiers"):
@@ -187,9 +186,14 @@ class Prepared:
 def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     """Open a source, count its words and read its classes: what comes before merging."""
     log = _Log()
-    collection, test = parts_of(open_source(source, options))
+    opened = open_source(source, options)
+    collection, test = parts_of(opened)
+    n_left = len(opened) - len(collection) - (0 if test is None else len(test))
+    if n_left:
+        log.notes.append(f"{n_left} items are neither in the part train nor in the part test and were left out.")
     collection = _labelled_part(collection, log)
-    class_names(collection, options)  # what is wrong is said before long work begins
+    # what is wrong is said before long work begins
+    test = _test_part(test, class_names(collection, options), log)
     with log.timed("words"):
         data = learn_words(collection, options, progress)
     if data.skipped:
@@ -201,6 +205,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     if classes:
         number = {name: k for k, name in enumerate(classes)}
         codes = np.array([number[str(item.label)] for item in data.collection], dtype=np.int64)
+        _check_classes(test, classes)  # a class of which no item could be read is gone
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without looking at classes.")
     return Prepared(data, classes, codes, test, log)
@@ -215,7 +220,28 @@ def parts_of(collection: Collection) -> tuple[Collection, Collection | None]:
     return collection.split("train")[0], test
 
 
-def _labelled_part(collection: Collection, log: _Log) -> Collection:
+def _test_part(test: Collection | None, classes: tuple[str, ...], log: _Log) -> Collection | None:
+    """What can be tested on: items with a class; nothing, which is noted, if there are none."""
+    if test is None or not classes:
+        return test
+    if not any(item.labels for item in test):
+        log.notes.append(f"The {len(test)} items of the part test have no labels, so nothing was tested on them.")
+        return None
+    test = _labelled_part(test, log, " of the part test")
+    _check_classes(test, classes)
+    return test
+
+
+def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
+    unknown = sorted({str(item.label) for item in test or ()} - set(classes))
+    if unknown:
+        raise BagwiseError(
+            f"The part test has items labelled {', '.join(map(repr, unknown[:3]))}, but there is nothing to learn such "
+            "classes from in the part train. Put some of them there, or take them out of the part test."
+        )
+
+
+def _labelled_part(collection: Collection, log: _Log, where: str = "") -> Collection:
     """Leave out items without a label, if others have one; items with several are an error."""
     several = next((item for item in collection if len(item.labels) > 1), None)
     if several is not None:
@@ -226,7 +252,7 @@ def _labelled_part(collection: Collection, log: _Log) -> Collection:
     has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
     if has.all() or not has.any():
         return collection
-    log.notes.append(f"{int((~has).sum())} of {len(has)} items have no label and were left out.")
+    log.notes.append(f"{int((~has).sum())} of {len(has)} items{where} have no label and were left out.")
     return collection[has]
 
 

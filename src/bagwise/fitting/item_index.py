@@ -153,8 +153,7 @@ class ItemIndex:
             "labels": [-1 if label is None else number[label] for label in self.labels],
         }
         target = Path(path)
-        if target.exists() and not is_item_index(target):
-            raise BagwiseError(f"{target} is there and is not an index; it is not replaced. Give another name.")
+        _check_replaceable(target)
         with make_folder_atomically(target) as folder:
             self.model.save(folder / _MODEL)
             self.index.save(folder / _ROWS)
@@ -207,6 +206,17 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
     return Path(path, _ITEMS).is_file()
 
 
+def _check_replaceable(target: Path) -> None:
+    """Refuse to replace anything but an index: the whole folder would go, whatever else is in it."""
+    if not os.path.lexists(target):
+        return
+    names = {entry.name for entry in target.iterdir()} if target.is_dir() else set()
+    if names != {_MODEL, _ROWS, _ITEMS}:
+        others = sorted(names - {_MODEL, _ROWS, _ITEMS})
+        seen = f" (there is {others[0]!r} in it)" if others else ""
+        raise BagwiseError(f"{target} is there and is not an index; it is not replaced{seen}. Give another name.")
+
+
 def shares_of(model: Model, histograms: Any) -> Any:
     """The share that each group of words has in each item, cell by cell: rows sum to 1."""
     cells = np.arange(model.n_cells)[:, None]
@@ -219,7 +229,7 @@ def shares_of(model: Model, histograms: Any) -> Any:
 def _read_items(path: Path) -> dict[str, Any]:
     try:
         items = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BagwiseError(f"{path} is damaged: {error}") from error
     if not isinstance(items, dict) or items.get("kind") != _KIND:
         raise BagwiseError(f"{path} does not belong to an index.")
@@ -234,13 +244,22 @@ def _read_items(path: Path) -> dict[str, Any]:
         and _are(items.get("classes"), str)
         and _are(items.get("labels"), int)
         and isinstance(items.get("source"), str)
-        and isinstance(items.get("reading"), dict)
+        and _is_reading(items.get("reading"))
         and len(items["labels"]) == len(items["ids"])
         and max(items["labels"], default=-1) < len(items["classes"])
     )
     if not fine:
         raise BagwiseError(f"{path} is damaged: ids, classes and labels do not fit together.")
     return items
+
+
+def _is_reading(value: Any) -> bool:
+    """Whether it says how items are read, and nothing more: these become options."""
+    return (
+        isinstance(value, dict)
+        and value.keys() <= set(_READING)
+        and all(held is None or isinstance(held, str) for held in value.values())
+    )
 
 
 def _are(values: Any, kind: type) -> bool:

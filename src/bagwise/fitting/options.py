@@ -111,14 +111,16 @@ class FitOptions:
         for name, least in (("words", 2), ("step", 1), ("patch", 1)):
             if getattr(self, name) is not None:
                 check_integer(getattr(self, name), name, least)
-        for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0), ("seed", 0), ("jobs", -1)):
+        for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0), ("jobs", -1)):
             check_integer(getattr(self, name), name, least)
+        check_integer(self.seed, "seed", 0, 2**32 - 1)
         if self.folds == 1:
             raise BagwiseError("folds=1 leaves nothing to learn from. Give 0 (no cross-validation), or 2 or more.")
         if self.jobs == 0:
             raise BagwiseError("jobs=0 threads can do nothing. Give a number of threads, or -1 for all cores.")
-        if isinstance(self.penalty, bool) or not isinstance(self.penalty, (int, float)) or not self.penalty > 0:
-            raise BagwiseError(f"penalty must be a number above 0, got {self.penalty!r}.")
+        is_number = isinstance(self.penalty, (int, float)) and not isinstance(self.penalty, bool)
+        if not is_number or not 0 < self.penalty < float("inf"):
+            raise BagwiseError(f"penalty must be a finite number above 0, got {self.penalty!r}.")
         resolve_pyramid(self.pyramid)
         _check_name(self.criterion, "criterion", ("auto", *NAMED_CRITERIA))
         _check_name(self.descriptor, "descriptor", ("auto", *DESCRIPTORS))

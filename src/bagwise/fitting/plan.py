@@ -16,7 +16,7 @@ from bagwise.errors import BagwiseError
 from bagwise.fitting.fit import choose_criterion, class_names, parts_of
 from bagwise.fitting.options import FitOptions, make_descriptor
 from bagwise.fitting.path import path_sizes
-from bagwise.fitting.words import IMAGE_WORDS, TEXT_WORDS, open_source
+from bagwise.fitting.words import IMAGE_WORDS, TEXT_WORDS, check_options, open_source
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
 from bagwise.sources.collection import Collection
@@ -133,6 +133,7 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
     collection, test = parts_of(open_source(source, options))
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
+    check_options(options, collection.kind)
     threads = effective_n_jobs(options.jobs)
     speed = _multiplications_per_second()
     words = _forecast_words(collection, options, threads, speed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,25 +13,28 @@ from numpy.typing import NDArray
 from bagwise.codebooks.distances import WordDistances, nearest_words
 from bagwise.model import Model
 from bagwise.report.data import WordGroup
+from bagwise.report.html import LIMITS
 from bagwise.report.pictures import thumbnail
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 
-__all__ = ["largest_groups", "over_cells"]
+__all__ = ["described_groups", "over_cells"]
 
-N_GROUPS = 16
 N_NAMES = 12
+# Groups of images that are shown by patches, patches of one, and of all of them, so that pages stay small.
+N_PATCH_GROUPS = LIMITS.groups
 N_PATCHES = 16
+N_ALL_PATCHES = 384
 N_CLASSES_SHOWN = 3
 # Items whose patches are looked through.
 N_PATCH_ITEMS = 80
 PATCH_SIDE = 48
 
 
-def largest_groups(
+def described_groups(
     model: Model, collection: Collection, histograms: Any, codes: NDArray[np.int64] | None
 ) -> tuple[WordGroup, ...]:
-    """The groups that occur most, with their words or patches and the classes they speak for.
+    """All groups, those that occur most first, with their words or patches and the classes they speak for.
 
     Parameters
     ----------
@@ -45,19 +49,21 @@ def largest_groups(
     Returns
     -------
     groups : tuple of WordGroup
+        Patches are those of the largest groups, which a page shows.
     """
     lookup, n_words = model.lookup, model.hierarchy.n_words
     rows, columns = model.pyramid[0]
     whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
     occurrences = whole.reshape(-1, n_words).sum(axis=0)
     totals = np.bincount(lookup, weights=occurrences, minlength=model.n_words)
-    largest = np.argsort(-totals, kind="stable")[:N_GROUPS]
+    by_size = np.argsort(-totals, kind="stable")
     has_head = codes is not None and model.n_words in model.heads
     weights = class_weights(model, model.group(histograms), codes) if has_head else None
-    patches = _patches(model, collection, largest) if model.items == "images" else {}
+    patches = _patches(model, collection, by_size[:N_PATCH_GROUPS]) if model.items == "images" else {}
+    all_members = model.hierarchy.groups(model.n_words)
     groups = []
-    for group in largest.tolist():
-        members = np.flatnonzero(lookup == group)
+    for group in by_size.tolist():
+        members = all_members[group]
         names: Iterable[str] = ()
         if model.word_names is not None:
             frequent = members[np.argsort(-occurrences[members], kind="stable")][:N_NAMES]
@@ -95,7 +101,7 @@ def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) ->
     if codebook is None:
         return {}
     table = WordDistances(codebook)
-    found: dict[int, list[tuple[float, int, bytes]]] = {group: [] for group in wanted}
+    found: dict[int, list[tuple[float, int, NDArray[Any]]]] = {group: [] for group in wanted}
     for number in np.unique(np.linspace(0, len(collection) - 1, N_PATCH_ITEMS).astype(int)).tolist():
         try:
             image = collection[number].load()
@@ -111,8 +117,10 @@ def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) ->
             own = np.flatnonzero(seen == group)
             best = own[np.argmin(distances[own])]
             square = _square(image, positions[best], _side(model.descriptor))
-            found[group].append((float(distances[best]), number, thumbnail(square, PATCH_SIDE)))
-    return {group: [patch for _, _, patch in sorted(some)[:N_PATCHES]] for group, some in found.items()}
+            found[group].append((float(distances[best]), number, square.copy()))
+    n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
+    nearest = {group: sorted(some, key=itemgetter(0, 1))[:n_each] for group, some in found.items()}
+    return {group: [thumbnail(square, PATCH_SIDE) for *_, square in some] for group, some in nearest.items()}
 
 
 def _side(descriptor: Any) -> int:

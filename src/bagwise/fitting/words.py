@@ -19,7 +19,7 @@ from bagwise.sources.collection import Collection, Skipped, SkippedItemsWarning
 from bagwise.sources.opening import open_collection
 from bagwise.sources.tables import TableCollection
 
-__all__ = ["Progress", "WordData", "learn_words", "no_progress", "open_source"]
+__all__ = ["Progress", "WordData", "check_options", "learn_words", "no_progress", "open_source"]
 
 # Called with the name of a step, how much of it is done, and how much there is (0: not known).
 Progress = Callable[[str, int, int], None]
@@ -27,6 +27,15 @@ Progress = Callable[[str, int, int], None]
 IMAGE_WORDS = 1000
 TEXT_WORDS = 20_000
 _BATCH = 32
+_SEEN, _READ = ("images", "videos"), ("texts",)
+_ONLY_FOR = {
+    "descriptor": _SEEN,
+    "step": _SEEN,
+    "patch": _SEEN,
+    "min_count": _READ,
+    "stop_words": _READ,
+    "ngrams": _READ,
+}
 _TOKEN = r"(?u)\b\w\w+\b"
 
 
@@ -89,6 +98,15 @@ def open_source(source: Any, options: FitOptions) -> Collection:
     return open_collection(source, options.kind, **given)
 
 
+def check_options(options: FitOptions, items: str) -> None:
+    """Say that an option would do nothing with such items."""
+    if options.pyramid is not None and items != "images":
+        raise BagwiseError(f"A pyramid is laid over images, but these are {items}. Leave pyramid out.")
+    for name, kinds in _ONLY_FOR.items():
+        if items not in kinds and getattr(options, name) != getattr(FitOptions, name):
+            raise BagwiseError(f"{name} is for {' and '.join(kinds)}, but these are {items}. Leave {name} out.")
+
+
 def learn_words(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
     """Learn words, unless the items come with their own, and count them.
 
@@ -104,8 +122,7 @@ def learn_words(collection: Collection, options: FitOptions, progress: Progress)
     """
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    if options.pyramid is not None and collection.kind != "images":
-        raise BagwiseError(f"A pyramid is laid over images, but these are {collection.kind}. Leave pyramid out.")
+    check_options(options, collection.kind)
     if isinstance(collection, TableCollection):
         return _table_words(collection, options)
     with warnings.catch_warnings():
@@ -168,12 +185,16 @@ def _text_words(collection: Collection, options: FitOptions, progress: Progress)
                 progress("Counting words", len(kept), len(collection))
             yield text
 
-    tokenizer = {"lowercase": True, "token_pattern": _TOKEN, "ngram_range": [1, options.ngrams]}
+    tokenizer = {
+        "lowercase": True,
+        "token_pattern": _TOKEN,
+        "ngram_range": [1, options.ngrams],
+        "stop_words": options.stop_words,  # n-grams reach over them, so that the model must leave them out as well
+    }
     counter = WordCounts(
         **tokenizer | {"ngram_range": (1, options.ngrams)},
         min_df=min(options.min_count, len(collection)),
         max_features=options.words or TEXT_WORDS,
-        stop_words=options.stop_words,
     )
     try:
         counts = counter.fit_transform(texts())

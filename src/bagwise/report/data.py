@@ -82,6 +82,8 @@ class MergingCurve(Frozen):
         The criterion of merging, for people.
     criterion_sizes, criterion_values : sequences, default=()
         The criterion along the hierarchy. May have thousands of points; sizes increase.
+    n_before : int or None, default=None
+        Number of words before merging; None: the largest of `sizes`, if there are any.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class MergingCurve(Frozen):
     criterion_name: str = ""
     criterion_sizes: Sequence[int] = ()
     criterion_values: Sequence[float] = ()
+    n_before: int | None = None
 
     def __post_init__(self) -> None:
         sizes = _fields.increasing(self.sizes, "sizes")
@@ -122,6 +125,7 @@ class MergingCurve(Frozen):
             criterion_name=_fields.text(self.criterion_name, "criterion_name"),
             criterion_sizes=criterion_sizes,
             criterion_values=values,
+            n_before=max(sizes, default=None) if self.n_before is None else check_integer(self.n_before, "n_before", 1),
         )
 
     @property

@@ -159,8 +159,8 @@ def _key_figures(data: ReportData) -> list[dict[str, str]]:
     found = []
     curve = data.curve
     if curve is not None and curve.chosen is not None:
-        largest = max([*curve.sizes, *curve.criterion_sizes])
-        found.append((count(curve.chosen), f"words of the model, of {count(largest)}"))
+        before = "" if curve.n_before is None else f", of {count(curve.n_before)}"
+        found.append((count(curve.chosen), f"words of the model{before}"))
         error = curve.error_at(curve.chosen)
         if error is not None:
             found.append((percent(error), "error along the merging curve"))

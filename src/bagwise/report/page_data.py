@@ -99,7 +99,7 @@ class SearchResults(Frozen):
 
 
 class CriterionResult(NamedTuple):
-    """Errors of one criterion at each size, their standard errors (may be empty), and the seconds that merging took.
+    """Errors of one criterion at each size, their standard errors (may be empty), and the seconds it took.
 
     Examples
     --------

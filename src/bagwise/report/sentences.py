@@ -28,7 +28,7 @@ def about_classes(classes: Sequence[ClassCount]) -> list[Sentence]:
     tested = sum(of_class.n_tested or 0 for of_class in classes)
     what = plural(len(classes), "class")
     text = f"Learned from {plural(learned, 'item')} of {what}"
-    text += f" and tested on {plural(tested, 'other item')}." if tested else "."
+    text += f" and tested on {plural(tested, 'item')}." if tested else "."
     sentences: list[Sentence] = [(text,)]
     few = min(classes, key=lambda of_class: of_class.n_learned)
     many = max(classes, key=lambda of_class: of_class.n_learned)
@@ -117,7 +117,7 @@ def about_comparison(comparison: Comparison) -> list[Sentence]:
     if len(comparison.criteria) > 1:
         fastest = min(comparison.criteria, key=lambda result: result.seconds)
         slowest = max(comparison.criteria, key=lambda result: result.seconds)
-        times = f" merged in {seconds(fastest.seconds)}, ", f" in {seconds(slowest.seconds)}."
+        times = f" took {seconds(fastest.seconds)}, ", f" {seconds(slowest.seconds)}."
         if fastest.seconds < slowest.seconds:
             sentences.append((Name(fastest.name), times[0], Name(slowest.name), times[1]))
     return sentences
