@@ -16,6 +16,7 @@ from experiments.classifying import CLASSIFIERS, errors
 from experiments.pages import Claim, Curves, Table
 from experiments.reducing import SIZES, Task, reduced
 from experiments.running import Results
+from experiments.sets import SIZES as TABLED
 
 __all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "measured"]
 
@@ -62,7 +63,6 @@ WHOLE = ("all", "all_histograms", "all_counts", "every")  # methods that leave w
 CRITERIA = ("all", "csm", "nda", "nda_local", "mfa", "lde", "aib", "mlt", "uvd", "mme", "ditc")
 OTHERS = ("linkage", "mrmr", "plsa", "kmeans", "pca", "hashing", "csm_late", "aib_late", "mlt_late", "all_histograms",
           "csm_histograms", "kmeans_histograms", "every")  # fmt: skip
-TABLED = SIZES[:-1]  # sizes of tables; curves have all
 
 
 def measured(

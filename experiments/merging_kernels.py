@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from experiments import merging_caltech, merging_scene15
-from experiments.merging_errors import TABLED, Errors, always, claims, measured
+from experiments.merging_errors import Errors, always, claims, measured
 from experiments.pages import Claim, Curves, Section, Table
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results
+from experiments.sets import SIZES as TABLED
 
 PAPER = "GE17"
 TITLE = "merging in the spaces of kernels"

@@ -20,7 +20,6 @@ from bagwise import (
     PLSA,
     DivisiveMerger,
     HashMerger,
-    Hierarchy,
     MinRedundancyMaxRelevance,
     SketchMerger,
     merge_words,
@@ -28,13 +27,13 @@ from bagwise import (
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.criteria import ClassPosterior, Criterion, NonparametricDiscriminant
 from bagwise.merging.pooling import pool
+from experiments import sets
 from experiments.classifying import fixed_linear_error, neighbors_error
-from experiments.sets import Words
 
 __all__ = ["METHODS", "SIZES", "Task", "local_neighbors", "reduced"]
 
-# Sizes of the tables, and one at which the papers saw errors rise before they fall.
-SIZES = (2, 5, 10, 20, 50, 100, 200, 500, 800)
+# Those of the tables, and one at which the papers saw errors rise before they fall.
+SIZES = (*sets.SIZES, 800)
 # Neighbours to choose from where NDA is to be local, and the sizes at which they are compared.
 LOCAL = (3, 5, 10, 20, 40)
 COMPARED = (5, 20, 100)
@@ -68,7 +67,7 @@ class Task:
 
     @classmethod
     def of(
-        cls, words: Words, train: NDArray[np.intp], test: NDArray[np.intp], seed: int = 0, sparse: bool = False
+        cls, words: sets.Words, train: NDArray[np.intp], test: NDArray[np.intp], seed: int = 0, sparse: bool = False
     ) -> Task:
         """Take training and test rows of a data set."""
 
@@ -123,15 +122,10 @@ def _merging(
             return
         rule = criterion(task) if callable(criterion) else criterion
         hierarchy = merge_words(task.view(on)[0], task.y, criterion=rule, kernel=kernel, n_words=min(sizes), n_jobs=1)
-        yield from cuts(task, hierarchy, sizes, features)
+        for size in sizes:
+            yield _merged(task, hierarchy.cut(size), size, features)
 
     return reduce
-
-
-def cuts(task: Task, hierarchy: Hierarchy, sizes: Sequence[int], features: str) -> Reduced:
-    """The features of a hierarchy at all sizes."""
-    for size in sizes:
-        yield _merged(task, hierarchy.cut(size), size, features)
 
 
 def local_neighbors(task: Task) -> int:
