@@ -85,6 +85,18 @@ def test_models_open_sources_as_they_were_learned(tmp_path):
     assert len(evaluate_model(model, folder).collection) == 36
 
 
+def test_tables_are_opened_by_the_columns_they_were_learned_with(tmp_path):
+    rows = [(1, 0, "a"), (2, 1, "a"), (0, 3, "b"), (1, 4, "b")]
+    for name, end in (("with.csv", 3), ("without.csv", 2)):
+        lines = [",".join(map(str, row[:end])) for row in [("red", "blue", "species"), *rows]]
+        (tmp_path / name).write_text("\n".join(lines))
+    model = fit_model(tmp_path / "with.csv", FitOptions(to=1, folds=2, label="species")).model
+    with_labels, without = (open_items(model, tmp_path / name) for name in ("with.csv", "without.csv"))
+    assert with_labels.labels.tolist() == ["a", "a", "b", "b"]
+    assert without.label_sets == [()] * 4
+    np.testing.assert_array_equal(with_labels.X, without.X)
+
+
 def test_plans_count_what_fits_find(tmp_path):
     source = write_image_folder(tmp_path / "stripes", parts=("train", "test"))
     options = FitOptions(descriptor="patches", words=12, to=4, folds=2, pyramid=5)

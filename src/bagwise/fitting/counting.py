@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bagwise._extras import require
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 from bagwise.fitting.options import FitOptions
@@ -23,14 +25,15 @@ from bagwise.sources.tables import TableCollection
 __all__ = ["histograms_of", "open_items"]
 
 _BATCH = 64
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
 def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:
     """Open a source of the items that a model takes.
 
-    What the options do not say is done as when the model was learned: the encoding of texts, the column of texts in
-    files, colours. In a folder with several kinds of things, the images or videos that the model takes are
-    opened; texts among them by ``kind="texts"``.
+    What the options do not say is done as when the model was learned: the encoding of texts, the columns of texts
+    and labels in files, colours. In a folder with several kinds of things, the images or videos that the model takes
+    are opened; texts among them by ``kind="texts"``.
 
     Parameters
     ----------
@@ -66,6 +69,8 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
             changes["encoding"] = model.options.get("encoding")
         if options.text is None and is_file:
             changes["text"] = model.options.get("text")
+    if model.items == "table" and options.label is None and is_file:
+        changes["label"] = _column_of_labels(model, source)
     collection = open_source(source, options.with_changes(**changes))
     if collection.kind != model.items:
         raise BagwiseError(
@@ -75,6 +80,17 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
     return collection
+
+
+def _column_of_labels(model: Model, path: Any) -> str | None:
+    """The column of labels that the model was learned with, where this table has it: new data may do without."""
+    label, ending = model.options.get("label"), os.path.splitext(path)[1].lower()
+    if label is None or ending not in (*_DELIMITERS, ".parquet"):
+        return None
+    if ending == ".parquet":
+        return label if label in require("pyarrow.parquet", "io", "Reading Parquet").read_schema(path).names else None
+    with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
+        return label if label in next(csv.reader(file, delimiter=_DELIMITERS[ending]), []) else None
 
 
 def histograms_of(
