@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._wording import how_many
 from bagwise.cli.options import FIT_OPTIONS, command, fit_options
 from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_figures, need_pages
 from bagwise.cli.printing import duration, percent, printable
@@ -155,7 +156,7 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
 
 def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     model, path = fitted.model, fitted.model.path
-    found = f"{len(fitted.data.collection):,} {model.items}"
+    found = how_many(len(fitted.data.collection), model.items)
     classes = f" of {len(model.classes)} classes" if model.classes else ""
     merged = f"{fitted.data.n_words:,} words merged to {model.n_words} by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
@@ -192,7 +193,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
     classes = f", {len(plan.classes)} classes" if plan.classes else ", no classes"
     apart = f"; {plan.n_test:,} more are kept apart for testing" if plan.n_test else ""
-    session.say(f"{printable(plan.source)}: {plan.n_items:,} {plan.items}{classes}{apart}")
+    session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.items)}{classes}{apart}")
     session.say("Would")
     for step in plan.steps:
         session.say(f"  {step.what}, about {duration(step.seconds)}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._wording import how_many
 from bagwise.cli.options import command
 from bagwise.cli.outputs import check_outputs
 from bagwise.cli.printing import duration, percent, printable
@@ -28,7 +29,7 @@ def info(
 
     if is_item_index(path):
         opened = ItemIndex.load(path)
-        session.say(f"index of {len(opened):,} {opened.model.items}, compared by {opened.index.metric}")
+        session.say(f"index of {how_many(len(opened), opened.model.items)}, compared by {opened.index.metric}")
         session.say(f"items were in {printable(opened.source)}")
         session.say()
         session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._wording import how_many
 from bagwise.cli.options import READ_OPTIONS, command, fit_options
 from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
 from bagwise.cli.printing import printable, shortened
@@ -45,7 +46,7 @@ def index(
         loaded, collection, histograms, source=os.path.abspath(source), options=chosen, metric=metric
     )
     made.save(target)
-    session.say(f"{len(made):,} {loaded.items}, {loaded.n_words} words, compared by {metric}")
+    session.say(f"{how_many(len(made), loaded.items)}, {loaded.n_words} words, compared by {metric}")
     session.answer(n_items=len(made), items=loaded.items, metric=metric)
     session.wrote(target, "index")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._wording import how_many
 from bagwise.cli.feature_files import check_feature_file, write_features
 from bagwise.cli.options import READ_OPTIONS, command, fit_options
 from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
@@ -66,7 +67,7 @@ def evaluate(
     found = evaluate_model(loaded, source, fit_options(options), progress=session.progress)
     if found.n_skipped:
         session.note(f"{found.n_skipped} items could not be read, or have no label.")
-    session.say(f"{len(found.collection):,} {loaded.items} of {len(found.classes)} classes")
+    session.say(f"{how_many(len(found.collection), loaded.items)} of {len(found.classes)} classes")
     here = ["<- this model" if size == loaded.n_words else "" for size in found.sizes]
     session.table(["words", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
     session.answer(

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._wording import how_many
 from bagwise.fitting.evaluate import Evaluation, confusion_matrix
 from bagwise.fitting.fit import Fit
 from bagwise.fitting.provenance import versions
@@ -153,11 +154,11 @@ def _facts(model: Model, evaluation: Evaluation | None) -> tuple[tuple[str, str]
     if "source" in made:
         facts.append(("Source", str(made["source"])))
     if "n_items" in made:
-        facts.append(("Learned from", f"{made['n_items']:,} {model.items}"))
+        facts.append(("Learned from", how_many(made["n_items"], model.items)))
     if model.classes:
         facts.append(("Classes", str(len(model.classes))))
     if evaluation is not None:
-        facts.append(("Tested on", f"{len(evaluation.collection):,} {model.items}"))
+        facts.append(("Tested on", how_many(len(evaluation.collection), model.items)))
     if model.descriptor_record is not None:
         facts.append(("Descriptor", _described(model.descriptor_record)))
     facts += [

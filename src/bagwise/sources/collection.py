@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._indexing import chosen_numbers
+from bagwise._wording import how_many
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.items import Item, ItemError
 
@@ -221,7 +222,7 @@ class Collection(Sequence[Item]):
     def __repr__(self) -> str:
         classes = {label for item in self._items for label in item.labels}
         parts = Counter(item.split for item in self._items if item.split is not None)
-        about = [f"{len(self)} {self.kind}" if self.kind != "table" else f"{len(self)} rows"]
+        about = [how_many(len(self), self.kind)]
         if classes:
             about.append(f"{len(classes)} classes")
         about += [f"{n} in {name}" for name, n in sorted(parts.items())]
