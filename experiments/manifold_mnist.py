@@ -3,14 +3,22 @@
     python experiments/manifold_mnist.py --data DIR
 
 A small convolutional network turns a digit into 8 x 8 positions with 32 numbers each, which are its bag. No labels are
-used anywhere: the network is the first half of an autoencoder that learns for a few hundred batches to give digits
-back. Then three kinds of histograms over 64 words are clustered by spectral clustering: with words from k-means
-("BoF"), with words moved by 10 steps ("cod."), and with words and network moved together by 10 steps ("all"). The
-target of both is that of the first histograms. Criteria are taken in spectral space. Each repetition draws 2000 other
-digits and trains another network.
+used anywhere: the network is the first half of an autoencoder that learns for 400 batches to give digits back. Then
+three kinds of histograms over 64 words are clustered by spectral clustering: with words from k-means ("BoF"), with
+words moved by 10 steps ("cod."), and with words and network moved together by 10 steps ("all"). The target of both is
+that of the first histograms. Criteria are taken in spectral space, as in the paper, and for k-means in histogram space.
+Each repetition draws 1000 other digits and trains another network. Settings are those of the paper for images; nothing
+was chosen on these data. The figures of seeds 0 to 4 are in ``results/manifold_mnist.json``.
 
 The paper used another network and other digits, so levels are not comparable; Calinski-Harabasz also grows with the
 number of digits. The Rand index is the plain one.
+
+In the mean, each published criterion is better with "cod." than with BoF, and better with "all" than with BoF. As in
+the paper, "all" is best in the criteria without labels; unlike there, "cod." stays ahead of it in Rand index and NMI.
+No criterion is better in all five repetitions ("cod." in 3 or 4, "all" in 3 or 4): spectral clusters of 1000 digits
+differ more between draws (NMI of BoF from 0.45 to 0.67) than between methods. In histogram space, where learning takes
+place, k-means finds the digits better with "cod." in 5 of 5 (NMI, Rand, adjusted Rand, purity). ``--quick`` only shows
+that the script works: 200 digits and a network of 20 batches are too few to tell methods apart.
 """
 
 from __future__ import annotations

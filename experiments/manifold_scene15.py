@@ -28,17 +28,19 @@ PUBLISHED = published_table(
 
 
 def main() -> None:
-    options = parse(options_of(__doc__))
+    parser = options_of(__doc__)
+    parser.add_argument("--form", choices=("root", "unit"), default="root", help="form of the features, as in HogLbp")
+    options = parse(parser)
     scenes = open_collection(options.data / "scene15" / "scene15.zip")
     labels = np.unique(scenes.labels, return_inverse=True)[1]
     if options.quick:
         chosen = np.sort(np.random.default_rng(0).permutation(len(scenes))[:300])
         scenes, labels = scenes[chosen], labels[chosen]
-    bags = HogLbp(n_jobs=2).transform(scenes)
+    bags = HogLbp(form=options.form, n_jobs=2).transform(scenes)
     model = ManifoldBagOfFeatures(128, n_components=15, n_iter=40, n_jobs=2)
     if options.quick:
         model.set_params(n_words=32)
-    run("Scene-15, HOG+LBP", bags, labels, model, len(bags) * 3000 // 4485, PUBLISHED, options)
+    run(f"Scene-15, HOG+LBP ({options.form})", bags, labels, model, len(bags) * 3000 // 4485, PUBLISHED, options)
 
 
 if __name__ == "__main__":
