@@ -24,6 +24,7 @@ from experiments.running import Options, Results, run
 EXPERIMENTS: tuple[str, ...] = (
     "merging_times",
     "merging_caltech",
+    "wide_lbp",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"
