@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,10 @@ from experiments.running import Options, Results, run
 EXPERIMENTS: tuple[str, ...] = (
     "merging_times",
     "merging_caltech",
+    "merging_scene15",
+    "merging_unsupervised",
+    "merging_kernels",
+    "merging_text",
     "wide_lbp",
 )
 HERE = Path(__file__).resolve().parent
@@ -35,6 +40,7 @@ written by `python -m experiments page` from the figures in `experiments/results
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a kill ends workers as Ctrl-C does
     options, names = parse(sys.argv[1:])
     if names == ["list"]:
         for name in EXPERIMENTS:

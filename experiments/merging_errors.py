@@ -16,8 +16,9 @@ from experiments.classifying import CLASSIFIERS, errors
 from experiments.pages import Claim, Curves, Table
 from experiments.reducing import SIZES, Task, reduced
 from experiments.running import Results
+from experiments.sets import SIZES as TABLED
 
-__all__ = ["LABELS", "Difference", "Errors", "always", "claims", "measured"]
+__all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "measured"]
 
 LABELS = {
     "all": "all words",
@@ -44,14 +45,24 @@ LABELS = {
     "csm_late": "CSM, roots of sums",
     "aib_late": "AIB, roots of sums",
     "mlt_late": "MLT, roots of sums",
-    "csm_histograms": "CSM of histograms",
-    "uvd_histograms": "UVD of histograms (evidence)",
-    "kmeans_histograms": "k-means, histograms",
-    "all_histograms": "all words, histograms",
+    "csm_histograms": "CSM of shares",
+    "kmeans_histograms": "k-means, shares",
+    "all_histograms": "all words, shares",
+    "csm_counts": "CSM of counts",
+    "uvd_counts": "UVD of counts (evidence)",
+    "kmeans_counts": "k-means, counts",
+    "all_counts": "all words, counts",
     "every": "every word",
+    "csm_intersection": "CSM by the intersection kernel",
+    "csm_hellinger": "CSM by the Hellinger kernel",
+    "csm_chi2": "CSM by the chi² kernel",
+    "csm_jensen_shannon": "CSM by the Jensen-Shannon kernel",
 }
-WHOLE = ("all", "all_histograms", "every")  # methods that leave words as they are
-TABLED = SIZES[:-1]  # sizes of tables; curves have all
+WHOLE = ("all", "all_histograms", "all_counts", "every")  # methods that leave words as they are
+# For tables and plots: criteria of merging, and what they are compared with.
+CRITERIA = ("all", "csm", "nda", "nda_local", "mfa", "lde", "aib", "mlt", "uvd", "mme", "ditc")
+OTHERS = ("linkage", "mrmr", "plsa", "kmeans", "pca", "hashing", "csm_late", "aib_late", "mlt_late", "all_histograms",
+          "csm_histograms", "kmeans_histograms", "every")  # fmt: skip
 
 
 def measured(
@@ -134,9 +145,11 @@ class Errors:
         return float(values.mean()) if len(values) else None
 
     def text(self, method: str, classifier: str, size: int | None = None) -> str | None:
-        """Mean and standard deviation over tasks."""
+        """Mean and standard deviation over tasks, or the error on the only one."""
         values = self.values(method, classifier, size)
-        return f"{values.mean():.2f} ± {values.std():.2f}" if len(values) else None
+        if len(values) < 2:
+            return f"{values[0]:.2f}" if len(values) else None
+        return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
 
     def difference(self, first: tuple[str, str, int | None], second: tuple[str, str, int | None]) -> Difference | None:
         """Compare two (method, classifier, size) on the tasks that both have."""
@@ -144,9 +157,7 @@ class Errors:
         common = sorted(a.keys() & b.keys())
         if not common:
             return None
-        gaps = np.array([a[task] - b[task] for task in common])
-        error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
-        return Difference(float(gaps.mean()), float(error), len(gaps))
+        return _difference(np.array([a[task] - b[task] for task in common]))
 
     def rivals(
         self, method: str, others: Iterable[str], classifier: str, sizes: Iterable[int]
@@ -160,47 +171,48 @@ class Errors:
                     found.append((other, size, gap))
         return found
 
-    def lowest(
-        self, text: str, method: str, others: Sequence[str], classifier: str, sizes: Sequence[int]
-    ) -> Claim | None:
-        """The claim that a method has the lowest error of all at all sizes."""
-        rivals = self.rivals(method, others, classifier, sizes)
-        if not rivals:
-            return None
-        better = sorted((-gap.mean, other, size, gap) for other, size, gap in rivals if gap.below is False)[::-1]
-        answer = always(gap.below for _, _, gap in rivals)
-        if not better:
-            shown = f"No other is lower by more than twice the standard error at {_listed(sizes)} words."
-        else:
-            worst = "; ".join(f"{LABELS[o]} at {size} ({gap} points)" for _, o, size, gap in better[:4])
-            beaten = len({other for _, other, _, _ in better})
-            shown = f"{beaten} of {len({o for o, _, _ in rivals})} others are lower somewhere, most of all {worst}."
-        return Claim(text, answer, shown)
+    def mean_difference(
+        self, first: tuple[str, str], second: tuple[str, str], sizes: Iterable[int]
+    ) -> Difference | None:
+        """Compare two (method, classifier) in the mean over sizes, on the tasks that have both at all sizes."""
+        lines = [[self._tasks(*which, size) for size in sizes] for which in (first, second)]
+        common = sorted(set.intersection(*(set(tasks) for line in lines for tasks in line)))
+        a, b = (np.array([[tasks[task] for task in common] for tasks in line]) for line in lines)
+        return _difference((a - b).mean(axis=0)) if common else None
 
-    def table(self, title: str, classifier: str, sizes: Sequence[int] = TABLED) -> Table:
-        """Methods by sizes, means and standard deviations in percent."""
-        rows = []
-        for method in self.methods:
-            if method in WHOLE:
-                line, end = [None] * len(sizes), self.text(method, classifier)
-            else:
-                line, end = [self.text(method, classifier, size) for size in sizes], None
-            if end or any(line):
-                rows.append([LABELS[method], *line, end])
-        return Table(title, ("error, %", *map(str, sizes), "all"), rows)
+    def tables(
+        self, title: str, classifiers: dict[str, str], methods: Iterable[str], sizes: Sequence[int] = TABLED
+    ) -> list[Table]:
+        """Methods by sizes, means and standard deviations in percent; one table for each classifier."""
+        found = []
+        for classifier, label in classifiers.items():
+            rows = []
+            for method in methods:
+                if method in WHOLE:
+                    line, end = [None] * len(sizes), self.text(method, classifier)
+                else:
+                    line, end = [self.text(method, classifier, size) for size in sizes], None
+                if end or any(line):
+                    rows.append([LABELS[method], *line, end])
+            if rows:
+                found.append(Table(f"{title}: {label}", ("error, %", *map(str, sizes), "all"), rows))
+        return found
 
-    def curves(self, title: str, classifier: str, methods: Sequence[str] | None = None) -> Curves:
-        """Means along sizes with standard deviations; the error with all words at the right end."""
-        series = {}
-        for method in self.methods if methods is None else methods:
-            sizes = self.sizes(method, classifier)
-            if method in WHOLE or not sizes:
-                continue
-            mean, spread = (
-                [float(f(self.values(method, classifier, size))) for size in sizes] for f in (np.mean, np.std)
-            )
-            series[LABELS[method]] = (sizes, mean, spread)
-        return Curves(title, "words", "test error, %", series)
+    def plots(self, title: str, classifiers: dict[str, str], methods: Iterable[str]) -> list[Curves]:
+        """Means along sizes with standard deviations; one plot for each classifier."""
+        found = []
+        for classifier, label in classifiers.items():
+            series = {}
+            for method in methods:
+                sizes = self.sizes(method, classifier)
+                if method in WHOLE or not sizes:
+                    continue
+                values = [self.values(method, classifier, size) for size in sizes]
+                spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1)) for v in values]
+                series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
+            if series:
+                found.append(Curves(f"{title}: {label}", "words", "test error, %", series))
+        return found
 
     def _tasks(self, method: str, classifier: str, size: int | None) -> dict[str, float]:
         if size is None:
@@ -217,5 +229,6 @@ def claims(*given: Claim | None) -> list[Claim]:
     return [claim for claim in given if claim is not None]
 
 
-def _listed(sizes: Sequence[int]) -> str:
-    return ", ".join(map(str, sizes))
+def _difference(gaps: NDArray[np.float64]) -> Difference:
+    error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
+    return Difference(float(gaps.mean()), float(error), len(gaps))

@@ -20,7 +20,6 @@ from bagwise import (
     PLSA,
     DivisiveMerger,
     HashMerger,
-    Hierarchy,
     MinRedundancyMaxRelevance,
     SketchMerger,
     merge_words,
@@ -28,13 +27,13 @@ from bagwise import (
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.criteria import ClassPosterior, Criterion, NonparametricDiscriminant
 from bagwise.merging.pooling import pool
+from experiments import sets
 from experiments.classifying import fixed_linear_error, neighbors_error
-from experiments.sets import Words
 
 __all__ = ["METHODS", "SIZES", "Task", "local_neighbors", "reduced"]
 
-# Sizes of the tables, and one at which the papers saw errors rise before they fall.
-SIZES = (2, 5, 10, 20, 50, 100, 200, 500, 800)
+# Those of the tables, and one at which the papers saw errors rise before they fall.
+SIZES = (*sets.SIZES, 800)
 # Neighbours to choose from where NDA is to be local, and the sizes at which they are compared.
 LOCAL = (3, 5, 10, 20, 40)
 COMPARED = (5, 20, 100)
@@ -68,7 +67,7 @@ class Task:
 
     @classmethod
     def of(
-        cls, words: Words, train: NDArray[np.intp], test: NDArray[np.intp], seed: int = 0, sparse: bool = False
+        cls, words: sets.Words, train: NDArray[np.intp], test: NDArray[np.intp], seed: int = 0, sparse: bool = False
     ) -> Task:
         """Take training and test rows of a data set."""
 
@@ -89,6 +88,10 @@ class Task:
         """Square roots of the shares."""
         return normalize_rows(self.counts, ROOTED), normalize_rows(self.counts_test, ROOTED)
 
+    def view(self, name: str) -> tuple[Any, Any]:
+        """Counts, shares or roots, of training and of test samples."""
+        return (self.counts, self.counts_test) if name == "counts" else getattr(self, name)
+
     def part(self, rows: NDArray[np.intp], held: NDArray[np.intp]) -> Task:
         """A task within the training samples."""
         return Task(self.counts[rows], self.y[rows], self.counts[held], self.y[held], seed=self.seed)
@@ -101,9 +104,8 @@ def reduced(task: Task, method: str, sizes: Sequence[int]) -> Reduced:
 
 
 def _merged(task: Task, labels: NDArray[np.int64], size: int, features: str) -> tuple[int, Any, Any]:
-    """Sum words of a group: roots of shares; or shares; or shares of which roots are taken afterwards."""
-    parts = task.roots if features == "roots" else task.shares
-    summed = [pool(X, labels, size) for X in parts]
+    """Sum words of a group: counts, shares or roots of shares; or shares of which roots are taken afterwards."""
+    summed = [pool(X, labels, size) for X in task.view("shares" if features == "late roots" else features)]
     return (size, *(np.sqrt(Z) if features == "late roots" else Z for Z in summed))
 
 
@@ -119,17 +121,11 @@ def _merging(
         if not sizes:
             return
         rule = criterion(task) if callable(criterion) else criterion
-        seen = task.counts if on == "counts" else getattr(task, on)[0]
-        hierarchy = merge_words(seen, task.y, criterion=rule, kernel=kernel, n_words=min(sizes), n_jobs=1)
-        yield from cuts(task, hierarchy, sizes, features)
+        hierarchy = merge_words(task.view(on)[0], task.y, criterion=rule, kernel=kernel, n_words=min(sizes), n_jobs=1)
+        for size in sizes:
+            yield _merged(task, hierarchy.cut(size), size, features)
 
     return reduce
-
-
-def cuts(task: Task, hierarchy: Hierarchy, sizes: Sequence[int], features: str) -> Reduced:
-    """The features of a hierarchy at all sizes."""
-    for size in sizes:
-        yield _merged(task, hierarchy.cut(size), size, features)
 
 
 def local_neighbors(task: Task) -> int:
@@ -173,13 +169,14 @@ def _topics(task: Task, sizes: Sequence[int]) -> Reduced:
         yield size, np.sqrt(model.transform(task.counts)), np.sqrt(model.transform(task.counts_test))
 
 
-def _fewer_words(steps: Sequence[str]) -> Reducer:
+def _fewer_words(features: str) -> Reducer:
     """Vocabularies learned with fewer words from the start."""
 
     def reduce(task: Task, sizes: Sequence[int]) -> Reduced:
         for size in sizes:
             if size in task.fewer:
-                yield size, *(normalize_rows(X, steps) for X in task.fewer[size])
+                train, test = task.fewer[size]
+                yield size, *Task(train, task.y, test, task.y_test).view(features)
 
     return reduce
 
@@ -217,14 +214,14 @@ def _sketching(n_neighbors: int) -> Reducer:
 
 def _as_they_are(features: str) -> Reducer:
     def reduce(task: Task, sizes: Sequence[int]) -> Reduced:
-        yield task.counts.shape[1], *getattr(task, features)
+        yield task.counts.shape[1], *task.view(features)
 
     return reduce
 
 
 # What a criterion of distances sees are the features themselves, roots of shares; one of probabilities sees counts.
-# Then all are treated alike: roots of shares are summed. "histograms": nothing is rooted, before or after.
-# "late": shares are summed, and roots are taken of the sums.
+# Then all are treated alike: roots of shares are summed. "late": shares are summed, and roots are taken of the sums.
+# "histograms": shares without roots, before and after. "counts": not even divided by their sum.
 METHODS: dict[str, Reducer] = {
     "all": _as_they_are("roots"),
     "csm": _merging("csm"),
@@ -240,7 +237,7 @@ METHODS: dict[str, Reducer] = {
     "linkage": _merging("linkage"),
     "mrmr": _selection,
     "plsa": _topics,
-    "kmeans": _fewer_words(ROOTED),
+    "kmeans": _fewer_words("roots"),
     "pca": _components,
     "hashing": _hashing,
     "lpp": _merging("lpp"),
@@ -252,6 +249,12 @@ METHODS: dict[str, Reducer] = {
     "mlt_late": _merging("mlt", on="counts", features="late roots"),
     "all_histograms": _as_they_are("shares"),
     "csm_histograms": _merging("csm", on="shares", features="shares"),
-    "uvd_histograms": _merging(ClassPosterior("evidence"), on="counts", features="shares"),
-    "kmeans_histograms": _fewer_words(("l1",)),
+    "kmeans_histograms": _fewer_words("shares"),
+    "all_counts": _as_they_are("counts"),
+    "csm_counts": _merging("csm", on="counts", features="counts"),
+    "uvd_counts": _merging(ClassPosterior("evidence"), on="counts", features="counts"),
+    "kmeans_counts": _fewer_words("counts"),
+} | {
+    f"csm_{kernel}": _merging("csm", on="shares", features="shares", kernel=kernel)
+    for kernel in ("intersection", "hellinger", "chi2", "jensen_shannon")
 }

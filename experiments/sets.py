@@ -7,8 +7,9 @@ import json
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise import BagOfFeatures, Bags, Collection, DenseSIFT, WordCounts, learn_codebook, open_collection
+from bagwise import (
+    BagOfFeatures,
+    Bags,
+    Collection,
+    DenseSIFT,
+    KeypointSIFT,
+    WordCounts,
+    learn_codebook,
+    open_collection,
+)
 from bagwise._files import write_atomically
 from bagwise.codebooks import encode_bags
+from bagwise.codebooks.normalizing import normalize_rows
 from experiments.running import Options
 
-__all__ = ["NEWSGROUPS", "SIZES", "Words", "caltech", "newsgroups", "reuters", "scene15"]
+__all__ = ["NEWSGROUPS", "SIZES", "Words", "alike_topics", "caltech", "newsgroups", "reuters", "scene15"]
 
 # Sizes of the tables, and of vocabularies learned directly at each (k-means with fewer words).
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500)
@@ -32,6 +43,7 @@ NEWSGROUPS = {
     "Sci": ("sci.electronics", "sci.med"),
     "Talk": ("talk.politics.guns", "talk.politics.mideast"),
 }
+TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
 HEADERS = ("newsgroups:", "path:", "xref:")
 
 
@@ -70,17 +82,20 @@ def scene15(options: Options, pyramid: bool = False) -> Words:
     return _kept(options, f"scene15{'-pyramid' if pyramid else ''}", make)
 
 
-def caltech(options: Options, pair: Sequence[str]) -> Words:
-    """Two classes of Caltech-101; words from all their images, without looking at classes."""
+def caltech(options: Options, pair: Sequence[str], points: bool = False) -> Words:
+    """Two classes of Caltech-101; words from all their images, without looking at classes.
+
+    SIFT on a grid, or at interest points.
+    """
 
     def make() -> Words:
         images = open_collection(options.data / "caltech101_4" / "caltech101_4.zip")
         images = images[np.isin(images.labels, list(pair))]
         if options.quick:
             images = _few(images, 60)
-        return _visual(images, np.ones(len(images), np.bool_), None, options)
+        return _visual(images, np.ones(len(images), np.bool_), None, options, points)
 
-    return _kept(options, f"caltech-{'-'.join(pair)}", make)
+    return _kept(options, f"caltech-{'points-' if points else ''}{'-'.join(pair)}", make)
 
 
 def newsgroups(options: Options, pair: str, n_words: int | None = N_WORDS) -> Words:
@@ -108,22 +123,55 @@ def reuters(options: Options, pair: Sequence[str], n_words: int | None = N_WORDS
 
     def make() -> Words:
         texts, labels, train = [], [], []
-        archive = zipfile.ZipFile(options.data / "reuters21578" / "reuters21578.zip")
-        with archive, archive.open("reuters21578.jsonl") as lines:
-            for line in io.TextIOWrapper(lines, encoding="utf-8"):
-                document = json.loads(line)
-                mine = [topic for topic in pair if topic in document["topics"]]
-                if document["has_topics"] == "YES" and document["lewis"] in ("TRAIN", "TEST") and len(mine) == 1:
-                    texts.append(f"{document['title']}\n{document['body']}")
-                    labels.append(list(pair).index(mine[0]))
-                    train.append(document["lewis"] == "TRAIN")
+        for text, topics, in_train in _reuters_documents(options):
+            mine = [topic for topic in pair if topic in topics]
+            if len(mine) == 1:
+                texts.append(text)
+                labels.append(list(pair).index(mine[0]))
+                train.append(in_train)
         return _textual(texts, labels, tuple(pair), train, n_words, options)
 
     return _kept(options, f"reuters-{'-'.join(pair)}-{n_words}", make)
 
 
-def _visual(images: Collection, train: NDArray[np.bool_], pyramid: int | None, options: Options) -> Words:
-    sift = DenseSIFT(n_jobs=options.jobs)
+def alike_topics(options: Options, n_pairs: int, at_least: int = 200) -> list[tuple[str, str]]:
+    """The pairs of the ten largest topics of Reuters-21578 whose documents are most alike.
+
+    Of pairs with at least so many documents that have one topic and not the other, on either side, those with the
+    largest cosine between the mean shares of words (without stop words) of both sides; no topic twice.
+    """
+    texts, topics, _ = zip(*_reuters_documents(options), strict=True)
+    X = WordCounts(stop_words="english", min_df=3).fit_transform(texts)
+    shares = normalize_rows(sp.csr_array(X, dtype=np.float64), "l1")
+    has = {topic: np.array([topic in mine for mine in topics]) for topic in TOPICS}
+    found = []
+    for first, second in combinations(TOPICS, 2):
+        sides = has[first] & ~has[second], has[second] & ~has[first]
+        if min(side.sum() for side in sides) >= at_least:
+            a, b = (np.asarray(shares[np.flatnonzero(side)].mean(axis=0)).ravel() for side in sides)
+            found.append((float(a @ b / np.sqrt((a @ a) * (b @ b))), first, second))
+    chosen: list[tuple[str, str]] = []
+    for _, first, second in sorted(found, reverse=True):
+        if not {first, second} & {topic for pair in chosen for topic in pair}:
+            chosen.append((first, second))
+    return chosen[:n_pairs]
+
+
+def _reuters_documents(options: Options) -> Iterator[tuple[str, list[str], bool]]:
+    """Text, topics and whether it is for training, of the documents of the ModApte split."""
+    archive = zipfile.ZipFile(options.data / "reuters21578" / "reuters21578.zip")
+    with archive, archive.open("reuters21578.jsonl") as lines:
+        for line in io.TextIOWrapper(lines, encoding="utf-8"):
+            document = json.loads(line)
+            if document["has_topics"] == "YES" and document["lewis"] in ("TRAIN", "TEST"):
+                text = f"{document['title']}\n{document['body']}"
+                yield text, document["topics"], document["lewis"] == "TRAIN"
+
+
+def _visual(
+    images: Collection, train: NDArray[np.bool_], pyramid: int | None, options: Options, points: bool = False
+) -> Words:
+    sift = KeypointSIFT(n_jobs=options.jobs) if points else DenseSIFT(n_jobs=options.jobs)
     n_words = 100 if options.quick else N_WORDS
     bags = sift.transform(images)
     model = BagOfFeatures(n_words, pyramid=pyramid, n_init=1, sparse_output=True, random_state=0, n_jobs=options.jobs)

@@ -1,0 +1,145 @@
+"""What the experiments on merging say, from made-up results, finished or not."""
+
+import importlib
+
+import numpy as np
+import pytest
+from experiments.__main__ import EXPERIMENTS, footer
+from experiments.merging_claims import ahead, better_than_all, lowest, worst
+from experiments.merging_errors import WHOLE, Difference, Errors, always
+from experiments.pages import PAPERS, write_pages
+from experiments.reducing import SIZES
+from experiments.running import Options, Results
+
+from experiments import merging_caltech, merging_kernels, merging_scene15, merging_text, merging_unsupervised
+
+MACHINE = {"date": "2026-01-01", "commit": "abc", "cpu": "one", "cores": 2}
+
+
+def kept(tmp_path, cells):
+    results = Results(tmp_path / "made_up.json")
+    for key, result in cells.items():
+        results.keep(key, result, 1.0, MACHINE)
+    return results
+
+
+def flat(error, sizes=(2, 5)):
+    return {"linear": {str(size): error for size in sizes}}
+
+
+def test_differences_are_of_tasks_that_both_have(tmp_path):
+    results = kept(tmp_path, {
+        "t1/a": {"csm": flat(0.1)}, "t2/a": {"csm": flat(0.2)}, "t3/a": {"csm": flat(0.9)},
+        "t1/b": {"nda": flat(0.2)}, "t2/b": {"nda": flat(0.4)},
+    })  # fmt: skip
+    errors = Errors(results)
+    gap = errors.difference(("csm", "linear", 2), ("nda", "linear", 2))
+    assert gap.n == 2
+    assert gap.mean == pytest.approx(-15)
+    assert gap.error == pytest.approx(5)
+    assert gap.below
+    assert errors.mean("csm", "linear", 5) == pytest.approx(40)
+    assert errors.difference(("csm", "linear", 2), ("aib", "linear", 2)) is None
+    assert errors.mean_difference(("csm", "linear"), ("nda", "linear"), (2, 5)) == gap
+
+
+def test_differences_within_twice_their_error_are_left_open():
+    assert Difference(-3.0, 1.0, 10).below is True
+    assert Difference(3.0, 1.0, 10).below is False
+    assert Difference(-1.9, 1.0, 10).below is None
+    assert Difference(-9.0, np.inf, 1).below is None
+    assert Difference(0.2, 0.1, 10).at_most(1) is True
+    assert Difference(1.1, 0.1, 10).at_most(1) is None
+
+
+def test_always():
+    assert always([True, True]) is True
+    assert always([True, None]) is None
+    assert always([None, False]) is False
+    assert always([]) is None
+
+
+def made(levels, n=6):
+    """Results in which each method has an error of its own, a little different from task to task."""
+    noise = np.random.default_rng(0).normal(0, 0.001, (n, len(levels)))
+    return {
+        f"task{k}/g": {name: flat(level + noise[k, j]) for j, (name, level) in enumerate(levels.items())}
+        for k in range(n)
+    }
+
+
+def test_claims_follow_the_errors(tmp_path):
+    errors = Errors(kept(tmp_path, made({"csm": 0.1, "aib": 0.2, "linkage": 0.4, "mrmr": 0.1001, "all": 0.15})))
+    sizes = (2, 5)
+    assert lowest(errors, "", "csm", ("aib", "linkage"), "linear", sizes).holds is True
+    assert lowest(errors, "", "csm", ("aib", "mrmr"), "linear", sizes).holds is None
+    assert lowest(errors, "", "aib", ("csm", "linkage"), "linear", sizes).holds is False
+    assert lowest(errors, "", "nda", ("csm",), "linear", sizes) is None
+    assert worst(errors, ("linkage",), ("csm", "aib"), "linear", sizes).holds is True
+    assert worst(errors, ("linkage", "mrmr"), ("csm", "aib"), "linear", sizes).holds is False
+    assert ahead(errors, "csm", "aib", "linear", sizes).holds is True
+    assert ahead(errors, "aib", "csm", "linear", sizes).holds is False
+
+
+def test_only_what_is_lower_is_better_than_all_words(tmp_path):
+    levels = made({"csm": 0.1, "aib": 0.3})
+    for key in list(levels):
+        levels[key]["all"] = {"linear": {"30": 0.2}}
+    errors = Errors(kept(tmp_path, levels))
+    assert better_than_all(errors, "csm", ("aib",), "linear", (2, 5)).holds is True
+    assert better_than_all(errors, "aib", ("csm",), "linear", (2, 5)).holds is False
+
+
+def made_up_cell(rng, methods, classifiers):
+    def line(method):
+        return {str(size): float(rng.random()) for size in ((1000,) if method in WHOLE else SIZES)}
+
+    return {method: {name: line(method) for name in classifiers} for method in methods}
+
+
+def every_cell(module, options):
+    """A made-up result for each cell, in the form that its function would give."""
+    rng = np.random.default_rng(0)
+    three = ("linear", "neighbors", "intersection")
+    found = {}
+    for cell in module.cells(options):
+        if module is merging_unsupervised:
+            found[cell.key] = made_up_cell(rng, module.METHODS, ("neighbors",))
+        elif module is merging_kernels:
+            kernel = cell.arguments["kernel"]
+            linear = kernel == "linear"
+            methods = ("all_histograms", "csm_histograms") if linear else (f"csm_{kernel}",)
+            found[cell.key] = made_up_cell(rng, methods, ("linear", *module.KERNELS) if linear else (kernel,))
+        else:
+            found[cell.key] = made_up_cell(rng, module.GROUPS[cell.arguments["group"]], three)
+    return found
+
+
+@pytest.mark.parametrize(
+    "module", [merging_caltech, merging_scene15, merging_unsupervised, merging_kernels, merging_text]
+)
+@pytest.mark.parametrize("part", [1.0, 0.5, 0.1, 0.0])
+def test_sections_can_be_written_from_any_part_of_the_cells(module, part, tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.sets.alike_topics", lambda options, n_pairs: [("grain", "ship")])
+    cells = every_cell(module, Options(tmp_path, tmp_path, repeats=3))
+    names = sorted(cells)
+    chosen = np.random.default_rng(1).permutation(len(names))[: int(np.ceil(part * len(names)))]
+    results = kept(tmp_path, {names[k]: cells[names[k]] for k in chosen})
+    sections = module.sections(results)
+    assert bool(sections) == (part > 0)
+    page = tmp_path / "page.md"
+    write_pages([(module.PAPER, "made_up", footer("made_up", results), sections)] if sections else [], page, "Intro.",
+                tmp_path / "plots")  # fmt: skip
+    text = page.read_text()
+    assert "nan" not in text
+    if part == 1:
+        assert all(section.claims and section.tables and section.curves for section in sections
+                   if section.title != "Without labels, 15 scenes at once")  # fmt: skip
+        assert text.count("![") == sum(len(section.curves) for section in sections)
+
+
+def test_every_experiment_says_whose_it_is():
+    for name in EXPERIMENTS:
+        module = importlib.import_module(f"experiments.{name}")
+        assert module.PAPER in PAPERS
+        assert module.TITLE
