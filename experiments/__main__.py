@@ -30,6 +30,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "merging_kernels",
     "merging_text",
     "wide_lbp",
+    "beyond_text",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"

@@ -20,15 +20,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from bagwise.kernels import additive_kernel
 
-__all__ = [
-    "CLASSIFIERS",
-    "errors",
-    "fixed_linear_error",
-    "gram_error",
-    "kernel_error",
-    "linear_error",
-    "neighbors_error",
-]
+__all__ = ["CLASSIFIERS", "errors", "fixed_linear_error", "kernel_error", "linear_error", "neighbors_error"]
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 N_FOLDS = 5
@@ -53,10 +45,18 @@ def errors(
     return {name: round(value, 5) for name, value in found.items()}
 
 
-def linear_error(Z: Any, y: Labels, Z_test: Any, y_test: Labels, n_held: int = N_FOLDS) -> float:
+def linear_error(
+    Z: Any,
+    y: Labels,
+    Z_test: Any,
+    y_test: Labels,
+    *,
+    n_held: int = N_FOLDS,
+    penalties: Sequence[float] = PENALTIES,
+) -> float:
     """Of a linear SVM with squared hinge loss, one class against all others; C by the first `n_held` folds of 5."""
     train, test = _coordinates(Z, Z_test)
-    best = _penalty(lambda C: LinearSVC(C=C, dual=False), train, y, pairwise=False, n_held=n_held)
+    best = _penalty(lambda C: LinearSVC(C=C, dual=False), train, y, penalties, n_held=n_held)
     return _error(LinearSVC(C=best, dual=False).fit(train, y), test, y_test)
 
 
@@ -74,28 +74,28 @@ def neighbors_error(Z: Any, y: Labels, Z_test: Any, y_test: Labels) -> float:
 def kernel_error(Z: Any, y: Labels, Z_test: Any, y_test: Labels, kernel: str) -> float:
     """Of an SVM with an additive kernel."""
     train, test = additive_kernel(Z, kernel=kernel, n_jobs=1), additive_kernel(Z_test, Z, kernel=kernel, n_jobs=1)
-    return gram_error(train, y, test, y_test)
-
-
-def gram_error(train: NDArray[Any], y: Labels, test: NDArray[Any], y_test: Labels) -> float:
-    """Of an SVM by inner products of training samples, and of test with training samples; one class against another.
-
-    For very wide features and many classes, where its time does not depend on the number of features.
-    """
     scatter = float(np.trace(train) / len(train) - train.mean())
     if scatter > 0:
         train, test = train / scatter, test / scatter
-    best = _penalty(lambda C: SVC(C=C, kernel="precomputed"), train, y, pairwise=True)
+    best = _penalty(lambda C: SVC(C=C, kernel="precomputed"), train, y, PENALTIES, pairwise=True)
     return _error(SVC(C=best, kernel="precomputed").fit(train, y), test, y_test)
 
 
-def _penalty(machine: Any, train: NDArray[Any], y: Labels, pairwise: bool, n_held: int = N_FOLDS) -> float:
-    wrong = np.zeros(len(PENALTIES))
+def _penalty(
+    machine: Any,
+    train: NDArray[Any],
+    y: Labels,
+    penalties: Sequence[float],
+    *,
+    pairwise: bool = False,
+    n_held: int = N_FOLDS,
+) -> float:
+    wrong = np.zeros(len(penalties))
     for rows, held in islice(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(y, y), n_held):
         seen, asked = (train[np.ix_(a, rows)] for a in (rows, held)) if pairwise else (train[rows], train[held])
-        for k, C in enumerate(PENALTIES):
+        for k, C in enumerate(penalties):
             wrong[k] += np.count_nonzero(machine(C).fit(seen, y[rows]).predict(asked) != y[held])
-    return PENALTIES[int(np.argmin(wrong))]
+    return penalties[int(np.argmin(wrong))]
 
 
 def _error(model: Any, X: Any, y: Labels) -> float:
