@@ -31,6 +31,8 @@ EXPERIMENTS: tuple[str, ...] = (
     "merging_unsupervised",
     "merging_kernels",
     "merging_text",
+    "wide_lbp",
+    "beyond_text",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"

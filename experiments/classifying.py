@@ -7,6 +7,7 @@ and for a thousand. C is chosen by 5 folds on the training samples, the smallest
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,18 @@ def errors(
     return {name: round(value, 5) for name, value in found.items()}
 
 
-def linear_error(Z: Any, y: Labels, Z_test: Any, y_test: Labels) -> float:
-    """Of a linear SVM with squared hinge loss."""
+def linear_error(
+    Z: Any,
+    y: Labels,
+    Z_test: Any,
+    y_test: Labels,
+    *,
+    n_held: int = N_FOLDS,
+    penalties: Sequence[float] = PENALTIES,
+) -> float:
+    """Of a linear SVM with squared hinge loss, one class against all others; C by the first `n_held` folds of 5."""
     train, test = _coordinates(Z, Z_test)
-    best = _penalty(lambda C: LinearSVC(C=C, dual=False), train, y, pairwise=False)
+    best = _penalty(lambda C: LinearSVC(C=C, dual=False), train, y, penalties, n_held=n_held)
     return _error(LinearSVC(C=best, dual=False).fit(train, y), test, y_test)
 
 
@@ -68,17 +77,25 @@ def kernel_error(Z: Any, y: Labels, Z_test: Any, y_test: Labels, kernel: str) ->
     scatter = float(np.trace(train) / len(train) - train.mean())
     if scatter > 0:
         train, test = train / scatter, test / scatter
-    best = _penalty(lambda C: SVC(C=C, kernel="precomputed"), train, y, pairwise=True)
+    best = _penalty(lambda C: SVC(C=C, kernel="precomputed"), train, y, PENALTIES, pairwise=True)
     return _error(SVC(C=best, kernel="precomputed").fit(train, y), test, y_test)
 
 
-def _penalty(machine: Any, train: NDArray[Any], y: Labels, pairwise: bool) -> float:
-    wrong = np.zeros(len(PENALTIES))
-    for rows, held in StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(y, y):
+def _penalty(
+    machine: Any,
+    train: NDArray[Any],
+    y: Labels,
+    penalties: Sequence[float],
+    *,
+    pairwise: bool = False,
+    n_held: int = N_FOLDS,
+) -> float:
+    wrong = np.zeros(len(penalties))
+    for rows, held in islice(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(y, y), n_held):
         seen, asked = (train[np.ix_(a, rows)] for a in (rows, held)) if pairwise else (train[rows], train[held])
-        for k, C in enumerate(PENALTIES):
+        for k, C in enumerate(penalties):
             wrong[k] += np.count_nonzero(machine(C).fit(seen, y[rows]).predict(asked) != y[held])
-    return PENALTIES[int(np.argmin(wrong))]
+    return penalties[int(np.argmin(wrong))]
 
 
 def _error(model: Any, X: Any, y: Labels) -> float:

@@ -57,8 +57,12 @@ LABELS = {
     "csm_hellinger": "CSM by the Hellinger kernel",
     "csm_chi2": "CSM by the chi² kernel",
     "csm_jensen_shannon": "CSM by the Jensen-Shannon kernel",
+    "nda_near": "NDA, k = 5",
+    "chi2": "chi² selection",
+    "svd": "SVD",
+    "tfidf": "all words, tf-idf",
 }
-WHOLE = ("all", "all_histograms", "all_counts", "every")  # methods that leave words as they are
+WHOLE = ("all", "all_histograms", "all_counts", "every", "tfidf")  # methods that leave words as they are
 # For tables and plots: criteria of merging, and what they are compared with.
 CRITERIA = ("all", "csm", "nda", "nda_local", "mfa", "lde", "aib", "mlt", "uvd", "mme", "ditc")
 OTHERS = ("linkage", "mrmr", "plsa", "kmeans", "pca", "hashing", "csm_late", "aib_late", "mlt_late", "all_histograms",

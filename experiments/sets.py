@@ -32,7 +32,7 @@ from bagwise.codebooks import encode_bags
 from bagwise.codebooks.normalizing import normalize_rows
 from experiments.running import Options
 
-__all__ = ["NEWSGROUPS", "SIZES", "Words", "alike_topics", "caltech", "newsgroups", "reuters", "scene15"]
+__all__ = ["NEWSGROUPS", "SIZES", "TOGETHER", "Words", "alike_topics", "caltech", "newsgroups", "reuters", "scene15"]
 
 # Sizes of the tables, and of vocabularies learned directly at each (k-means with fewer words).
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500)
@@ -44,6 +44,7 @@ NEWSGROUPS = {
     "Talk": ("talk.politics.guns", "talk.politics.mideast"),
 }
 TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
+TOGETHER = "Six"  # all three pairs of newsgroups at once
 HEADERS = ("newsgroups:", "path:", "xref:")
 
 
@@ -99,8 +100,11 @@ def caltech(options: Options, pair: Sequence[str], points: bool = False) -> Word
 
 
 def newsgroups(options: Options, pair: str, n_words: int | None = N_WORDS) -> Words:
-    """One pair of newsgroups without the lines of the header that name groups; the most frequent words, or all."""
-    groups = NEWSGROUPS[pair]
+    """One pair of newsgroups without the lines of the header that name groups; the most frequent words, or all.
+
+    All six at once where the pair is `TOGETHER`.
+    """
+    groups = tuple(group for two in NEWSGROUPS.values() for group in two) if pair == TOGETHER else NEWSGROUPS[pair]
 
     def make() -> Words:
         texts, labels, train = [], [], []

@@ -7,6 +7,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagNormalizer, BagwiseError
+from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.kernels import hellinger
 
 
@@ -46,6 +47,17 @@ def test_steps_one_by_one_and_sparse_is_dense(X, steps, power):
     sparse = BagNormalizer(steps, power=power).fit_transform(sp.csr_array(X))
     assert sparse.format == "csr"
     np.testing.assert_allclose(sparse.toarray(), found, rtol=1e-5)
+
+
+@pytest.mark.parametrize("steps", ["l1", "l2", ("l1", "power")])
+def test_columns_in_any_order_within_a_row(steps):
+    # products of sparse matrices have them so; the third row is empty
+    entries = np.array([5.0, -1, 3, 2, 4]), np.array([3, 0, 2, 1, 0]), np.array([0, 3, 5, 5])
+    unsorted = sp.csr_array(entries, shape=(3, 4))
+    assert not unsorted.has_sorted_indices
+    expected = normalize_rows(unsorted.toarray(), steps)
+    np.testing.assert_allclose(normalize_rows(unsorted, steps).toarray(), expected)
+    np.testing.assert_array_equal(unsorted.indices, [3, 0, 2, 1, 0])
 
 
 def test_the_default_is_the_hellinger_kernel():

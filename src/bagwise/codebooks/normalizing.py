@@ -54,8 +54,11 @@ def _norms(X: Any, step: str) -> Any:
     # by the largest number first: squares of the rest neither overflow nor vanish
     sizes = abs(values).astype(np.float64)
     if sp.issparse(X):
-        rows = sp.csr_array((sizes, X.indices, X.indptr), shape=X.shape)
-        largest = rows.max(axis=1).toarray().ravel() if X.shape[1] else np.zeros(X.shape[0])
+        # not by the matrix's own max: that sorts the column numbers in place, but not the values that go with them
+        filled = np.diff(X.indptr) > 0
+        largest = np.zeros(X.shape[0])
+        if filled.any():
+            largest[filled] = np.maximum.reduceat(sizes, X.indptr[:-1][filled])
     else:
         largest = sizes.max(axis=1, initial=0.0)
     scale = np.where(largest > 0, largest, 1.0)
