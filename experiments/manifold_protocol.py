@@ -106,7 +106,8 @@ def run(
     runs = []
     for seed in seeds:
         runs.append(repeat_once(bags, labels, n_learn, model, seed, n_clusters))
-        keep(options.out, {"settings": model.get_params(), "seeds": seeds[: len(runs)], "runs": runs})
+        figures = {"settings": model.get_params(), "seeds": seeds[: len(runs)], "runs": runs}
+        keep(options.out, {"experiment": name} | figures)
         print(f"seed {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     print(f"{name}: {len(bags)} objects, {n_learn} to learn on, {n_clusters} classes, seeds {seeds[0]} to {seeds[-1]}")
     print(model)
