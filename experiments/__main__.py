@@ -31,8 +31,11 @@ EXPERIMENTS: tuple[str, ...] = (
     "merging_unsupervised",
     "merging_kernels",
     "merging_text",
+    "wide_scene15",
     "wide_lbp",
     "beyond_text",
+    "beyond_labels",
+    "beyond_choice",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"

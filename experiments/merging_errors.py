@@ -18,7 +18,7 @@ from experiments.reducing import SIZES, Task, reduced
 from experiments.running import Results
 from experiments.sets import SIZES as TABLED
 
-__all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "measured"]
+__all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "difference", "measured"]
 
 LABELS = {
     "all": "all words",
@@ -161,7 +161,7 @@ class Errors:
         common = sorted(a.keys() & b.keys())
         if not common:
             return None
-        return _difference(np.array([a[task] - b[task] for task in common]))
+        return difference(np.array([a[task] - b[task] for task in common]))
 
     def rivals(
         self, method: str, others: Iterable[str], classifier: str, sizes: Iterable[int]
@@ -182,7 +182,7 @@ class Errors:
         lines = [[self._tasks(*which, size) for size in sizes] for which in (first, second)]
         common = sorted(set.intersection(*(set(tasks) for line in lines for tasks in line)))
         a, b = (np.array([[tasks[task] for task in common] for tasks in line]) for line in lines)
-        return _difference((a - b).mean(axis=0)) if common else None
+        return difference((a - b).mean(axis=0)) if common else None
 
     def tables(
         self, title: str, classifiers: dict[str, str], methods: Iterable[str], sizes: Sequence[int] = TABLED
@@ -233,6 +233,7 @@ def claims(*given: Claim | None) -> list[Claim]:
     return [claim for claim in given if claim is not None]
 
 
-def _difference(gaps: NDArray[np.float64]) -> Difference:
+def difference(gaps: NDArray[np.float64]) -> Difference:
+    """The mean of differences over tasks, with its standard error."""
     error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
     return Difference(float(gaps.mean()), float(error), len(gaps))
