@@ -42,7 +42,8 @@ PAGE = HERE.parent / "docs" / "results.md"
 INTRO = """\
 What the five papers report, laid beside what bagwise gives on the data sets we have, the misses included. This page is
 written by `python -m experiments page` from the figures in `experiments/results`; each experiment is run by
-`python -m experiments NAME --data DIR`. Plots show means, bands are standard deviations."""
+`python -m experiments NAME --data DIR`. Plots show means, bands are standard deviations. Experiments that are not
+finished show what is there: the line below each says how many cells that is, and what is not decided is marked so."""
 
 
 def main() -> None:

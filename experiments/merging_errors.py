@@ -104,7 +104,8 @@ class Difference:
         return self.mean < points
 
     def __str__(self) -> str:
-        return f"{self.mean:+.2f} ± {self.error:.2f}"
+        spread = f" ± {self.error:.2f}" if np.isfinite(self.error) else ""  # one task or split has none
+        return f"{self.mean:+.2f}{spread}"
 
 
 def always(answers: Iterable[bool | None]) -> bool | None:
