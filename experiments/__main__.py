@@ -34,6 +34,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "beyond_text",
     "beyond_labels",
     "beyond_choice",
+    "beyond_multiclass",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"
