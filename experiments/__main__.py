@@ -31,6 +31,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "merging_text",
     "wide_scene15",
     "wide_lbp",
+    "wide_patches",
     "beyond_text",
     "beyond_labels",
     "beyond_choice",

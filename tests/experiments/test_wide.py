@@ -12,7 +12,7 @@ from experiments.wide_reducing import LABELS, reductions
 from sklearn.decomposition import PCA
 
 from bagwise import LBPD5, LocalBinaryPatterns, SketchMerger
-from experiments import wide_lbp, wide_scene15
+from experiments import wide_lbp, wide_patches, wide_scene15
 
 MACHINE = {"date": "2026-01-01", "commit": "abc", "cpu": "one", "cores": 2}
 LEARNED = [method for method in LABELS if method != "lbp"]
@@ -138,8 +138,18 @@ def test_a_small_run_of_patterns(data, tmp_path):
         assert ("bytes" in found) == (method != "lbp")
 
 
+@pytest.mark.parametrize("method", wide_patches.METHODS)
+def test_a_small_run_of_patches(data, tmp_path, method, monkeypatch):
+    monkeypatch.setattr(wide_patches, "PATCH", 8)
+    found = wide_patches.measure(Options(data[0], tmp_path / "out", quick=True), method)
+    assert found["columns"] == 8 * (256 if method == "lbp" else 32)
+    assert 0 <= found["accuracy"] <= 100
+
+
 def made_up(module, cell, rng):
     costs = {"fit": 1.5, "per_image": 0.1, "bytes": 4000}
+    if module is wide_patches:
+        return {"accuracy": 80 * rng.random(), "columns": 100}
     if module is wide_scene15:
         return {"accuracy": 80 * rng.random(), **(costs if cell.arguments["method"] != "all" else {})}
     method, first = cell.arguments["method"], cell.arguments["draw"] == 0
@@ -147,7 +157,7 @@ def made_up(module, cell, rng):
     return {"accuracy": {way: 80 * rng.random() for way in ways}} | (costs if first and method != "lbp" else {})
 
 
-@pytest.mark.parametrize("module", [wide_lbp, wide_scene15])
+@pytest.mark.parametrize("module", [wide_lbp, wide_patches, wide_scene15])
 @pytest.mark.parametrize("part", [1.0, 0.5, 0.1, 0.0])
 def test_sections_can_be_written_from_any_part_of_the_cells(module, part, tmp_path):
     rng = np.random.default_rng(0)
