@@ -33,9 +33,11 @@ EXPERIMENTS: tuple[str, ...] = (
     "merging_text",
     "wide_scene15",
     "wide_lbp",
+    "wide_patches",
     "beyond_text",
     "beyond_labels",
     "beyond_choice",
+    "beyond_multiclass",
 )
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"

@@ -1,0 +1,130 @@
+"""LBP-D5 of patches, reduced to 512 and encoded by VLAD (HDLF-II): Table 3 of BSC13."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise import (
+    LBPD5,
+    BagOfFeatures,
+    Bags,
+    Collection,
+    HashMerger,
+    LocalBinaryPatterns,
+    PatternWords,
+    SketchMerger,
+    open_collection,
+)
+from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.merging.pooling import pool
+from experiments.classifying import linear_error
+from experiments.pages import Claim, Section, Table
+from experiments.running import Cell, Options, Results
+from experiments.wide_reducing import LABELS
+
+PAPER = "BSC13"
+TITLE = "patterns of patches, encoded by VLAD"
+
+METHODS = ("lbp", "vq", "hashing", "bsc", "bscb")
+PUBLISHED = {"lbp": 82.2, "vq": 82.5, "hashing": 80.5, "bsc": 83.63, "bscb": 83.50}
+SIZE = 512
+PATCH = 16
+N_WORDS = 64  # of VLAD
+N_SAMPLES = 50_000  # patches that the words of VLAD are learned from
+BATCH = 128
+PENALTIES = (1.0, 10.0)
+QUICK = 6  # images of each class and part
+
+Reduce = Callable[[sp.csr_array], NDArray[np.float32]]
+
+
+def cells(options: Options) -> list[Cell]:
+    return [Cell(method, measure, {"options": options, "method": method}) for method in METHODS]
+
+
+def measure(options: Options, method: str) -> dict[str, float]:
+    """Accuracy on the fixed draw; reduction and words are learned from patches of the training images."""
+    scenes = open_collection(options.data / "scene15" / "scene15.zip")
+    if options.quick:
+        places = [(item.label, item.split) for item in scenes]
+        scenes = scenes[np.array([i for i, place in enumerate(places) if places[:i].count(place) < QUICK])]
+    train = np.array(scenes.splits) == "train"
+    y = np.unique(scenes.labels, return_inverse=True)[1]
+    if method == "lbp":
+        describe = _small_patterns
+    else:
+        reduce = reduction(method, scenes[np.flatnonzero(train)], 32 if options.quick else SIZE)
+        describe = lambda images: _reduced(images, reduce)  # noqa: E731
+    model = BagOfFeatures(8 if options.quick else N_WORDS, assignment="vlad", n_samples=N_SAMPLES, n_init=1, n_jobs=1,
+                          random_state=0)  # fmt: skip
+    model.fit(describe(scenes[np.flatnonzero(train)]))
+    Z = np.asarray(model.transform(describe(scenes)), dtype=np.float64)
+    error = linear_error(Z[train], y[train], Z[~train], y[~train], n_held=1, penalties=PENALTIES)
+    return {"accuracy": round(100 * (1 - error), 3), "columns": Z.shape[1]}
+
+
+def reduction(method: str, images: Collection, size: int) -> Reduce:
+    """Learn from patches, batch by batch, how to reduce their counts; roots with signs are taken of sums."""
+    if method == "hashing":
+        hashing = HashMerger(size).fit(sp.csr_array((1, 1 << 16), dtype=np.float32))
+        return lambda X: _rooted(hashing.transform(X))
+    if method == "vq":
+        total = sum(rows.sum(axis=0) for rows, _, _ in _patches(images))
+        words = PatternWords(size, random_state=0).fit(sp.csr_array(np.atleast_2d(total)))
+        return lambda X: _rooted(words.transform(X))
+    merger = SketchMerger(size, bipolar=method == "bscb", n_jobs=1)
+    for rows, _, _ in _patches(images):
+        merger.partial_fit(rows)
+    labels, signs, sizes = merger.labels_, merger.signs_, merger.sizes_
+    return lambda X: _rooted(pool(X, labels, len(sizes), signs=signs, sizes=sizes))
+
+
+def _patches(images: Collection) -> Iterator[tuple[sp.csr_array, Any, Any]]:
+    """Shares of patterns in patches side by side, offsets and positions, batch by batch."""
+    for bags in LBPD5(per="patch", patch=PATCH, step=PATCH, n_jobs=1).iter_transform(images, batch=BATCH):
+        yield normalize_rows(sp.csr_array(bags.rows, dtype=np.float32), "l1"), bags.offsets, bags.positions
+
+
+def _reduced(images: Collection, reduce: Reduce) -> Iterator[Bags]:
+    for rows, offsets, positions in _patches(images):
+        yield Bags(reduce(rows), offsets, positions)
+
+
+def _small_patterns(images: Collection) -> Iterator[Bags]:
+    """The 256 patterns of 8 neighbours in the same patches."""
+    for bags in LocalBinaryPatterns(cell=PATCH, n_jobs=1).iter_transform(images, batch=BATCH):
+        yield Bags(_rooted(bags.values), bags.offsets, bags.positions)
+
+
+def _rooted(Z: Any) -> NDArray[np.float32]:
+    """Roots, with the sign of what they are of; of length 1."""
+    dense = np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float32)
+    return normalize_rows(dense, ("power", "l2"))
+
+
+def sections(results: Results) -> list[Section]:
+    found = {method: results[method]["accuracy"] for method in METHODS if method in results}
+    if not found:
+        return []
+    rows = [["ours", *(found.get(method) and f"{found[method]:.2f}" for method in METHODS)],
+            ["published", *(f"{PUBLISHED[method]}" for method in METHODS)]]  # fmt: skip
+    table = Table("Accuracy, %", ("", *(LABELS[method] for method in METHODS)), rows)
+    text = f"""
+Patches of {PATCH} x {PATCH} pixels side by side (the paper does not say how far apart), each the shares of 65,536
+patterns, reduced to {SIZE}; roots, length 1; VLAD with {N_WORDS} words (the paper does not say how many), roots and
+length 1 again; linear SVM, the fixed draw of 100 training images a class of Scene-15. Reductions and words are learned
+from patches of the training images. LBP are the 256 patterns of 8 neighbours in the same patches."""
+    made = []
+    for method in ("bsc", "bscb"):
+        others = {name: found[name] for name in ("lbp", "vq", "hashing") if name in found}
+        if method in found and others:
+            shown = ", ".join(f"{LABELS[name]} {value:.2f}" for name, value in others.items())
+            made.append(Claim(f"{LABELS[method]} is above LBP, VQ and hashing",
+                              all(found[method] > value for value in others.values()),
+                              f"{LABELS[method]} {found[method]:.2f} %; {shown}."))  # fmt: skip
+    return [Section("LBP-D5 of patches on Scene-15", text, made, [table])]
