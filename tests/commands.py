@@ -39,7 +39,9 @@ def as_json(*arguments, code=0):
 def process(*arguments, script=None, **options):
     """Start a command in another process; a script may change things before ``bagwise.cli.main`` is called."""
     before = "" if script is None else script
-    code = f"import sys\n{before}\nfrom bagwise.cli import main\nmain()"
+    # a shell's background jobs ignore Ctrl-C, and what they start does so too
+    hear = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"import sys\n{hear}\n{before}\nfrom bagwise.cli import main\nmain()"
     path = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],

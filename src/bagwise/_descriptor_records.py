@@ -107,7 +107,7 @@ KNOWN_DESCRIPTORS = {
             "normalization": _OneOf(("mean", "standard", "l2", None)),
         },
     ),
-    "HogLbp": _Known("hog_lbp", "images", {"cell": _Integer(2)}),
+    "HogLbp": _Known("hog_lbp", "images", {"cell": _Integer(2), "form": _OneOf(("root", "unit"))}),
     "LocalBinaryPatterns": _Known(
         "local_binary_patterns",
         "images",

@@ -73,7 +73,8 @@ def test_a_cell_that_fails_does_not_stop_the_others(experiment, tmp_path, capfd)
 def test_an_interrupt_keeps_what_is_finished(experiment, tmp_path):
     (tmp_path / "hangs2").touch()
     code = (
-        "from pathlib import Path; import four_cells; from experiments.running import Options, run\n"
+        "from pathlib import Path; import signal; import four_cells; from experiments.running import Options, run\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         f"if __name__ == '__main__': run('four', four_cells, Options(Path({str(tmp_path)!r}), Path({str(tmp_path)!r})))"
     )
     script = tmp_path / "go.py"
