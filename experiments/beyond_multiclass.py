@@ -41,13 +41,14 @@ LABELS = {
     "csm": "CSM",
     "nda": "NDA, k = 10",
     "csm_shares": "CSM of shares",
-    "csm_standard": "CSM, words of the same variance",
     "csm_hellinger": "CSM by the Hellinger kernel",
     "csm_intersection": "CSM by the intersection kernel",
+    "csm_standard": "CSM, words of the same variance",
     "csm_scaled": "CSM, sums over the root of their number",
+    "csm_both": "CSM, the last two together",
 }
 RATIOS = ("csm", "nda", "lpp")
-MENDED = ("csm_shares", "csm_standard", "csm_hellinger", "csm_intersection", "csm_scaled")
+MENDED = ("csm_shares", "csm_standard", "csm_hellinger", "csm_intersection", "csm_scaled", "csm_both")
 PER_WORD = ("aib", "mlt", "uvd", "gml")
 
 Values = dict[tuple[str, int], dict[str, dict[str, float]]]
@@ -98,8 +99,10 @@ def groups(task: Task, method: str, sizes: Sequence[int]) -> Iterator[tuple[int,
             yield size, DivisiveMerger(size).fit(task.counts, task.y).labels_
         return
     roots = task.roots[0]
-    if method == "csm_scaled":
-        yield from scaled_ratio(roots, task.y, sizes)
+    spread = roots.std(axis=0)
+    standard = roots / np.where(spread > 0, spread, 1.0)
+    if method in ("csm_scaled", "csm_both"):
+        yield from scaled_ratio(standard if method == "csm_both" else roots, task.y, sizes)
         return
     name, _, way = method.partition("_")
     criterion: Any = {"uvd": ClassPosterior("evidence"), "gml": GaussianLikelihood()}.get(name, name)
@@ -107,8 +110,7 @@ def groups(task: Task, method: str, sizes: Sequence[int]) -> Iterator[tuple[int,
     if name in ("aib", "mlt", "mmi"):
         seen = task.counts
     elif way == "standard":
-        spread = roots.std(axis=0)
-        seen = roots / np.where(spread > 0, spread, 1.0)
+        seen = standard
     else:
         seen = task.shares[0] if way else roots
     hierarchy = merge_words(seen, task.y, criterion=criterion, kernel=kernel, n_words=min(sizes), n_jobs=1)
