@@ -98,7 +98,8 @@ def sections(results: Results) -> list[Section]:
                 ))  # fmt: skip
     text = f"""
 Pairs of newsgroups and of Reuters topics, the 1000 most frequent words, {N_TRAIN} training documents or half of all,
-{N_SPLITS} random splits. WordMergerCV tries {", ".join(map(str, SIZES))} words by 5 folds of the training documents,
+Up to {N_SPLITS} random splits, as far as they are finished.
+WordMergerCV tries {", ".join(map(str, SIZES))} words by 5 folds of the training documents,
 with a linear SVM (C = {PENALTY:g}) on roots of shares of merged counts, and takes the size with the best mean score, or
 the smallest within one standard error of it. The test error at that size is compared with that of all words, with the
 same classifier. All criteria look at counts."""

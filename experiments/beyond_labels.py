@@ -76,7 +76,8 @@ def sections(results: Results) -> list[Section]:
         names = sorted({key.split("/")[1] for key, _ in results.items(f"{source}/")})
         text = f"""
 {", ".join(names)}. 1000 words, merged to {N_WORDS} with so many labelled samples of each class, from which the linear
-SVM is taught as well; {N_DRAWS} draws. Criteria and features as for merging on texts and on Scene-15: AIB and MLT with
+SVM is taught as well; up to {N_DRAWS} draws, as far as they are finished.
+Criteria and features as for merging on texts and on Scene-15: AIB and MLT with
 roots of sums. MMI and PCA see the same samples without labels, all words are not merged."""
         rows = [[LABELS[m], *(errors.text(m, "linear", n) for n in LABELLED)] for m in METHODS if m in errors.methods]
         table = Table(f"{title}: error at {N_WORDS} words, %", ("labelled samples a class", *map(str, LABELLED)), rows)

@@ -155,7 +155,8 @@ def sections(results: Results) -> list[Section]:
         names = sorted({key.split("/")[1] for key, _ in results.items(f"{kind}/")})
         text = f"""
 {", ".join(names)}. {N_TRAIN} training documents a class, or half of all if there are fewer, the others to test;
-{N_SPLITS} random splits. Words are all that are in at least {MIN_DOCUMENTS} training documents, without stop words and
+Up to {N_SPLITS} random splits, as far as they are finished.
+Words are all that are in at least {MIN_DOCUMENTS} training documents, without stop words and
 without the lines of the header that name groups: some thousand. AIB (smoothed), MLT and DITC look at counts, CSM and
 NDA (5 neighbours) at roots of shares; words of a group are summed. A linear SVM gets roots of shares, naive Bayes
 counts. Chosen words keep their shares of the whole document. SVD is of roots of shares; tf-idf is of all words."""

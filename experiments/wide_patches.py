@@ -64,7 +64,7 @@ def measure(options: Options, method: str) -> dict[str, float]:
                           random_state=0)  # fmt: skip
     model.fit(describe(scenes[np.flatnonzero(train)]))
     Z = np.asarray(model.transform(describe(scenes)), dtype=np.float64)
-    error = linear_error(Z[train], y[train], Z[~train], y[~train], n_held=1, penalties=PENALTIES)
+    error = linear_error(Z[train], y[train], Z[~train], y[~train], penalties=PENALTIES)
     return {"accuracy": round(100 * (1 - error), 3), "columns": Z.shape[1]}
 
 

@@ -76,7 +76,7 @@ def measure(options: Options, method: str, size: int, draw: int) -> dict[str, fl
         Z = reduction.apply(X).astype(np.float64)
         per_image = 1000 * (time.process_time() - started) / X.shape[0]
         found = {"fit": round(reduction.seconds, 2), "per_image": round(per_image, 4), "bytes": reduction.n_bytes}
-    error = linear_error(Z[train], words.y[train], Z[test], words.y[test], n_held=1, penalties=PENALTIES)
+    error = linear_error(Z[train], words.y[train], Z[test], words.y[test], penalties=PENALTIES)
     return {"accuracy": round(100 * (1 - error), 3), **found}
 
 
