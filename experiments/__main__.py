@@ -45,7 +45,8 @@ INTRO = """\
 What the five papers report, laid beside what bagwise gives on the data sets we have, the misses included. This page is
 written by `python -m experiments page` from the figures in `experiments/results`; each experiment is run by
 `python -m experiments NAME --data DIR`. Plots show means, bands are standard deviations. Experiments that are not
-finished show what is there: the line below each says how many cells that is, and what is not decided is marked so."""
+finished show what is there: the line below each says how many cells that is, and what is not decided is marked so.
+What is said to hold, or not to, from two or three splits means little yet."""
 
 
 def main() -> None:
