@@ -12,7 +12,8 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagNormalizer, WordMergerCV
 from experiments import sets
-from experiments.merging_errors import LABELS, difference
+from experiments.differences import difference
+from experiments.merging_errors import LABELS
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
 
@@ -92,7 +93,7 @@ def sections(results: Results) -> list[Section]:
             if rule == "1se":
                 made.append(Claim(
                     f"{LABELS[criterion]}: the size by one standard error costs no more than half a point",
-                    gap.at_most(0.5),
+                    gap.less_than(0.5),
                     f"{np.median(words):.0f} of 1000 words in the median, {gap} points against all words, "
                     f"{gap.n} splits.",
                 ))  # fmt: skip

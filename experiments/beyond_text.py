@@ -21,7 +21,8 @@ from bagwise.criteria import NonparametricDiscriminant
 from bagwise.merging.pooling import pool
 from experiments import sets
 from experiments.classifying import linear_error
-from experiments.merging_errors import LABELS, Errors, always, claims
+from experiments.differences import always
+from experiments.merging_errors import LABELS, Errors, claims
 from experiments.pages import Claim, Section
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results
@@ -69,7 +70,7 @@ def measure(options: Options, source: str, pair: Any, split: int, method: str) -
         sizes = (10, 100)
     lines: dict[str, dict[str, float]] = {}
     for size, features, counts in columns(task, method, [size for size in sizes if size < task.counts.shape[1]]):
-        error = linear_error(features[0], task.y, features[1], task.y_test, n_held=1)
+        error = linear_error(features[0], task.y, features[1], task.y_test)
         lines.setdefault("linear", {})[str(size)] = round(error, 5)
         if counts is not None:
             lines.setdefault("bayes", {})[str(size)] = round(bayes_error(*counts, task), 5)

@@ -1,6 +1,6 @@
 """Statements of the papers about errors of merging, asked of our figures.
 
-"Lower" means lower by more than twice the standard error of the difference over tasks.
+"Lower" means told apart by `differences.Difference`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.classifying import CLASSIFIERS
-from experiments.merging_errors import LABELS, Errors, always
+from experiments.differences import always, difference, paired
+from experiments.merging_errors import LABELS, Errors
 from experiments.pages import Claim
 
 __all__ = [
@@ -75,23 +76,23 @@ def worst(
                       for method, line in means.items() if any(m is not None for m in line))  # fmt: skip
     return Claim(
         f"{names} give the worst results ({CLASSIFIERS[how]}, {sizes[0]} to {sizes[-1]} words)",
-        always(None if gap.below is None else not gap.below for _, _, gap in rivals),
+        always(gap.above for _, _, gap in rivals),
         f"Mean errors: {shown}.",
     )
 
 
 def pronounced(errors: Errors, method: str, others: Sequence[str], how: str, many: int, few: int) -> Claim | None:
     """A method's advantage over others is larger with few words than with many."""
-    gaps = {
-        size: [gap.mean for _, _, gap in errors.rivals(method, others, how, (size,))] for size in (many, few)
-    }  # fmt: skip
+    gaps = {size: errors.mean_lead(method, others, how, size) for size in (many, few)}
     if not all(gaps.values()):
         return None
+    grown = paired(gaps[few], gaps[many])
+    at = {size: difference(list(lead.values())) for size, lead in gaps.items()}
     names = ", ".join(LABELS[other] for other in others)
-    return Claim(
+    return grown and Claim(
         f"{LABELS[method]} is the further ahead of {names} the fewer words there are ({CLASSIFIERS[how]})",
-        bool(np.mean(gaps[few]) < np.mean(gaps[many]) and np.mean(gaps[few]) < 0),
-        f"Mean difference {np.mean(gaps[many]):+.2f} points at {many} words, {np.mean(gaps[few]):+.2f} at {few}.",
+        always((grown.below, at[few].below)),
+        f"Mean difference {at[many]} points at {many} words, {at[few]} at {few}.",
     )
 
 
@@ -148,7 +149,7 @@ def rise_and_fall(errors: Errors, method: str, start: str = "all", early: int = 
         return None
     return Claim(
         f"{LABELS[method]}: the error first goes up, then drops (linear SVM)",
-        always((None if up.below is None else not up.below, down.below)),
+        always((up.above, down.below)),
         f"From all words to {early} {up} points, from {early} to {later} words {down}.",
     )
 
@@ -161,6 +162,6 @@ def fewer_do(errors: Errors, method: str, start: str, how: str, sizes: Sequence[
         return None
     return Claim(
         f"{LABELS[method]}: {sizes[0]} to {sizes[-1]} words do as well as all, within 1 point ({CLASSIFIERS[how]})",
-        always(gap.at_most(1) for _, gap in known),
+        always(gap.less_than(1) for _, gap in known),
         f"All words {errors.text(start, how)} %; " + ", ".join(f"{gap} at {size}" for size, gap in known) + ".",
     )

@@ -6,19 +6,19 @@ The result of a cell is ``{method: {classifier: {size: error}}}``, under the key
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.classifying import CLASSIFIERS, errors
+from experiments.differences import Difference, difference, paired
 from experiments.pages import Claim, Curves, Table
 from experiments.reducing import SIZES, Task, reduced
 from experiments.running import Results
 from experiments.sets import SIZES as TABLED
 
-__all__ = ["CRITERIA", "LABELS", "OTHERS", "Difference", "Errors", "always", "claims", "difference", "measured"]
+__all__ = ["CRITERIA", "LABELS", "OTHERS", "Errors", "claims", "measured"]
 
 LABELS = {
     "all": "all words",
@@ -82,40 +82,6 @@ def measured(
     return found
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference of two errors over tasks, in points, with its standard error."""
-
-    mean: float
-    error: float
-    n: int
-
-    @property
-    def below(self) -> bool | None:
-        """Whether the first is lower by more than twice the standard error; None if the two are not told apart."""
-        if self.n < 2 or abs(self.mean) <= 2 * self.error:
-            return None
-        return self.mean < 0
-
-    def at_most(self, points: float) -> bool | None:
-        """Whether the first is higher by no more than so many points, twice the standard error allowed for."""
-        if self.n < 2 or abs(self.mean - points) <= 2 * self.error:
-            return None
-        return self.mean < points
-
-    def __str__(self) -> str:
-        spread = f" ± {self.error:.2f}" if np.isfinite(self.error) else ""  # one task or split has none
-        return f"{self.mean:+.2f}{spread}"
-
-
-def always(answers: Iterable[bool | None]) -> bool | None:
-    """True if all are, False if one is, None otherwise."""
-    given = list(answers)
-    if False in given:
-        return False
-    return True if given and all(given) else None
-
-
 class Errors:
     """Errors by task, method, classifier and size, in percent.
 
@@ -158,11 +124,7 @@ class Errors:
 
     def difference(self, first: tuple[str, str, int | None], second: tuple[str, str, int | None]) -> Difference | None:
         """Compare two (method, classifier, size) on the tasks that both have."""
-        a, b = self._tasks(*first), self._tasks(*second)
-        common = sorted(a.keys() & b.keys())
-        if not common:
-            return None
-        return difference(np.array([a[task] - b[task] for task in common]))
+        return paired(self._tasks(*first), self._tasks(*second))
 
     def rivals(
         self, method: str, others: Iterable[str], classifier: str, sizes: Iterable[int]
@@ -175,6 +137,12 @@ class Errors:
                 if gap is not None and other != method:
                     found.append((other, size, gap))
         return found
+
+    def mean_lead(self, method: str, others: Iterable[str], classifier: str, size: int) -> dict[str, float]:
+        """By task, the error of a method less the mean error of others; on tasks that have all."""
+        mine, *theirs = (self._tasks(name, classifier, size) for name in (method, *others))
+        common = mine.keys() & set.intersection(*(set(tasks) for tasks in theirs))
+        return {task: mine[task] - float(np.mean([tasks[task] for tasks in theirs])) for task in common}
 
     def mean_difference(
         self, first: tuple[str, str], second: tuple[str, str], sizes: Iterable[int]
@@ -232,9 +200,3 @@ class Errors:
 def claims(*given: Claim | None) -> list[Claim]:
     """Leave out what cannot be said yet."""
     return [claim for claim in given if claim is not None]
-
-
-def difference(gaps: NDArray[np.float64]) -> Difference:
-    """The mean of differences over tasks, with its standard error."""
-    error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
-    return Difference(float(gaps.mean()), float(error), len(gaps))

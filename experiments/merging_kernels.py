@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from experiments import merging_caltech, merging_scene15
-from experiments.merging_errors import Errors, always, claims, measured
+from experiments.differences import always
+from experiments.merging_errors import Errors, claims, measured
 from experiments.pages import Claim, Curves, Section, Table
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results

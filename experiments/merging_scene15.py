@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments import sets
 from experiments.classifying import CLASSIFIERS
+from experiments.differences import always
 from experiments.merging_claims import (
     ahead,
     better_than_all,
@@ -19,7 +20,7 @@ from experiments.merging_claims import (
     rise_and_fall,
     worst,
 )
-from experiments.merging_errors import CRITERIA, LABELS, OTHERS, Errors, always, claims, measured
+from experiments.merging_errors import CRITERIA, LABELS, OTHERS, Errors, claims, measured
 from experiments.pages import Claim, Section
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results
@@ -135,7 +136,7 @@ def _similar(errors: Errors, how: str) -> Claim | None:
         return None
     return Claim(
         f"MME and CSM are similar, within 1 point at 2 to 200 words ({CLASSIFIERS[how]})",
-        always(abs(gap.mean) <= 1 for _, gap in gaps),
+        always(gap.within(1) for _, gap in gaps),
         f"MME less CSM on {gaps[0][1].n} pairs: " + ", ".join(f"{gap} at {size}" for size, gap in gaps) + ".",
     )
 
@@ -147,26 +148,21 @@ def _topics(errors: Errors) -> Claim | None:
         return None
     return Claim(
         "pLSA is competitive with a fitting number of topics, and gets worse quickly with fewer (linear SVM)",
-        always((best.at_most(1), down.below is False)),
+        always((best.less_than(1), down.below is False)),
         f"At 50 topics {best} points against CSM; from 50 to 5 topics {down}.",
     )
 
 
 def _kernels_help(errors: Errors) -> Claim | None:
-    gaps = {}
-    for method in ("csm", "nda", *RIVALS):
-        means = [
-            gap.mean
-            for size in SMALL
-            if (gap := errors.difference((method, "intersection", size), (method, "linear", size))) is not None
-        ]
-        if means:
-            gaps[method] = float(np.mean(means))
+    gaps = {
+        method: gap for method in ("csm", "nda", *RIVALS)
+        if (gap := errors.mean_difference((method, "intersection"), (method, "linear"), SMALL)) is not None
+    }  # fmt: skip
     if not gaps:
         return None
-    shown = ", ".join(f"{LABELS[method]} {gap:+.2f}" for method, gap in gaps.items())
+    shown = ", ".join(f"{LABELS[method]} {gap}" for method, gap in gaps.items())
     return Claim(
         "With an intersection SVM all methods get slightly better than with a linear one (mean over 2 to 200 words)",
-        all(gap < 0 for gap in gaps.values()),
+        always(gap.below for gap in gaps.values()),
         f"Points: {shown}.",
     )

@@ -1,13 +1,19 @@
-"""Draws of training images, the same for all experiments on wide features."""
+"""Draws of training images, the same for all experiments on wide features, and accuracies over them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["drawn"]
+from experiments.differences import Difference, paired
+
+__all__ = ["Accuracies", "drawn", "gap", "shown"]
 
 N_TRAIN = 100  # images of each class
+
+Accuracies = dict[str, float]  # by draw
 
 
 def drawn(y: NDArray[np.int64], fixed: NDArray[np.bool_], draw: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -20,3 +26,18 @@ def drawn(y: NDArray[np.int64], fixed: NDArray[np.bool_], draw: int) -> tuple[ND
         members = np.flatnonzero(y == label)
         train[rng.permutation(members)[: min(N_TRAIN, len(members) // 2)]] = True
     return np.flatnonzero(train), np.flatnonzero(~train)
+
+
+def shown(values: Accuracies | None) -> str | None:
+    """Mean and standard deviation over draws, or the only value."""
+    if not values:
+        return None
+    numbers = list(values.values())
+    return f"{np.mean(numbers):.2f}" + (f" ± {np.std(numbers, ddof=1):.2f}" if len(numbers) > 1 else "")
+
+
+def gap(first: Sequence[Accuracies], second: Sequence[Accuracies]) -> Difference | None:
+    """By how much the first are more accurate, in the mean over sizes, on draws that have all."""
+    common = set.intersection(*(set(values) for values in (*first, *second)))
+    a, b = ({draw: float(np.mean([values[draw] for values in line])) for draw in common} for line in (first, second))
+    return paired(a, b)

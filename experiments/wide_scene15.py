@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from bagwise.codebooks.normalizing import normalize_rows
 from experiments import sets
 from experiments.classifying import linear_error
+from experiments.differences import always
 from experiments.pages import Claim, Curves, Section, Table
 from experiments.running import Cell, Options, Results
-from experiments.wide_draws import drawn
+from experiments.wide_draws import Accuracies, drawn, gap, shown
 from experiments.wide_reducing import LABELS, reductions
 
 PAPER = "BSC13"
@@ -31,7 +32,7 @@ STACKED = {"bsc": 70.8, "bscb": 72.49}  # published accuracies of [x, -x] at 50 
 N_STACKED = 50
 MOST_STORED = 100_000  # bytes, as the paper states it for merging
 
-Accuracies = dict[tuple[str, int], list[float]]
+Found = dict[tuple[str, int], Accuracies]  # by method and size
 
 
 def cells(options: Options) -> list[Cell]:
@@ -81,17 +82,17 @@ def measure(options: Options, method: str, size: int, draw: int) -> dict[str, fl
 
 
 def sections(results: Results) -> list[Section]:
-    found: Accuracies = {}
+    found: Found = {}
     costs: dict[tuple[str, int], dict[str, float]] = {}
     for key, result in results.items():
-        _, method, size = key.split("/")
-        found.setdefault((method, int(size)), []).append(result["accuracy"])
+        draw, method, size = key.split("/")
+        found.setdefault((method, int(size)), {})[draw] = result["accuracy"]
         if "fit" in result:
             costs.setdefault((method, int(size)), result)
     if not found:
         return []
     sizes = sorted({size for method, size in found if method in METHODS})
-    rows = [[LABELS[method], *(_shown(found.get((method, size))) for size in sizes)]
+    rows = [[LABELS[method], *(shown(found.get((method, size))) for size in sizes)]
             for method in METHODS if any((method, size) in found for size in sizes)]  # fmt: skip
     tables = [Table("Accuracy, %", ("columns", *map(str, sizes)), rows)] if rows else []
     for title, name, form in (
@@ -103,12 +104,12 @@ def sections(results: Results) -> list[Section]:
                 for m in METHODS if any((m, s) in costs for s in sizes)]  # fmt: skip
         if rows:
             tables.append(Table(title, ("columns", *map(str, sizes)), rows))
-    stacked = [[LABELS[m], _shown(found.get((f"stacked-{m}", N_STACKED))), f"{STACKED[m]}"]
+    stacked = [[LABELS[m], shown(found.get((f"stacked-{m}", N_STACKED))), f"{STACKED[m]}"]
                for m in STACKED if (f"stacked-{m}", N_STACKED) in found]  # fmt: skip
     if stacked:
         tables.append(Table(f"Columns beside their negatives, to {N_STACKED}: accuracy, %",
                             ("method", "ours", "published"), stacked))  # fmt: skip
-    whole = _shown(found.get(("all", 0)))
+    whole = shown(found.get(("all", 0)))
     text = f"""
 1000 words from dense SIFT, counted in the 21 cells of the pyramid; roots of shares of all cells together. Reductions
 are learned from the training images (100 a class; the fixed draw, then random ones), and a linear SVM is taught on
@@ -119,51 +120,49 @@ work."""
     return [Section("Pyramid histograms of Scene-15", text, _claims(found, costs), tables, _plots(found))]
 
 
-def _shown(values: list[float] | None) -> str | None:
-    if not values:
-        return None
-    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
-
-
-def _plots(found: Accuracies) -> list[Curves]:
+def _plots(found: Found) -> list[Curves]:
     series: dict[str, Any] = {}
     for method in METHODS:
         sizes = sorted(size for name, size in found if name == method)
         if sizes:
-            series[LABELS[method]] = (sizes, [float(np.mean(found[method, size])) for size in sizes], None)
+            series[LABELS[method]] = (
+                sizes,
+                [float(np.mean(list(found[method, size].values()))) for size in sizes],
+                None,
+            )
     return [Curves("Pyramid histograms of Scene-15", "columns", "accuracy, %", series)] if series else []
 
 
-def _claims(found: Accuracies, costs: dict[tuple[str, int], dict[str, float]]) -> list[Claim]:
-    def gaps(first: str, second: str) -> list[tuple[int, float]]:
-        common = [size for size in SIZES if {(first, size), (second, size)} <= found.keys()]
-        return [(size, float(np.mean(found[first, size]) - np.mean(found[second, size]))) for size in common]
-
+def _claims(found: Found, costs: dict[tuple[str, int], dict[str, float]]) -> list[Claim]:
     claims = []
     for first, second, text in (
         ("bsc", "hashing", "BSC is far above hashing"),
         ("pka", "bsc", "PKA is above BSC"),
         ("pkab", "bscb", "PKAB is above BSCB"),
-        ("bsc", "pca", "PCA is slightly above BSC with few columns, BSC is above with many"),
+        ("pca", "bsc", "PCA is slightly above BSC with few columns, BSC is above with many"),
         ("bsc", "columns", "A sketch costs BSC less than a point"),
     ):
-        pairs = gaps(first, second)
-        if not pairs:
+        sizes = [size for size in SIZES if {(first, size), (second, size)} <= found.keys()]
+        lines = [[found[method, size] for size in sizes] for method in (first, second)]
+        each = {size: one for size, a, b in zip(sizes, *lines, strict=True) if (one := gap([a], [b])) is not None}
+        mean = gap(*lines) if sizes else None
+        if mean is None or not each:
             continue
-        if second == "pca":
-            holds = pairs[0][1] < 0 < pairs[-1][1] if len(pairs) > 1 else None
+        if first == "pca":
+            few, many = each[min(each)], each[max(each)]
+            holds = always((few.above, many.below)) if len(each) > 1 else None
         else:
-            holds = all(gap > (-1 if second == "columns" else 0) for _, gap in pairs)
-        shown = ", ".join(f"{gap:+.2f} at {size}" for size, gap in pairs)
-        claims.append(Claim(text, holds, f"{LABELS[first]} less {LABELS[second]}: {shown}."))
+            holds = mean.more_than(-1 if second == "columns" else 0)
+        told = ", ".join(f"{one} at {size}" for size, one in each.items())
+        claims.append(Claim(text, holds, f"{LABELS[first]} less {LABELS[second]}, points: {told}; {mean} in the mean."))
     stored = [cost["bytes"] for (method, _), cost in costs.items() if method in MERGING]
     projected = [cost["bytes"] for (method, _), cost in costs.items() if method == "pca"]
     if stored and projected:
         claims.append(Claim("Merging stores less than 100 kB", max(stored) < MOST_STORED,
                             f"{max(stored):,.0f} bytes at most; PCA {max(projected):,.0f}."))  # fmt: skip
-    both = [found.get((f"stacked-{method}", N_STACKED)) for method in ("bscb", "bsc")]
-    if all(both):
-        bipolar, plain = (float(np.mean(values)) for values in both if values)
-        claims.append(Claim("With columns beside their negatives BSCB is above BSC", bipolar > plain,
-                            f"{bipolar:.2f} % and {plain:.2f} %; published 72.49 and 70.8."))  # fmt: skip
+    bipolar, plain = (found.get((f"stacked-{method}", N_STACKED)) for method in ("bscb", "bsc"))
+    if bipolar and plain and (ahead := gap([bipolar], [plain])) is not None:
+        claims.append(Claim("With columns beside their negatives BSCB is above BSC", ahead.above,
+                            f"{shown(bipolar)} % and {shown(plain)} %, {ahead} points; published 72.49 and "
+                            "70.8."))  # fmt: skip
     return claims

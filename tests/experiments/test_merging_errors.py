@@ -5,8 +5,9 @@ import importlib
 import numpy as np
 import pytest
 from experiments.__main__ import EXPERIMENTS, footer
+from experiments.differences import Difference, always, difference, paired
 from experiments.merging_claims import ahead, better_than_all, lowest, worst
-from experiments.merging_errors import WHOLE, Difference, Errors, always
+from experiments.merging_errors import WHOLE, Errors
 from experiments.pages import PAPERS, write_pages
 from experiments.reducing import SIZES
 from experiments.running import Options, Results
@@ -43,13 +44,29 @@ def test_differences_are_of_tasks_that_both_have(tmp_path):
     assert errors.mean_difference(("csm", "linear"), ("nda", "linear"), (2, 5)) == gap
 
 
-def test_differences_within_twice_their_error_are_left_open():
-    assert Difference(-3.0, 1.0, 10).below is True
-    assert Difference(3.0, 1.0, 10).below is False
-    assert Difference(-1.9, 1.0, 10).below is None
+def test_differences_within_their_interval_are_left_open():
+    assert Difference(-3.5, 1.0, 10).below is True
+    assert Difference(3.5, 1.0, 10).below is False
+    assert Difference(-3.0, 1.0, 10).below is None  # the interval of 99 % from ten is 3.25 wide on either side
+    assert Difference(-9.0, 1.0, 3).below is None
     assert Difference(-9.0, np.inf, 1).below is None
-    assert Difference(0.2, 0.1, 10).at_most(1) is True
-    assert Difference(1.1, 0.1, 10).at_most(1) is None
+    assert Difference(0.2, 0.1, 10).less_than(1) is True
+    assert Difference(1.1, 0.1, 10).less_than(1) is None
+    assert Difference(-0.2, 0.1, 10).within(1) is True
+    assert Difference(-0.8, 0.1, 10).within(1) is None
+    assert Difference(-2.0, 0.1, 10).within(1) is False
+
+
+def test_the_interval_of_a_difference_is_that_of_a_paired_test():
+    from scipy.stats import ttest_rel
+
+    rng = np.random.default_rng(0)
+    first, second = rng.random((2, 7))
+    gap = paired(dict(enumerate(first)), dict(enumerate(second)) | {9: 0.0})
+    assert gap == difference(first - second)
+    interval = ttest_rel(first, second).confidence_interval(0.99)
+    np.testing.assert_allclose([gap.mean - gap.margin, gap.mean + gap.margin], interval)
+    assert paired({1: 0.0}, {2: 0.0}) is None
 
 
 def test_always():
