@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ PAPERS = {
     "FEK16": "LDA free-energy kernel (2016)",
     "beyond": "What the papers did not try",
 }
+N_COLOURS = 64
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Curves:
         """Draw them into a PNG file."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from PIL import Image
 
         figure = Figure(figsize=(7.5, 4.6), layout="constrained")
         FigureCanvasAgg(figure)
@@ -64,8 +67,11 @@ class Curves:
         axes.set(xlabel=self.x, ylabel=self.y, title=self.title)
         axes.grid(alpha=0.25)
         axes.legend(fontsize=7, ncols=2)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=100, metadata={"Software": None})
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=100, metadata={"Software": None})
+        # lines and bands need few colours; a page of plots is a third as large with a palette
+        Image.open(drawn).convert("RGB").quantize(N_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def write_pages(
     """
     from bagwise._files import write_atomically
 
-    lines = ["# Results", "", intro, ""]
+    lines = ["# Results", "", intro, "", _overview(parts).markdown()]
     for paper, title in PAPERS.items():
         mine = [part for part in parts if part[0] == paper]
         if not mine:
@@ -126,6 +132,17 @@ def write_pages(
                     lines += [f"![{curves.title}]({file.relative_to(page.parent).as_posix()})", ""]
             lines += [footer, ""]
     write_atomically(page, ("\n".join(lines).rstrip() + "\n").encode())
+
+
+def _overview(parts: Sequence[tuple[str, str, str, Sequence[Section]]]) -> Table:
+    """How many statements hold, section by section."""
+    rows = []
+    for paper, title in PAPERS.items():
+        for section in (section for part in parts if part[0] == paper for section in part[3] if section.claims):
+            verdicts = [claim.holds for claim in section.claims]
+            rows.append([f"{title}: {section.title}", *(str(sum(one is verdict for one in verdicts) or "")
+                                                        for verdict in (True, False, None))])  # fmt: skip
+    return Table("Statements of the papers, and goals of ours", ("", "hold", "do not", "not decided"), rows)
 
 
 def _cell(value: Any) -> str:
