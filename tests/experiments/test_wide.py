@@ -132,10 +132,10 @@ def test_a_small_run_of_patterns(data, tmp_path):
     options.cache.mkdir(parents=True)
     wide_lbp.prepare(options)
     for method in ("lbp", "hashing", "bscb"):
-        found = wide_lbp.measure(options, method, 4, 0)
-        assert set(found["accuracy"]) == {way for way, (_, methods, _) in wide_lbp.WAYS.items() if method in methods}
-        assert all(0 <= value <= 100 for value in found["accuracy"].values())
-        assert ("bytes" in found) == (method != "lbp")
+        for way, (_, methods, _) in wide_lbp.WAYS.items():
+            if method in methods:
+                assert 0 <= wide_lbp.measure(options, method, 4, 0, way) <= 100
+    assert set(wide_lbp.costs(options, "bscb", 4)) == {"fit", "per_image", "bytes"}
 
 
 @pytest.mark.parametrize("method", wide_patches.METHODS)
@@ -152,9 +152,7 @@ def made_up(module, cell, rng):
         return {"n": 50, "wrong": np.flatnonzero(rng.random(50) < 0.3).tolist(), "columns": 100}
     if module is wide_scene15:
         return {"accuracy": 80 * rng.random(), **(costs if cell.arguments["method"] != "all" else {})}
-    method, first = cell.arguments["method"], cell.arguments["draw"] == 0
-    ways = [way for way, (_, methods, _) in wide_lbp.WAYS.items() if method in methods]
-    return {"accuracy": {way: 80 * rng.random() for way in ways}} | (costs if first and method != "lbp" else {})
+    return costs if cell.function is wide_lbp.costs else 80 * rng.random()
 
 
 @pytest.mark.parametrize("module", [wide_lbp, wide_patches, wide_scene15])
@@ -181,7 +179,7 @@ def test_claims_about_patterns_follow_the_accuracies(tmp_path):
         for draw in range(n_draws):
             for k, (method, value) in enumerate({"bsc": bsc, "vq": vq, "lbp": 70.0}.items()):
                 noise = 0.1 * ((draw + k) % 2)
-                results.keep(f"{draw:02d}/{method}/0256", {"accuracy": {"cells": value + noise}}, 1.0, MACHINE)
+                results.keep(f"{draw:02d}/{method}/0256/cells", value + noise, 1.0, MACHINE)
         return [claim.holds for claim in wide_lbp.sections(results)[0].claims]
 
     assert said(77.0, 72.0) == [True, True]
