@@ -32,14 +32,6 @@ def test_the_demo_prints_its_table():
     assert all(row[2].endswith("%") and row[3].endswith("%") for row in rows)
 
 
-def test_an_experiment_without_its_data_says_what_it_needs():
-    result = run("experiments/scene15_baseline.py")
-    assert result.returncode == 1
-    assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
-    result = run("experiments/scene15_baseline.py", "--data", "nowhere")
-    assert "scene15.zip does not exist" in result.stderr
-
-
 def test_the_quick_benchmark_of_encoders_runs():
     result = run("benchmarks/encoding.py", "--quick")
     assert result.returncode == 0, result.stderr
@@ -54,9 +46,12 @@ def test_a_benchmark_without_its_data_says_what_it_needs():
     assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
     result = run("benchmarks/smoothing.py", "--data", "nowhere")
     assert "newsgroups_3pairs.zip does not exist" in result.stderr
-    result = run("benchmarks/front_end.py")
-    assert result.returncode == 1
-    assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
+    for name in ("front_end", "scene15"):
+        result = run(f"benchmarks/{name}.py")
+        assert result.returncode == 1
+        assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
+        result = run(f"benchmarks/{name}.py", "--data", "nowhere")
+        assert "scene15.zip does not exist" in result.stderr
 
 
 def test_experiments_on_the_manifold_say_so_as_well():
