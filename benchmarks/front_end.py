@@ -8,7 +8,7 @@ image, then the mean over images. For dense SIFT images are cut or mirrored to 3
 means the same everywhere; all else takes images as they are. OpenCV gets one thread and keypoints at the same points,
 whose cells have the same size, and the similarity is the cosine between our descriptor and its. Then the whole
 collection is described, from the archive to bags, with reading and decoding. `encoding.py` goes on from there: words
-and histograms; `experiments/scene15_baseline.py` has the whole way from images to accuracy.
+and histograms; `scene15.py` has the whole way from images to accuracy.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import signal
 import sys
@@ -21,7 +20,6 @@ from types import ModuleType
 
 from experiments.pages import PAPERS, Section, write_pages
 from experiments.running import Options, Results, run
-from experiments.scripts import SCRIPTS, footer_of, run_script, sections_of
 
 # In the order of the page. Names of modules in this folder.
 EXPERIMENTS: tuple[str, ...] = (
@@ -34,6 +32,12 @@ EXPERIMENTS: tuple[str, ...] = (
     "wide_scene15",
     "wide_lbp",
     "wide_patches",
+    "manifold_scene15",
+    "manifold_corel1k",
+    "manifold_rt2k",
+    "manifold_mnist",
+    "free_energy_text",
+    "free_energy_retrieval",
     "beyond_text",
     "beyond_labels",
     "beyond_choice",
@@ -56,16 +60,11 @@ def main() -> None:
         for name in EXPERIMENTS:
             experiment = load(name)
             print(f"{name:24} {PAPERS[experiment.PAPER]}: {experiment.TITLE}")
-        for name, (paper, title, _) in SCRIPTS.items():
-            print(f"{name:24} {PAPERS[paper]}: {title}")
         return
     if names == ["page"]:
         write_page(options.out)
         return
     for name in names:
-        if name in SCRIPTS:
-            show(sections_of(name, run_script(name, options)), options.out, name)
-            continue
         experiment = load(name)
         results = run(name, experiment, options)
         show(experiment.sections(results), options.out, name)
@@ -79,15 +78,14 @@ def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     parser.add_argument("names", nargs="+", metavar="NAME", help="of experiments; all, list, or page")
     parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of data sets")
     parser.add_argument("--quick", action="store_true", help="few tasks, to see that it works")
-    parser.add_argument("--repeats", type=int, help="repetitions or splits; by default as in the paper")
+    parser.add_argument("--repeats", type=int, help="repetitions, splits or folds; by default as in the paper")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of results")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args(arguments)
-    known = (*EXPERIMENTS, *SCRIPTS)
-    names = list(known) if given.names == ["all"] else given.names
-    strange = [name for name in names if name not in (*known, "list", "page")]
+    names = list(EXPERIMENTS) if given.names == ["all"] else given.names
+    strange = [name for name in names if name not in (*EXPERIMENTS, "list", "page")]
     if strange:
-        sys.exit(f"Unknown experiment {strange[0]!r}. Accepted: {', '.join(known)}; all, list, page.")
+        sys.exit(f"Unknown experiment {strange[0]!r}. Accepted: {', '.join(EXPERIMENTS)}; all, list, page.")
     if set(names) & {"list", "page"} and len(names) > 1:
         sys.exit("list and page stand alone.")
     runs = names not in (["list"], ["page"])
@@ -126,11 +124,6 @@ def write_page(out: Path) -> None:
         if len(results):
             experiment = load(name)
             parts.append((experiment.PAPER, name, footer(name, results), experiment.sections(results)))
-    for name, (paper, _, _) in SCRIPTS.items():
-        path = out / f"{name}.json"
-        if path.exists():
-            content = json.loads(path.read_text(encoding="utf-8"))
-            parts.append((paper, name, footer_of(name, content), sections_of(name, content)))
     if not parts:
         sys.exit(f"There are no results in {out}. Run an experiment first.")
     write_pages(parts, PAGE, INTRO, PAGE.parent / "results")
@@ -144,7 +137,10 @@ def footer(name: str, results: Results) -> str:
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     commits = ", ".join(sorted({one["commit"] for one in where}))
     cpus = ", ".join(sorted({f"{one['cpu']}, {one['cores']} cores" for one in where}))
-    work = f"{len(results)} cells, {results.seconds / 60:.0f} minutes of processor time"
+    n, unknown = len(results), results.n_untimed
+    work = f"{n} cell{'s' * (n != 1)}, "
+    work += f"{results.seconds / 60:.0f} minutes of processor time" if unknown < n else "time not kept"
+    work += f" (without {unknown} whose time was not kept)" if 0 < unknown < n else ""
     return f"*`python -m experiments {name}`: {work}, {days}, commit {commits}, {cpus}.*"
 
 

@@ -1,42 +1,29 @@
-"""Classifying texts by topics: the learned free-energy kernel (LDA-FEK) beside what it is made of and its rivals.
-
-    python experiments/free_energy_text.py --data DIR --out results.json
-    python experiments/free_energy_text.py --data DIR --folds 2 --tasks Comp Sci Talk --headers with
-
-Tasks: three pairs of newsgroups, with message headers (but for lines that name the group) and without any; sentiment
-of reviews in seven domains, words and pairs of words; three pairs of Reuters topics that are alike, chosen by a rule
-(`text_tasks`) and named in the output. 10-fold cross-validation, stratified. Words are runs of two or more letters or
-digits, in lower case, in at least two training documents; there is no list of stop words, and the paper names none.
-
-Methods: as in the paper linear SVM on counts, the diagonal confidence-weighted classifier (CW), a topic model per class
-(LDA-NB), free-energy scores in a linear SVM (LDA-FESS), the same with weights learned from labels (LDA-FEK). Besides
-TF-IDF in a linear SVM, multinomial naive Bayes, and TF-IDF with the features of LDA-FEK beside it. Topics, smoothing,
-penalties and objectives are chosen by 3-fold cross-validation within the training documents of a fold. LDA-FESS and
-LDA-FEK get the same scores (counts damped by logarithms, one score per word, rows scaled to length 1), so that they
-differ by the learned weights alone. That form of scores, and what there is to choose from, were settled before on the
-training documents of the first fold of Comp, Sci, Talk, Kitchen and Video, which are test documents of other folds.
-"""
+"""Classifying texts by topics: the learned free-energy kernel (LDA-FEK) beside what it is made of and its rivals."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from cells import Cells, options_of, parse
-from harness import print_table, print_targets
-from text_methods import METHODS, N_INNER, N_PASSES, measure
-from text_tasks import BODY, DOMAINS, NEWSGROUPS, read_task, task_names
+from experiments.differences import Difference, difference
+from experiments.pages import Claim, Section, Table
+from experiments.running import Cell, Options, Results
+from experiments.text_methods import METHODS, measure
+from experiments.text_tasks import BODY, NEWSGROUPS, Task, read_task, task_names
+
+PAPER = "FEK16"
+TITLE = "classifying texts"
 
 N_FOLDS = 10
 QUICK_TASKS = ("Comp", "Kitchen", "Reuters 1")
+QUICK_FOLDS = 2
 QUICK_DOCUMENTS = 240
 RIVALS = ("LDA-FESS", "TF-IDF SVM", "TF-IDF + FEK")
+MOST = 9  # of the ten tasks of the paper
 # Error in %, Table 3 of the paper.
 PUBLISHED = {
     name: dict(zip(("SVM", "CW", "LDA-NB", "LDA-FESS", "LDA-FEK"), errors, strict=True))
@@ -53,135 +40,130 @@ PUBLISHED = {
         "Video": (18.80, 21.75, 21.98, 18.92, 18.12),
     }.items()
 }
+TEXT = """
+Tasks: three pairs of newsgroups, with message headers (but for lines that name the group) and without any; sentiment
+of reviews in seven domains, words and pairs of words; three pairs of Reuters topics that are alike, chosen by a rule
+(`text_tasks`): interest and money-fx, gnp and trade, corn and oilseed. 10-fold cross-validation, stratified. Words are
+runs of two or more letters or digits, in lower case, in at least two training documents; there is no list of stop
+words, and the paper names none.
+
+Methods: as in the paper linear SVM on counts, the diagonal confidence-weighted classifier (CW), a topic model per class
+(LDA-NB), free-energy scores in a linear SVM (LDA-FESS), the same with weights learned from labels (LDA-FEK). Besides
+TF-IDF in a linear SVM, multinomial naive Bayes, and TF-IDF with the features of LDA-FEK beside it. Topics, smoothing,
+penalties and objectives are chosen by 3-fold cross-validation within the training documents of a fold. LDA-FESS and
+LDA-FEK get the same scores (counts damped by logarithms, one score per word, rows scaled to length 1), so that they
+differ by the learned weights alone. That form of scores, and what there is to choose from, were settled before on the
+training documents of the first fold of Comp, Sci, Talk, Kitchen and Video, which are test documents of other folds."""
+
+Errors = dict[str, dict[str, dict[str, float]]]  # in %, by task, method and fold
 
 
-def run_task(name: str, cells: Cells, options: argparse.Namespace) -> None:
-    """Measure what is missing of a task, folds side by side."""
-    known = [
-        {method: cells[name, fold, method]["chosen"] for method in METHODS if (name, fold, method) in cells}
-        for fold in range(options.folds)
+def cells(options: Options) -> list[Cell]:
+    """A cell for each fold of each task. More than ten folds are those of another division into ten."""
+    n_folds = options.repeats or (QUICK_FOLDS if options.quick else N_FOLDS)
+    return [
+        Cell(f"{name}/{fold:02d}", measure_fold, {"options": options, "name": name, "fold": fold})
+        for name in (QUICK_TASKS if options.quick else task_names())
+        for fold in range(n_folds)
     ]
-    missing = [fold for fold in range(options.folds) if not set(options.methods) <= known[fold].keys()]
-    if not missing:
-        return
-    started = time.perf_counter()
+
+
+@lru_cache(maxsize=1)
+def task_of(options: Options, name: str) -> Task:
     task = read_task(name, options.data)
     if options.quick:
         task = task.take(np.sort(np.random.default_rng(0).permutation(len(task.y))[:QUICK_DOCUMENTS]))
-    splits = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(task.counts, task.y))
-
-    def one(fold: int) -> tuple[int, dict[str, dict[str, Any]]]:
-        return fold, measure(task, *splits[fold], fold, options.methods, known[fold])
-
-    for fold, results in Parallel(options.n_jobs, return_as="generator_unordered")(map(delayed(one), missing)):
-        cells.add({(name, fold, method): figures for method, figures in results.items()})
-        print(f"{name}, fold {fold + 1}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    return task
 
 
-def errors_of(cells: Cells, name: str, method: str, n_folds: int) -> np.ndarray:
-    """Errors in the folds, in %."""
-    return 100 * np.array([cells[name, fold, method]["error"] for fold in range(n_folds)])
+def measure_fold(options: Options, name: str, fold: int) -> dict[str, dict[str, Any]]:
+    """Error of each method, with the setting chosen for it, on the documents of one fold."""
+    task = task_of(options, name)
+    return measure(task, *split_of(task, fold), seed=fold)
 
 
-def report(cells: Cells, names: list[str], options: argparse.Namespace) -> None:
-    """Print errors, published ones beside them, and, unless few documents were used, what was to be reached."""
-    n_folds = options.folds
-    errors = {name: {method: errors_of(cells, name, method, n_folds) for method in options.methods} for name in names}
-    means = {name: {method: each.mean() for method, each in of.items()} for name, of in errors.items()}
-    print(f"Error in %, mean over {n_folds} of {N_FOLDS} folds; in brackets as published\n")
-    rows = []
-    for name in names:
-        theirs = PUBLISHED.get(name.removesuffix(BODY), {})
-        row = {"task": name}
-        for method in options.methods:
-            published = f" ({theirs[method]:.2f})" if method in theirs else ""
-            row[method] = f"{means[name][method]:.2f}{published}"
-        rows.append(row)
-    print_table(rows, {"task": "task"} | {method: method for method in options.methods})
-    if "LDA-FEK" in options.methods:
-        print_differences(errors, [method for method in RIVALS if method in options.methods])
-    if not options.quick and {"LDA-FESS", "LDA-FEK"} <= set(options.methods):
-        print_goals(means)
-    if {"TF-IDF SVM", "TF-IDF + FEK"} <= set(options.methods):
-        gains = [means[name]["TF-IDF SVM"] - means[name]["TF-IDF + FEK"] for name in names]
-        print(
-            f"Features of LDA-FEK beside TF-IDF change the error of TF-IDF by {-np.mean(gains):+.2f} % points on "
-            f"average; it is lower on {sum(gain > 0 for gain in gains)} of {len(names)} tasks."
-        )
+def split_of(task: Task, fold: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Training and test documents."""
+    division, number = divmod(fold, N_FOLDS)
+    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=division)
+    return list(folds.split(task.counts, task.y))[number]
 
 
-def print_differences(errors: dict[str, dict[str, np.ndarray]], rivals: list[str]) -> None:
-    print("LDA-FEK less another method: mean difference in % points, standard error over folds, folds better : worse\n")
-    rows = []
-    for name, of in errors.items():
-        row = {"task": name}
-        for rival in rivals:
-            gap = of["LDA-FEK"] - of[rival]
-            spread = f" ± {gap.std(ddof=1) / np.sqrt(len(gap)):.2f}" if len(gap) > 1 else ""
-            row[rival] = f"{gap.mean():+.2f}{spread}, {(gap < 0).sum()} : {(gap > 0).sum()}"
-        rows.append(row)
-    print_table(rows, {"task": "task"} | {rival: rival for rival in rivals})
-
-
-def print_goals(means: dict[str, dict[str, float]]) -> None:
-    targets = [
-        (f"LDA-FEK on {name}, error in %", means[name]["LDA-FEK"], "<=", PUBLISHED[name]["LDA-FEK"])
-        for name in NEWSGROUPS
-        if name in means
-    ]
-    main = [name for name in (*NEWSGROUPS, *DOMAINS) if name in means]
-    if len(main) == len(PUBLISHED):
-        better = sum(means[name]["LDA-FEK"] < means[name]["LDA-FESS"] for name in main)
-        targets.append((f"LDA-FEK better than LDA-FESS, of {len(main)} tasks", better, ">=", 9))
-    if targets:
-        print("Goals")
-        print_targets(targets)
-
-
-def main() -> None:
-    parser = options_of(__doc__)
-    parser.add_argument("--folds", type=int, default=None, help=f"how many of the {N_FOLDS} folds to run")
-    parser.add_argument("--tasks", nargs="+", help="names of tasks, or Newsgroups, Amazon, Reuters; all by default")
-    parser.add_argument("--headers", choices=("with", "without", "both"), default="both", help="of the newsgroups")
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="all by default")
-    options = parse(parser, "newsgroups_3pairs/newsgroups_3pairs.zip")
-    if options.folds is None:
-        options.folds = 2 if options.quick else N_FOLDS
-    if not 1 <= options.folds <= N_FOLDS:
-        sys.exit(f"--folds is the number of folds to run, from 1 to {N_FOLDS}; got {options.folds}.")
-    options.methods = [
-        name
-        for name in METHODS
-        if name in options.methods or any(METHODS[one].follows == name for one in options.methods)
-    ]
-    wanted = options.tasks or (list(QUICK_TASKS) if options.quick else None)
-    names = _chosen(wanted, task_names(options.headers))
-    started = time.perf_counter()
-    settings = {"inner_folds": N_INNER, "passes": N_PASSES, "quick": options.quick}
-    cells = Cells(options.out, settings | {"candidates": {name: method.settings for name, method in METHODS.items()}})
-    for name in names:
-        run_task(name, cells, options)
-    print(" · ".join(f"{key} {value}" for key, value in cells.machine.items()), "\n")
-    report(cells, names, options)
-    shown = [(name, fold, method) for name in names for fold in range(options.folds) for method in options.methods]
-    seconds = sum(cells[key]["seconds"] for key in shown)
-    print(f"({time.perf_counter() - started:.0f} s in all; {seconds:.0f} s of processor for all cells shown)")
-
-
-def _chosen(wanted: list[str] | None, names: list[str]) -> list[str]:
-    if wanted is None:
-        return names
-    plain = {name: name.removesuffix(BODY) for name in names}  # which of both are run is for --headers to say
-    groups = {
-        name: "Newsgroups" if plain[name] in NEWSGROUPS else "Amazon" if name in DOMAINS else "Reuters"
+def sections(results: Results) -> list[Section]:
+    """Errors by task and method, with the published ones in brackets, and how LDA-FEK differs from others."""
+    errors: Errors = {}
+    for key, result in results.items():
+        name, fold = key.split("/")
+        for method, one in result.items():
+            errors.setdefault(name, {}).setdefault(method, {})[fold] = 100 * one["error"]
+    if not errors:
+        return []
+    names = sorted(errors, key=lambda name: (name not in PUBLISHED, name.endswith(BODY), name))
+    rows = [
+        [name, *(_shown(errors[name][method], PUBLISHED.get(name, {}).get(method)) for method in METHODS)]
         for name in names
-    }
-    known = dict.fromkeys([*plain.values(), *groups.values()])
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        sys.exit(f"There is no task {unknown[0]!r}. Known are: {', '.join(known)}.")
-    return [name for name in names if plain[name] in wanted or groups[name] in wanted]
+    ]
+    caption = "Error in %, folds in brackets where they are fewer than 10; in parentheses as published"
+    gaps = {name: {rival: _gap(errors[name], rival) for rival in RIVALS} for name in names}
+    tables = [
+        Table(caption, ("task", *METHODS), rows),
+        Table("LDA-FEK less another method, points, mean ± standard error over folds", ("task", *RIVALS),
+              [[name, *map(str, gaps[name].values())] for name in names]),
+    ]  # fmt: skip
+    return [Section("Classifying texts", TEXT, _claims(errors, gaps), tables)]
 
 
-if __name__ == "__main__":
-    main()
+def _shown(values: dict[str, float], published: float | None) -> str:
+    folds = f" [{len(values)}]" if len(values) < N_FOLDS else ""
+    return f"{_mean(values):.2f}{folds}" + (f" ({published:g})" if published is not None else "")
+
+
+def _mean(values: dict[str, float]) -> float:
+    return float(np.mean(list(values.values())))
+
+
+def _gap(found: dict[str, dict[str, float]], rival: str) -> Difference:
+    """LDA-FEK less another method, by folds; a cell has all methods."""
+    return difference([error - found[rival][fold] for fold, error in found["LDA-FEK"].items()])
+
+
+def _claims(errors: Errors, gaps: dict[str, dict[str, Difference]]) -> list[Claim]:
+    claims = []
+    for name in NEWSGROUPS:
+        if name in errors:
+            mean, goal = _mean(errors[name]["LDA-FEK"]), PUBLISHED[name]["LDA-FEK"]
+            claims.append(Claim(f"LDA-FEK on {name} at or below {goal} %", mean <= goal, f"{mean:.2f} %."))
+    against = {name: gaps[name]["LDA-FESS"] for name in PUBLISHED if name in gaps}
+    if against:
+        claims.append(_on_most(against))
+    tasks = [name for name in errors if not name.endswith(BODY)]  # the same messages without headers tell little more
+    if tasks:
+        claims += [_over_tasks(errors, tasks, first, "TF-IDF SVM") for first in ("LDA-FEK", "TF-IDF + FEK")]
+    return claims
+
+
+def _on_most(against: dict[str, Difference]) -> Claim:
+    """Whether LDA-FEK is better than LDA-FESS on so many tasks, each by its folds."""
+    better = [name for name, gap in against.items() if gap.below]
+    worse = [name for name, gap in against.items() if gap.above]
+    holds = None
+    if len(better) >= MOST:
+        holds = True
+    elif len(worse) > len(PUBLISHED) - MOST:
+        holds = False
+    lower = sum(gap.mean < 0 for gap in against.values())
+    names = f" ({', '.join(better)})" if better else ""
+    return Claim(
+        f"LDA-FEK better than LDA-FESS on at least {MOST} of the {len(PUBLISHED)} tasks",
+        holds,
+        f"In the mean over folds on {lower} of {len(against)}; told apart by folds on {len(better)}{names}, worse on "
+        f"{len(worse)}.",
+    )
+
+
+def _over_tasks(errors: Errors, tasks: list[str], first: str, second: str) -> Claim:
+    """Whether a method is better than another in the mean over tasks."""
+    gaps = [round(_mean(errors[name][first]) - _mean(errors[name][second]), 9) for name in tasks]  # equal is equal
+    over = difference(gaps)
+    told = f"{over} points, lower on {sum(gap < 0 for gap in gaps)} of {len(gaps)} tasks (newsgroups with headers)."
+    return Claim(f"{first} better than {second} in the mean over tasks", over.below, told)

@@ -40,10 +40,10 @@ class Description:
     seed : int
     """
 
-    def __init__(self, n_words: int, n_gaussians: int, seed: int, n_jobs: int) -> None:
-        self.sift = ColorSIFT("opponent", smoothing=SMOOTHING, n_jobs=n_jobs)
+    def __init__(self, n_words: int, n_gaussians: int, seed: int) -> None:
+        self.sift = ColorSIFT("opponent", smoothing=SMOOTHING, n_jobs=1)
         self.words = BagOfFeatures(
-            n_words, normalize=None, sparse_output=False, n_samples=50_000, n_init=1, random_state=seed, n_jobs=n_jobs
+            n_words, normalize=None, sparse_output=False, n_samples=50_000, n_init=1, random_state=seed, n_jobs=1
         )
         self.reduce = PCA(64, random_state=seed)
         self.fisher = FisherScore(n_gaussians, max_vectors=30_000, tol=1e-2, random_state=seed)

@@ -1,60 +1,93 @@
 """Clustering and retrieval with words from k-means (BoF) and with words learned on the manifold (MO-BoF).
 
-What the scripts for the data sets share: one repetition draws the objects to learn on, the rest are queries. Words
+What the experiments on the data sets share: one repetition draws the objects to learn on, the rest are queries. Words
 are learned on the former, which are also clustered and searched. BoF uses the words that MO-BoF starts from, so both
 see the same k-means. Published figures are laid beside ours with the columns "Rand" and "NMI" of the paper
 interchanged, since its column "NMI" is the adjusted Rand index and its column "Rand" is NMI. Its silhouettes are
 taken to be those of squared distances: on Scene-15, where the other criteria of BoF with k-means are within 6 % of
-ours, our squared silhouette is 0.132 and our plain one 0.080, and 0.139 was published. Both are printed.
-
-Settings are chosen with ``--first-seed 100 --repeats 2 --set name=value ...``, on other draws than the ones reported.
+ours, our squared silhouette is 0.132 and our plain one 0.080, and 0.139 was published. Both are shown.
 """
 
 from __future__ import annotations
 
-import argparse
-import ast
-import json
-import os
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
-from bagwise import Bags, ManifoldBagOfFeatures, SpectralClusterer
-from bagwise._files import write_atomically
+from bagwise import Bags, Collection, ManifoldBagOfFeatures, SpectralClusterer
 from bagwise.metrics import clustering_report, mean_average_precision
+from experiments.pages import Claim, Section, Table
+from experiments.running import Cell, Options, Results
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-from harness import machine, print_table
+__all__ = ["CRITERIA", "compared", "gains", "kept", "labels_of", "published_table", "repeat_once", "repetitions",
+           "report", "some", "spread"]  # fmt: skip
 
-# larger is better, but for Davies-Bouldin
-PUBLISHED_CRITERIA = ("calinski_harabasz", "silhouette_squared", "davies_bouldin", "nmi", "adjusted_rand", "purity")
-CRITERIA = ("calinski_harabasz", "silhouette", *PUBLISHED_CRITERIA[1:])
-SPACES = ("kmeans", "spectral_s", "spectral_h")
+REPEATS = 5
 METHODS = ("BoF", "MO-BoF")
+SPACES = ("kmeans", "spectral_s", "spectral_h")
+CRITERIA = (
+    "calinski_harabasz", "silhouette", "davies_bouldin", "rand", "adjusted_rand", "nmi", "purity", "silhouette_squared"
+)  # fmt: skip
+SHOWN = (*(f"{space}_{criterion}" for space in SPACES for criterion in CRITERIA), "map_euclidean", "map_chi2")
+PUBLISHED_CRITERIA = ("calinski_harabasz", "silhouette_squared", "davies_bouldin", "nmi", "adjusted_rand", "purity")
+BETTER_IF_SMALLER = ("davies_bouldin", "objective_fell_to")
+
+Figures = dict[str, dict[str, float]]  # of one repetition, by method and criterion
 
 
-def repeat_once(
-    bags: Bags, labels: np.ndarray, n_learn: int, model: ManifoldBagOfFeatures, seed: int, n_clusters: int
-) -> dict[str, dict[str, float]]:
+def repetitions(options: Options, repeat: Callable[..., Figures]) -> list[Cell]:
+    """A cell for each draw of objects, numbered by its seed."""
+    return [
+        Cell(f"{seed:02d}", repeat, {"options": options, "seed": seed})
+        for seed in range(options.repeats or (1 if options.quick else REPEATS))
+    ]
+
+
+def some(collection: Collection, n: int, options: Options) -> Collection:
+    """All objects; in a quick run n of them, always the same."""
+    if not options.quick:
+        return collection
+    return collection[np.sort(np.random.default_rng(0).permutation(len(collection))[:n])]
+
+
+def labels_of(collection: Collection) -> NDArray[np.intp]:
+    """Classes as numbers."""
+    return np.unique(collection.labels, return_inverse=True)[1]
+
+
+def kept(options: Options, name: str, describe: Callable[[], Bags]) -> Bags:
+    """Describe objects once, and keep their bags in a file of the cache; all processes map the same file."""
+    path = options.cache / f"bags-{name}{'.quick' if options.quick else ''}.bags"
+    if not path.exists():
+        started = time.perf_counter()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        describe().save(path)
+        told = f"{path.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - started:.0f} s"
+        print(f"{path.name}: {told}", file=sys.stderr)
+    return Bags.load(path)
+
+
+def repeat_once(bags: Bags, labels: NDArray[np.intp], n_learn: int, model: ManifoldBagOfFeatures, seed: int) -> Figures:
     """All criteria of both methods for one draw of the objects to learn on."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(bags))
+    order = np.random.default_rng(seed).permutation(len(bags))
     learn, queries = np.sort(order[:n_learn]), np.sort(order[n_learn:])
     learned = clone(model).set_params(random_state=seed).fit(bags[learn])
     start = clone(learned)
     for name in ("scale_", "n_features_in_", "n_iter_", "sigma_histogram_"):
         setattr(start, name, getattr(learned, name))
     start.codebook_ = learned.initial_codebook_
+    n_clusters = len(np.unique(labels))
     results = {}
     for method, encoder in zip(METHODS, (start, learned), strict=True):
-        T, Q = encoder.transform(bags[learn]), encoder.transform(bags[queries])
+        histograms = encoder.transform(bags)
+        T, Q = histograms[learn], histograms[queries]
         results[method] = measure(T, labels[learn], n_clusters, learned, seed) | {
             "map_euclidean": mean_average_precision(Q, labels[queries], T, labels[learn], metric="euclidean"),
             "map_chi2": mean_average_precision(Q, labels[queries], T, labels[learn], metric="chi2"),
@@ -64,12 +97,12 @@ def repeat_once(
 
 
 def measure(
-    T: np.ndarray, labels: np.ndarray, n_clusters: int, model: ManifoldBagOfFeatures, seed: int
+    T: NDArray[np.float64], labels: NDArray[np.intp], n_clusters: int, model: ManifoldBagOfFeatures, seed: int
 ) -> dict[str, float]:
     """Criteria of k-means in histogram space, and of spectral clusters in spectral and in histogram space."""
     kmeans = KMeans(n_clusters, n_init=10, random_state=seed).fit(T)
     spectral = SpectralClusterer(
-        n_clusters, n_neighbors=model.n_neighbors, sigma=model.sigma_histogram_, random_state=seed, n_jobs=2
+        n_clusters, n_neighbors=model.n_neighbors, sigma=model.sigma_histogram_, random_state=seed
     ).fit(T)
     spaces = {
         "kmeans": (T, kmeans.labels_),
@@ -83,62 +116,10 @@ def measure(
     }
 
 
-def report(X: np.ndarray, found: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def report(X: NDArray[np.float64], found: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
     """All criteria, with the silhouette of squared distances as well."""
     squared = silhouette_score(X, found, metric="sqeuclidean")
     return clustering_report(X, found, labels) | {"silhouette_squared": float(squared)}
-
-
-def run(
-    name: str,
-    bags: Bags,
-    labels: np.ndarray,
-    model: ManifoldBagOfFeatures,
-    n_learn: int,
-    published: dict[str, dict[str, float]],
-    options: argparse.Namespace,
-) -> None:
-    """Repeat, print both methods beside each other and beside what was published, and keep the figures."""
-    started = time.perf_counter()
-    n_clusters = len(np.unique(labels))
-    model = clone(model).set_params(**dict(options.set))
-    seeds = list(range(options.first_seed, options.first_seed + options.repeats))
-    runs = []
-    for seed in seeds:
-        runs.append(repeat_once(bags, labels, n_learn, model, seed, n_clusters))
-        figures = {"settings": model.get_params(), "seeds": seeds[: len(runs)], "runs": runs}
-        keep(options.out, {"experiment": name} | figures)
-        print(f"seed {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    print(f"{name}: {len(bags)} objects, {n_learn} to learn on, {n_clusters} classes, seeds {seeds[0]} to {seeds[-1]}")
-    print(model)
-    print(" · ".join(f"{key} {value}" for key, value in machine().items()), "\n")
-    rows = []
-    keys = [f"{space}_{criterion}" for space in SPACES for criterion in CRITERIA] + ["map_euclidean", "map_chi2"]
-    for key in keys:
-        ours = {method: np.array([one[method][key] for one in runs]) for method in METHODS}
-        sign = -1 if key.endswith("davies_bouldin") else 1
-        gain = sign * (ours["MO-BoF"] / ours["BoF"] - 1)
-        theirs = published.get(key)
-        rows.append({
-            "criterion": key,
-            **{method: f"{values.mean():.4g} ± {values.std():.2g}" for method, values in ours.items()},
-            "better": f"{int((gain > 0).sum())} of {len(gain)}",
-            "gain": f"{100 * gain.mean():+.1f} %",
-            "published": f"{theirs['BoF']:g} → {theirs['MO-BoF']:g}" if theirs else "-",
-            "published_gain": f"{100 * sign * (theirs['MO-BoF'] / theirs['BoF'] - 1):+.1f} %" if theirs else "-",
-        })  # fmt: skip
-    print_table(rows, {
-        "criterion": "criterion", "BoF": "BoF", "MO-BoF": "MO-BoF", "better": "better in", "gain": "mean gain",
-        "published": "published", "published_gain": "published gain",
-    })  # fmt: skip
-    print(f"({time.perf_counter() - started:.0f} s in all)")
-
-
-def keep(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures to a JSON file, if one was asked for: after each repetition, so that nothing is lost."""
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps({"machine": machine()} | figures, indent=1) + "\n").encode())
 
 
 def published_table(
@@ -161,31 +142,39 @@ def published_table(
     return table
 
 
-def options_of(description: str | None) -> argparse.ArgumentParser:
-    """Options that the scripts share."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of data sets")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first repetition")
-    parser.add_argument("--set", type=setting, nargs="+", default=[], metavar="NAME=VALUE", help="other settings")
-    parser.add_argument("--quick", action="store_true", help="few objects, to see that it works")
-    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
-    return parser
+def compared(title: str, text: str, published: dict[str, dict[str, float]], results: Results) -> list[Section]:
+    """BoF beside MO-BoF, by every criterion of clusters and rankings."""
+    runs = [run for _, run in results.items()]
+    if not runs:
+        return []
+    rows, claims = [], []
+    for key in SHOWN:
+        name = key.replace("_", " ")
+        gain = gains(key, runs, *METHODS)
+        better = f"{np.count_nonzero(gain > 0)} of {len(gain)}"
+        row = [name, *(spread(runs, method, key) for method in METHODS), better, f"{gain.mean():+.1f} %", None, None]
+        if key in published:
+            goal = float(gains(key, [{method: {key: value} for method, value in published[key].items()}], *METHODS)[0])
+            row[-2:] = [" → ".join(f"{published[key][method]:g}" for method in METHODS), f"{goal:+.1f} %"]
+            if key.startswith(("kmeans", "map")):
+                claims.append(Claim(
+                    f"{name}: better every time, on average by {goal:.1f} % or more",
+                    bool((gain > 0).all() and gain.mean() >= goal),
+                    f"Better in {better}, by {gain.mean():+.1f} % on average.",
+                ))  # fmt: skip
+        rows.append(row)
+    columns = ("criterion", *METHODS, "better in", "mean gain", "published", "published gain")
+    return [Section(title, text, claims, [Table(f"{len(runs)} repetitions, mean ± sd", columns, rows)])]
 
 
-def setting(text: str) -> tuple[str, Any]:
-    """A parameter and its value, from ``name=value``."""
-    name, _, value = text.partition("=")
-    try:
-        return name, ast.literal_eval(value)
-    except (SyntaxError, ValueError):
-        return name, value
+def gains(key: str, runs: Sequence[Figures], before: str, after: str) -> NDArray[np.float64]:
+    """By how much one method is better than another by a criterion, in % of the latter, in each repetition."""
+    old, new = (np.array([run[method][key] for run in runs]) for method in (before, after))
+    sign = -1 if key.endswith(BETTER_IF_SMALLER) else 1
+    return 100 * sign * (new - old) / abs(old)
 
 
-def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Read the options; `data` is checked to be a folder."""
-    options = parser.parse_args()
-    if options.data is None or not Path(options.data).is_dir():
-        sys.exit(f"Give the folder of data sets by --data DIR or BAGWISE_DATA=DIR; got {options.data}.")
-    options.data = Path(options.data)
-    return options
+def spread(runs: Sequence[Figures], method: str, key: str) -> str:
+    """Mean and standard deviation over repetitions."""
+    values = np.array([run[method][key] for run in runs])
+    return f"{values.mean():.4g} ± {values.std():.2g}"

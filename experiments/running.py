@@ -101,8 +101,13 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        """Processor time that all cells took together."""
-        return sum(cell["seconds"] for cell in self._cells.values())
+        """Processor time that all cells took together, but for those whose time is not known."""
+        return sum(cell["seconds"] or 0 for cell in self._cells.values())
+
+    @property
+    def n_untimed(self) -> int:
+        """Number of cells whose time is not known."""
+        return sum(cell["seconds"] is None for cell in self._cells.values())
 
     @property
     def machines(self) -> list[dict[str, Any]]:
@@ -113,9 +118,10 @@ class Results:
                 found.append(cell["machine"])
         return found
 
-    def keep(self, key: str, result: Any, seconds: float, where: dict[str, Any]) -> None:
-        """Add a finished cell and write the file, a line for each cell."""
-        self._cells[key] = {"result": result, "seconds": round(seconds, 2), "machine": where}
+    def keep(self, key: str, result: Any, seconds: float | None, where: dict[str, Any]) -> None:
+        """Add a finished cell and write the file, a line for each cell. Seconds are None where nobody took the time."""
+        time_taken = None if seconds is None else round(seconds, 2)
+        self._cells[key] = {"result": result, "seconds": time_taken, "machine": where}
         lines = (
             f"{json.dumps(name)}: {json.dumps(cell, sort_keys=True)}" for name, cell in sorted(self._cells.items())
         )

@@ -31,7 +31,7 @@ from bagwise import (
     LatentDirichlet,
     LatentDirichletNB,
 )
-from text_tasks import Task
+from experiments.text_tasks import Task
 
 # A word that one training document has says nothing of others.
 _FEWEST_DOCUMENTS = 2
@@ -200,31 +200,20 @@ METHODS = {
 }
 
 
-def measure(
-    task: Task,
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
-    seed: int,
-    names: list[str],
-    known: dict[str, Setting],
-) -> dict[str, dict[str, Any]]:
+def measure(task: Task, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> dict[str, dict[str, Any]]:
     """Error of each method on a fold, with the setting that had the smallest error in folds of its training documents.
 
-    Methods of which `known` has a setting were measured earlier. One that follows another comes after it in `names`.
+    One that follows another comes after it in `METHODS`.
     """
     fold = Fold.of(task, train, test)
     inner = list(StratifiedKFold(N_INNER, shuffle=True, random_state=seed).split(train, fold.y))
-    chosen, results = dict(known), {}
-    for name in names:
-        if name in known:
-            continue
-        method = METHODS[name]
+    results: dict[str, dict[str, Any]] = {}
+    for name, method in METHODS.items():
         started = time.process_time()
-        kept = chosen[method.follows] if method.follows else {}
+        kept = results[method.follows]["chosen"] if method.follows else {}
         settings = [kept | setting for setting in method.settings]
         errors = [method.inner_error(fold, setting, inner) for setting in settings]
         best = int(np.argmin(errors))
-        chosen[name] = settings[best]
         results[name] = {
             "error": method.error(fold, settings[best]),
             "inner_error": errors[best],

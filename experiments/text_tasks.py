@@ -55,15 +55,14 @@ class Task:
         return Task(self.name, self.counts[rows], self.y[rows])
 
 
-def task_names(headers: str) -> list[str]:
-    """Names of all tasks; newsgroups with, without, or with and without their headers."""
-    news = [name for name in NEWSGROUPS if headers != "without"]
-    bodies = [name + BODY for name in NEWSGROUPS if headers != "with"]
-    return [*news, *bodies, *DOMAINS, *(f"Reuters {k + 1}" for k in range(N_REUTERS))]
+def task_names() -> list[str]:
+    """Names of all tasks; newsgroups with and without their headers."""
+    bodies = [name + BODY for name in NEWSGROUPS]
+    return [*NEWSGROUPS, *bodies, *DOMAINS, *(f"Reuters {k + 1}" for k in range(N_REUTERS))]
 
 
 def read_task(name: str, data: Path) -> Task:
-    """Read a task. Reuters pairs are told on the error stream."""
+    """Read a task. Which topics of Reuters it is of is told on the error stream."""
     if name in DOMAINS:
         # words and pairs of words, as the paper has it; texts come as tokens
         return _counted(name, *_reviews(data, DOMAINS[name]), CountVectorizer(ngram_range=(1, 2), dtype=np.float64))

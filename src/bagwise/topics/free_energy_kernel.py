@@ -64,9 +64,9 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     Time is that of the topic model and the scores, O(nnz K), and of the learner: one pass over the scores, unless it is
     told to do otherwise.
 
-    To classify texts with a linear SVM, ``experiments/free_energy_text.py`` takes counts damped to ``1 + log n``,
-    ``word_block="word"``, the objective "ball" or "prox" with a `step` of 10 to 100, and features scaled to length 1
-    (`sklearn.preprocessing.Normalizer`); plain counts and the block "full" were mostly worse in trials.
+    To classify texts with a linear SVM, ``python -m experiments free_energy_text`` takes counts damped to
+    ``1 + log n``, ``word_block="word"``, the objective "ball" or "prox" with a `step` of 10 to 100, and features scaled
+    to length 1 (`sklearn.preprocessing.Normalizer`); plain counts and the block "full" were mostly worse in trials.
 
     Scores per word are scaled but not centred, since they are sparse. Where most documents have most words, as images
     do, learning on scores that are centred is better: `FreeEnergyScore`, made dense,

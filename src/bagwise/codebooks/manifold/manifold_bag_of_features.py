@@ -51,7 +51,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         Neighbours in the graph.
     n_iter : int, default=10
         Gradient steps. More of them bring histograms closer to the target, and to its errors: 40 are better for
-        images described by HOG and LBP, 20 worse than 10 for reviews over 4 words (`experiments/manifold_*.py`).
+        images described by HOG and LBP, 20 worse than 10 for reviews over 4 words (`python -m experiments
+        manifold_scene15`, and `manifold_rt2k`).
     learning_rate : float, default=0.01
         Of Adam, in units of `scale`.
     sigma_spectral : float, default=0.1

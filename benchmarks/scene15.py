@@ -1,6 +1,6 @@
 """Scene-15 from images to accuracy: dense SIFT, words, histograms with and without a spatial pyramid, SVMs.
 
-    python experiments/scene15_baseline.py --data DIR     # or BAGWISE_DATA=DIR
+    python benchmarks/scene15.py --data DIR     # or BAGWISE_DATA=DIR
 
 Reads DIR/scene15/scene15.zip with its fixed split (100 training images a class). Words are learned from the training
 images only. Patches of 16 x 16 pixels every 8 pixels, without smoothing, as cross-validation on the training images
@@ -26,8 +26,6 @@ from sklearn.svm import SVC, LinearSVC
 
 from bagwise import BagNormalizer, BagOfFeatures, DenseSIFT, open_collection
 from bagwise.kernels import additive_kernel
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from harness import machine, print_table, print_targets, timed
 
 LINEAR_PENALTIES = (0.1, 1.0, 10.0)

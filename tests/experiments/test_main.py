@@ -1,0 +1,76 @@
+"""The command line of the experiments, and where and when results say they were made."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from experiments.__main__ import EXPERIMENTS, footer, parse
+from experiments.running import Results
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = {"date": "2026-01-01", "commit": "abc", "cpu": "one", "cores": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["manifold_scene15", "--data", "nowhere"], "--data DIR or BAGWISE_DATA=DIR; got nowhere"),
+        (["free_energy_text"], "--data DIR or BAGWISE_DATA=DIR; got None"),
+        (
+            ["weather"],
+            "Unknown experiment 'weather'. Accepted: merging_times, .*free_energy_retrieval.*; all, list, page",
+        ),
+        (["list", "manifold_mnist"], "list and page stand alone"),
+        (["manifold_mnist", "--data", ".", "--repeats", "0"], "--repeats must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_run_is_told(arguments, message, monkeypatch):
+    monkeypatch.delenv("BAGWISE_DATA", raising=False)
+    with pytest.raises(SystemExit, match=message):
+        parse(arguments)
+
+
+def test_all_are_run_by_one_name(tmp_path):
+    options, names = parse(["all", "--quick", "--data", str(tmp_path), "--jobs", "3"])
+    assert names == list(EXPERIMENTS)
+    assert (options.data, options.quick, options.repeats, options.jobs) == (tmp_path, True, None, 3)
+
+
+def test_experiments_are_listed_without_torch():
+    code = """if True:
+        import sys
+
+        class NoTorch:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] == "torch":
+                    raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+        sys.meta_path.insert(0, NoTorch())
+        sys.argv = ["experiments", "list"]
+        from experiments.__main__ import main
+        main()
+    """
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[0] for line in run.stdout.splitlines()] == list(EXPERIMENTS)
+
+
+def test_times_that_nobody_took_are_left_out_and_told(tmp_path):
+    def told(*seconds):
+        results = Results(tmp_path / f"{seconds}.json")
+        for k, value in enumerate(seconds):
+            results.keep(str(k), {}, value, MACHINE)
+        again = Results(results.path)
+        assert again.seconds == sum(value for value in seconds if value is not None)
+        assert again.n_untimed == seconds.count(None)
+        return footer("some", again)
+
+    where = "2026-01-01, commit abc, one, 2 cores.*"
+    assert told(90.0, 30.0) == f"*`python -m experiments some`: 2 cells, 2 minutes of processor time, {where}"
+    assert told(None) == f"*`python -m experiments some`: 1 cell, time not kept, {where}"
+    assert "3 cells, 2 minutes of processor time (without 1 whose time was not kept)" in told(90.0, None, 30.0)
