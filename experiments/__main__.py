@@ -6,6 +6,7 @@
     python -m experiments page [--out experiments/results]
 
 Every finished cell is kept in OUT/NAME.json (OUT/NAME.quick.json), so a run that was broken off goes on where it was.
+What came out is printed and written to OUT/NAME.md, with its plots in OUT/plots.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from experiments.pages import PAPERS, Section, write_pages
+from experiments.pages import PAPERS, write_pages
 from experiments.running import Options, Results, run
 
 # In the order of the page. Names of modules in this folder.
@@ -66,8 +67,7 @@ def main() -> None:
         return
     for name in names:
         experiment = load(name)
-        results = run(name, experiment, options)
-        show(experiment.sections(results), options.out, name)
+        show(name, experiment, run(name, experiment, options))
 
 
 def parse(arguments: list[str]) -> tuple[Options, list[str]]:
@@ -102,18 +102,12 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(f"experiments.{name}")
 
 
-def show(sections: list[Section], out: Path, name: str) -> None:
-    """Print what came out, and draw the plots."""
-    for number, section in enumerate(sections):
-        print(f"\n## {section.title}\n\n{section.text.strip()}\n")
-        for claim in section.claims:
-            print(claim.markdown())
-        for table in section.tables:
-            print("\n" + table.markdown())
-        for k, curves in enumerate(section.curves):
-            file = out / "plots" / f"{name}-{number}-{k}.png"
-            curves.draw(file)
-            print(f"({curves.title}: {file})")
+def show(name: str, experiment: ModuleType, results: Results) -> None:
+    """Write what came out as OUT/NAME.md, with the plots beside it, and print it."""
+    page = results.path.with_suffix(".md")
+    part = (experiment.PAPER, results.path.stem, footer(name, results), experiment.sections(results))
+    write_pages([part], page, f"{PAPERS[experiment.PAPER]}: {experiment.TITLE}.", page.parent / "plots")
+    print(page.read_text(encoding="utf-8"))
 
 
 def write_page(out: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from experiments.__main__ import EXPERIMENTS, footer, parse
+from experiments.__main__ import EXPERIMENTS, footer, load, parse, show
 from experiments.running import Results
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,3 +74,20 @@ def test_times_that_nobody_took_are_left_out_and_told(tmp_path):
     assert told(90.0, 30.0) == f"*`python -m experiments some`: 2 cells, 2 minutes of processor time, {where}"
     assert told(None) == f"*`python -m experiments some`: 1 cell, time not kept, {where}"
     assert "3 cells, 2 minutes of processor time (without 1 whose time was not kept)" in told(90.0, None, 30.0)
+
+
+def test_what_came_out_is_printed_and_written_with_its_plots(tmp_path, capsys):
+    results = Results(tmp_path / "wide_scene15.quick.json")
+    for draw in range(2):
+        for method, accuracy in (("bsc", 70.0), ("hashing", 50.0)):
+            for size in (50, 100):
+                results.keep(
+                    f"{draw:02d}/{method}/{size:04d}", {"accuracy": accuracy + draw + size / 100}, 1.0, MACHINE
+                )
+    show("wide_scene15", load("wide_scene15"), results)
+    page = (tmp_path / "wide_scene15.quick.md").read_text()
+    assert capsys.readouterr().out == page + "\n"
+    assert "| BSC | 71.50 ± 0.71 |" in page
+    assert "python -m experiments wide_scene15`: 8 cells" in page
+    (plot,) = (tmp_path / "plots").iterdir()
+    assert f"(plots/{plot.name})" in page
