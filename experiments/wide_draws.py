@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._files import write_atomically
 from experiments.differences import Difference, paired
+from experiments.running import Options
 
-__all__ = ["Accuracies", "drawn", "gap", "shown"]
+__all__ = ["Accuracies", "drawn", "gap", "kept_penalty", "shown"]
 
 N_TRAIN = 100  # images of each class
 
@@ -26,6 +29,16 @@ def drawn(y: NDArray[np.int64], fixed: NDArray[np.bool_], draw: int) -> tuple[ND
         members = np.flatnonzero(y == label)
         train[rng.permutation(members)[: min(N_TRAIN, len(members) // 2)]] = True
     return np.flatnonzero(train), np.flatnonzero(~train)
+
+
+def kept_penalty(options: Options, name: str, choose: Callable[[], float]) -> float:
+    """The C of an SVM, chosen on the fixed draw and kept in a file of the cache for the other draws."""
+    path = options.cache / f"penalty-{name}{'.quick' if options.quick else ''}.json"
+    if path.exists():
+        return float(json.loads(path.read_text(encoding="utf-8")))
+    best = choose()
+    write_atomically(path, json.dumps(best).encode())
+    return best
 
 
 def shown(values: Accuracies | None) -> str | None:

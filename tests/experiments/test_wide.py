@@ -132,7 +132,7 @@ def test_a_small_run_of_patterns(data, tmp_path):
     options.cache.mkdir(parents=True)
     wide_lbp.prepare(options)
     for method in ("lbp", "hashing", "bscb"):
-        for way, (_, methods, _) in wide_lbp.WAYS.items():
+        for way, (_, methods) in wide_lbp.WAYS.items():
             if method in methods:
                 assert 0 <= wide_lbp.measure(options, method, 4, 0, way) <= 100
     assert set(wide_lbp.costs(options, "bscb", 4)) == {"fit", "per_image", "bytes"}
