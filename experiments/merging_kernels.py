@@ -88,9 +88,12 @@ def _lines(errors: Errors) -> tuple[list[list[Any]], dict[str, Any]]:
         settings.append((f"CSM, {label} SVM", "csm_histograms", kernel))
         settings.append((f"CSM by {label}, {label} SVM", f"csm_{kernel}", kernel))
     rows, series = [], {}
-    for label, method, how in settings:
+    most = len(errors.values("csm_histograms", "linear", 20))
+    for name, method, how in settings:
         line = [errors.text(method, how, size) for size in TABLED]
         if any(line):
+            n = len(errors.values(method, how, 20))
+            label = name if n == most else f"{name} [{n} of them]"
             rows.append([label, *line, errors.text("all_histograms", how)])
             sizes = errors.sizes(method, how)
             values = [errors.values(method, how, size) for size in sizes]
