@@ -65,6 +65,7 @@ def test_searches_agree_to_the_last_bit_on_any_scatters(seed, d, kind):
 
 @given(labelled_counts(max_words=14), st.sampled_from(["csm", "nda", "mfa", "lde", "lpp"]))
 @example((np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]), np.array([0, 1, 2, 2])), "nda")  # all but equal
+@example((np.array([[0.0, 1, 0], [0, 1, 0], [1, 0, 0]]), np.array([0, 1, 0])), "csm")  # two words that add up to 1
 @settings(max_examples=150)
 def test_searches_agree_to_the_last_bit_on_data(case, criterion):
     X, y = np.abs(case[0]), case[1]
@@ -73,6 +74,7 @@ def test_searches_agree_to_the_last_bit_on_data(case, criterion):
 
 
 @given(labelled_counts(), st.sampled_from(["csm", "nda", "mfa", "lpp"]))
+@example((np.array([[0.0, 1, 0], [0, 1, 0], [1, 0, 0]]), np.array([0, 1, 0])), "csm")  # two words that add up to 1
 @settings(max_examples=100)
 def test_every_merge_is_the_best_one_recomputed_from_merged_data(case, criterion):
     X, y = np.abs(case[0]), case[1]

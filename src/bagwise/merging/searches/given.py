@@ -80,13 +80,18 @@ class _Equality:
         return bool(np.abs(entries_a - self._factor * entries_b).max(initial=0.0) <= self._rounding * self.trace_a)
 
 
-def _in_order(test: _Equality, changes_a: NDArray[np.float64], changes_b: NDArray[np.float64]) -> GivenMerges:
-    """Merge word 1 into word 0, then word 2 and so on; the entries of each such pair are given."""
+def _in_order(test: _Equality, changes_a: NDArray[np.float64], changes_b: NDArray[np.float64]) -> GivenMerges | None:
+    """Merge word 1 into word 0, then word 2 and so on; the entries of each such pair are given.
+
+    None where that makes all words constant while there are pairs to choose from: another order may keep them apart.
+    """
     traces_a, traces_b = (
         np.cumsum(np.concatenate([[trace], 2.0 * changes]))
         for trace, changes in ((test.trace_a, changes_a), (test.trace_b, changes_b))
     )
     defined = traces_b > _VANISHED * np.maximum.accumulate(traces_b)
+    if not defined[:-1].all():
+        return None
     scores = np.where(defined, traces_a / np.where(defined, traces_b, 1.0), np.nan)
     d = len(scores)
     merges = np.stack([np.zeros(d - 1, dtype=np.int64), np.arange(1, d)], axis=1)
