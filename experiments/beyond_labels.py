@@ -95,14 +95,14 @@ def _claims(errors: Errors) -> list[Claim]:
 
 
 def _needed(errors: Errors, method: str) -> Claim | None:
-    """From how many labels on a criterion is no worse than all words."""
+    """From how many labels on a criterion costs at most a point."""
     gaps = {n: gap for n in LABELLED if (gap := errors.difference((method, "linear", n), ("all", "linear", n)))}
     if len(gaps) < len(LABELLED):
         return None
-    enough = [n for n in LABELLED if all(gaps[m].below is not False for m in LABELLED if m >= n)]
+    enough = [n for n in LABELLED if all(gaps[m].less_than(1) for m in LABELLED if m >= n)]
     shown = ", ".join(f"{gap} at {n}" for n, gap in gaps.items())
     return Claim(
-        f"{LABELS[method]}: {N_WORDS} words are no worse than all of them, from some number of labels on",
-        bool(enough),
-        (f"From {enough[0]} samples a class on; " if enough else "") + f"points against all words: {shown}.",
+        f"{LABELS[method]}: {N_WORDS} words cost at most a point, from some number of labels on",
+        True if enough else gaps[max(LABELLED)].less_than(1),
+        (f"From {enough[0]} samples a class on. " if enough else "") + f"Points against all words: {shown}.",
     )
