@@ -49,9 +49,12 @@ PAGE = HERE.parent / "docs" / "results.md"
 INTRO = """\
 What the five papers report, laid beside what bagwise gives on the data sets we have, the misses included. This page is
 written by `python -m experiments page` from the figures in `experiments/results`; each experiment is run by
-`python -m experiments NAME --data DIR`. Plots show means, bands are standard deviations. Experiments that are not
-finished show what is there: the line below each says how many cells that is, and what is not decided is marked so.
-What is said to hold, or not to, from two or three splits means little yet."""
+`python -m experiments NAME --data DIR`, and goes on where it was. Plots show means, bands are standard deviations; the
+line below each experiment says how much of it is finished.
+
+That one method is better than another *holds*, or does not, where the interval of 99 % of their difference over tasks,
+splits or draws says so (Student, in pairs; ± is its standard error); otherwise it is *not decided*. Goals about levels,
+such as a published accuracy, compare means."""
 
 
 def main() -> None:
