@@ -132,8 +132,8 @@ Patches of {PATCH} x {PATCH} pixels, {STEP} apart, each the shares of 65,536 pat
 Scene-15. Reductions and words are learned from patches of the training images. LBP are the 256 patterns of 8 neighbours
 in the same patches. There is one draw, so methods are compared image by image: standard errors are over test images.
 
-The paper says neither how far apart patches are nor how many words there are. All methods are about 4 points below
-their published accuracies or more. With patches side by side, LBP was 2.6 points lower and the others 5.6 to 6.8, so
+The paper says neither how far apart patches are nor how many words there are. All methods are 3.4 to 7.3 points
+below their published accuracies. With patches side by side, LBP was 2.6 points lower and the others 5.6 to 6.8, so
 that patches still closer together may be what is missing; it was not measured."""
     made = []
     for method in ("bsc", "bscb"):
