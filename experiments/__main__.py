@@ -49,8 +49,8 @@ PAGE = HERE.parent / "docs" / "results.md"
 INTRO = """\
 What the five papers report, laid beside what bagwise gives on the data sets we have, the misses included. This page is
 written by `python -m experiments page` from the figures in `experiments/results`; each experiment is run by
-`python -m experiments NAME --data DIR`, and goes on where it was. Plots show means, bands are standard deviations; the
-line below each experiment says how much of it is finished.
+`python -m experiments NAME --data DIR`, and goes on where it was. Plots show means, bands are their standard errors;
+the line below each experiment says how much of it is finished.
 
 That one method is better than another *holds*, or does not, where the interval of 99 % of their difference over tasks,
 splits or draws says so (Student, in pairs; ± is its standard error); otherwise it is *not decided*. Goals about levels,

@@ -172,7 +172,7 @@ class Errors:
         return found
 
     def plots(self, title: str, classifiers: dict[str, str], methods: Iterable[str]) -> list[Curves]:
-        """Means along sizes with standard deviations; one plot for each classifier."""
+        """Means along sizes with their standard errors; one plot for each classifier."""
         found = []
         for classifier, label in classifiers.items():
             series = {}
@@ -181,7 +181,7 @@ class Errors:
                 if method in WHOLE or not sizes:
                     continue
                 values = [self.values(method, classifier, size) for size in sizes]
-                spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1)) for v in values]
+                spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1) / np.sqrt(len(v))) for v in values]
                 series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
             if series:
                 found.append(Curves(f"{title}: {label}", "words", "test error, %", series))

@@ -18,7 +18,7 @@ PAPERS = {
     "FEK16": "LDA free-energy kernel (2016)",
     "beyond": "What the papers did not try",
 }
-N_COLOURS = 64
+N_COLOURS = 256
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ class Curves:
         drawn = io.BytesIO()
         figure.savefig(drawn, dpi=100, metadata={"Software": None})
         path.parent.mkdir(parents=True, exist_ok=True)
-        # lines and bands need few colours; a page of plots is a third as large with a palette
-        Image.open(drawn).convert("RGB").quantize(N_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        # few colours do; by coverage, since thin lines are few pixels and must keep theirs
+        Image.open(drawn).convert("RGB").quantize(
+            N_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        ).save(path, optimize=True)
 
 
 @dataclass(frozen=True)
