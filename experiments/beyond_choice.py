@@ -19,6 +19,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "beyond"
 TITLE = "the number of words chosen by cross-validation"
+DATA = ("newsgroups_3pairs", "reuters21578")
 
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 CRITERIA = ("aib", "mlt", "csm")

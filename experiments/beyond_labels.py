@@ -16,6 +16,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "beyond"
 TITLE = "how many labels a criterion needs"
+DATA = ("newsgroups_3pairs", "scene15")
 
 # Training samples of each class; they take the place of sizes in tables and plots.
 LABELLED = (5, 10, 20, 50, 100)

@@ -22,6 +22,7 @@ from experiments.wide_draws import drawn
 
 PAPER = "beyond"
 TITLE = "15 scenes at once"
+DATA = ("scene15",)
 
 SIZES = (10, 20, 50, 100, 200)
 SHOWN = 50  # words, for what groups look like

@@ -29,6 +29,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "beyond"
 TITLE = "merging against selection and all words, on texts"
+DATA = ("newsgroups_3pairs", "reuters21578")
 
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 FEWER = (10, 50, 200, 1000)  # for six classes, where classifiers take longer

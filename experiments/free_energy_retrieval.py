@@ -16,6 +16,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "FEK16"
 TITLE = "finding images"
+DATA = ("corel1k",)
 
 REPEATS = 5
 SHARES = (20, 40, 60, 80)

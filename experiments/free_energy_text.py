@@ -17,6 +17,7 @@ from experiments.text_tasks import BODY, NEWSGROUPS, Task, read_task, task_names
 
 PAPER = "FEK16"
 TITLE = "classifying texts"
+DATA = ("amazon7", "newsgroups_3pairs", "reuters21578")
 
 N_FOLDS = 10
 QUICK_TASKS = ("Comp", "Kitchen", "Reuters 1")

@@ -23,6 +23,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "MOB17"
 TITLE = "Corel-1k, words for clustering"
+DATA = ("corel1k",)
 
 PUBLISHED = published_table(
     kmeans=((108.85, 0.108, 2.111, 0.391, 0.085, 25.56), (118.50, 0.135, 2.023, 0.405, 0.103, 27.05)),

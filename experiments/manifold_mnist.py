@@ -22,6 +22,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "MOB17"
 TITLE = "MNIST, words and network for clustering"
+DATA = ("mnist",)
 
 PUBLISHED = {
     "calinski_harabasz": (223.934, 231.997, 252.296),

@@ -27,6 +27,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "MOB17"
 TITLE = "RT-2k, words for clustering"
+DATA = ("amazon7", "rt2k")
 
 PUBLISHED = published_table(
     kmeans=((921.73, 0.458, 1.245, 0.223, 0.284, 76.66), (1238.07, 0.530, 1.072, 0.272, 0.350, 79.58)),

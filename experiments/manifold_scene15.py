@@ -23,6 +23,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "MOB17"
 TITLE = "Scene-15, words for clustering"
+DATA = ("scene15",)
 
 PUBLISHED = published_table(
     kmeans=((175.15, 0.139, 2.095, 0.357, 0.171, 37.07), (237.23, 0.186, 1.927, 0.389, 0.191, 38.80)),

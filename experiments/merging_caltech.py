@@ -19,6 +19,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "CSM08"
 TITLE = "merging on Caltech-101"
+DATA = ("caltech101_4",)
 
 # pair: title, classes, training images; the rest is for test
 PAIRS = {

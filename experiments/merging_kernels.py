@@ -16,6 +16,7 @@ from experiments.sets import SIZES as TABLED
 
 PAPER = "GE17"
 TITLE = "merging in the spaces of kernels"
+DATA = ("caltech101_4", "scene15")
 
 KERNELS = {
     "intersection": "intersection",

@@ -27,6 +27,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "GE17"
 TITLE = "merging on Scene-15"
+DATA = ("scene15",)
 
 N_CLASSES = 15
 # Methods whose time goes together make one cell.

@@ -18,6 +18,7 @@ from experiments.running import Cell, Options, Results
 
 PAPER = "beyond"
 TITLE = "merging words of texts"
+DATA = ("newsgroups_3pairs", "reuters21578")
 
 # Methods whose time goes together make one cell.
 GROUPS = {

@@ -10,10 +10,11 @@ from experiments.merging_scene15 import N_CLASSES, pairs, prepare, task_of, word
 from experiments.pages import Claim, Section
 from experiments.running import Cell, Options, Results
 
-__all__ = ["PAPER", "TITLE", "cells", "prepare", "sections"]
+__all__ = ["DATA", "PAPER", "TITLE", "cells", "prepare", "sections"]
 
 PAPER = "GE17"
 TITLE = "merging without labels on Scene-15"
+DATA = ("scene15",)
 
 METHODS = ("all", "lpp", "mmi", "linkage", "bsc", "pka", "pca", "kmeans")
 CLASSIFIERS = ("neighbors",)

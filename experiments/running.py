@@ -3,6 +3,7 @@
 An experiment is a module with
 
 - ``PAPER``, the key of a paper in `pages.PAPERS`, and ``TITLE``;
+- ``DATA``, the data sets it reads, by the names of their folders; left out where there are none;
 - ``cells(options)``, the work in pieces: a list of `Cell`;
 - ``sections(results)``, what the results say: a list of `pages.Section`, from finished cells;
 - optionally ``prepare(options)``, done once before: words and histograms that cells share, kept in files.
@@ -136,6 +137,10 @@ def run(name: str, experiment: ModuleType, options: Options) -> Results:
     finished.
     """
     results = Results(options.out / f"{name}{'.quick' if options.quick else ''}.json")
+    absent = [one for one in getattr(experiment, "DATA", ()) if not any((options.data / one).glob(f"{one}.*"))]
+    if absent:
+        sys.exit(f"{name} reads the data set {absent[0]}, and {options.data} has no file {absent[0]}/{absent[0]}.*. "
+                 "Give the folder of data sets by --data DIR.")  # fmt: skip
     cells = experiment.cells(options)
     missing = [cell for cell in cells if cell.key not in results]
     print(f"{name}: {len(cells)} cells, {len(cells) - len(missing)} finished before", file=sys.stderr)

@@ -20,6 +20,7 @@ from experiments.wide_reducing import LABELS, reductions
 
 PAPER = "BSC13"
 TITLE = "patterns of 16 neighbours"
+DATA = ("caltech101_4", "corel1k", "scene15")
 
 SIZES = (256, 512, 1024)
 METHODS = ("lbp", "pca", "vq", "hashing", "bsc", "pka", "bscb", "pkab")

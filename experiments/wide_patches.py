@@ -31,6 +31,7 @@ from experiments.wide_reducing import LABELS
 
 PAPER = "BSC13"
 TITLE = "patterns of patches, encoded by VLAD"
+DATA = ("scene15",)
 
 METHODS = ("lbp", "vq", "hashing", "bsc", "bscb")
 PUBLISHED = {"lbp": 82.2, "vq": 82.5, "hashing": 80.5, "bsc": 83.63, "bscb": 83.50}

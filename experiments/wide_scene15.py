@@ -20,6 +20,7 @@ from experiments.wide_reducing import LABELS, reductions
 
 PAPER = "BSC13"
 TITLE = "pyramid histograms of 21,000 columns"
+DATA = ("scene15",)
 
 SIZES = (200, 500, 1000, 2000, 4000)
 METHODS = ("pca", "hashing", "columns", "bsc", "pka", "bscb", "pkab")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from experiments.__main__ import EXPERIMENTS, footer, load, parse, show
-from experiments.running import Results
+from experiments.running import Options, Results, run
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = {"date": "2026-01-01", "commit": "abc", "cpu": "one", "cores": 2}
@@ -32,6 +32,18 @@ def test_what_cannot_be_run_is_told(arguments, message, monkeypatch):
         parse(arguments)
 
 
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "merging_times"])  # that draws its own data
+def test_an_experiment_without_its_data_says_which_it_needs(name, tmp_path):
+    experiment = load(name)
+    for one in experiment.DATA[:-1]:
+        (tmp_path / one).mkdir()
+        (tmp_path / one / f"{one}.zip").touch()
+    last = experiment.DATA[-1]
+    with pytest.raises(SystemExit, match=f"{name} reads the data set {last}, and .* has no file {last}/{last}"):
+        run(name, experiment, Options(tmp_path, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_all_are_run_by_one_name(tmp_path):
     options, names = parse(["all", "--quick", "--data", str(tmp_path), "--jobs", "3"])
     assert names == list(EXPERIMENTS)
@@ -53,11 +65,11 @@ def test_experiments_are_listed_without_torch():
         main()
     """
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    run = subprocess.run(
+    listed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}
     )
-    assert run.returncode == 0, run.stderr
-    assert [line.split()[0] for line in run.stdout.splitlines()] == list(EXPERIMENTS)
+    assert listed.returncode == 0, listed.stderr
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(EXPERIMENTS)
 
 
 def test_times_that_nobody_took_are_left_out_and_told(tmp_path):
