@@ -24,28 +24,26 @@ DATA = ("newsgroups_3pairs", "reuters21578")
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 CRITERIA = ("aib", "mlt", "csm")
 RULES = {"1se": "one standard error", "best": "best score"}
-N_REUTERS = 3
 N_TRAIN = 600
 N_SPLITS = 5
 PENALTY = 1.0
 
 
 def cells(options: Options) -> list[Cell]:
-    tasks: list[tuple[str, Any]] = [("newsgroups", pair) for pair in sets.NEWSGROUPS]
-    tasks += [("reuters", pair) for pair in sets.alike_topics(options, N_REUTERS)]
+    tasks = sets.text_pairs(options)
     if options.quick:
         tasks = tasks[1:2]
     return [
-        Cell(f"{source}/{pair if source == 'newsgroups' else '-'.join(pair)}/{split:02d}/{criterion}", measure,
+        Cell(f"{source}/{name}/{split:02d}/{criterion}", measure,
              {"options": options, "source": source, "pair": pair, "split": split, "criterion": criterion})
         for split in range(options.repeats or (1 if options.quick else N_SPLITS))
-        for source, pair in tasks for criterion in CRITERIA
+        for source, name, pair in tasks for criterion in CRITERIA
     ]  # fmt: skip
 
 
 @lru_cache(maxsize=1)
 def words_of(options: Options, source: str, pair: Any) -> sets.Words:
-    return (sets.newsgroups if source == "newsgroups" else sets.reuters)(options, pair)
+    return sets.texts(options, source, pair)
 
 
 def measure(options: Options, source: str, pair: Any, split: int, criterion: str) -> dict[str, Any]:
@@ -100,7 +98,7 @@ def sections(results: Results) -> list[Section]:
                 ))  # fmt: skip
     text = f"""
 Pairs of newsgroups and of Reuters topics, the 1000 most frequent words, {N_TRAIN} training documents or half of all,
-Up to {N_SPLITS} random splits, as far as they are finished.
+up to {N_SPLITS} random splits, as far as they are finished.
 WordMergerCV tries {", ".join(map(str, SIZES))} words by 5 folds of the training documents,
 with a linear SVM (C = {PENALTY:g}) on roots of shares of merged counts, and takes the size with the best mean score, or
 the smallest within one standard error of it. The test error at that size is compared with that of all words, with the

@@ -37,7 +37,6 @@ MERGING = ("aib", "mlt", "ditc", "csm", "nda_near")
 OTHERS = ("chi2", "mrmr", "svd", "hashing")
 METHODS = ("all", "tfidf", *MERGING, *OTHERS)
 HOW = {"linear": "linear SVM", "bayes": "naive Bayes"}
-N_REUTERS = 3
 N_SPLITS = 3
 N_TRAIN = 300  # documents of each class
 MIN_DOCUMENTS = 3  # training documents that a word must be in
@@ -47,20 +46,16 @@ Pair = tuple[Any, Any]
 
 
 def cells(options: Options) -> list[Cell]:
-    tasks: list[tuple[str, Any]] = [("newsgroups", pair) for pair in (*sets.NEWSGROUPS, sets.TOGETHER)]
-    tasks += [("reuters", pair) for pair in sets.alike_topics(options, N_REUTERS)]
+    pairs = sets.text_pairs(options)
+    tasks = [("pairs", *one) for one in pairs] + [("together", "newsgroups", sets.TOGETHER, sets.TOGETHER)]
     if options.quick:
         tasks = [tasks[1]]
     return [
-        Cell(f"{_kind(pair)}/{pair if source == 'newsgroups' else '-'.join(pair)}/{split:02d}/{method}", measure,
+        Cell(f"{kind}/{name}/{split:02d}/{method}", measure,
              {"options": options, "source": source, "pair": pair, "split": split, "method": method})
         for split in range(options.repeats or (1 if options.quick else N_SPLITS))
-        for source, pair in tasks for method in METHODS
+        for kind, source, name, pair in tasks for method in METHODS
     ]  # fmt: skip
-
-
-def _kind(pair: Any) -> str:
-    return "together" if pair == sets.TOGETHER else "pairs"
 
 
 def measure(options: Options, source: str, pair: Any, split: int, method: str) -> dict[str, Any]:
@@ -81,8 +76,7 @@ def measure(options: Options, source: str, pair: Any, split: int, method: str) -
 @lru_cache(maxsize=1)
 def task_of(options: Options, source: str, pair: Any, split: int) -> Task:
     """A random split, with the words that are in several training documents."""
-    load = sets.newsgroups if source == "newsgroups" else sets.reuters
-    words = load(options, pair, None)
+    words = sets.texts(options, source, pair, None)
     n = len(words.y)
     n_train = min((100 if options.quick else N_TRAIN) * len(words.classes), n // 2)
     train, test = train_test_split(np.arange(n), train_size=n_train, stratify=words.y, random_state=split)
@@ -156,8 +150,8 @@ def sections(results: Results) -> list[Section]:
             continue
         names = sorted({key.split("/")[1] for key, _ in results.items(f"{kind}/")})
         text = f"""
-{", ".join(names)}. {N_TRAIN} training documents a class, or half of all if there are fewer, the others to test;
-Up to {N_SPLITS} random splits, as far as they are finished.
+{", ".join(names)}. {N_TRAIN} training documents a class, or half of all if there are fewer, the others to test; up to
+{N_SPLITS} random splits, as far as they are finished.
 Words are all that are in at least {MIN_DOCUMENTS} training documents, without stop words and
 without the lines of the header that name groups: some thousand. AIB (smoothed), MLT and DITC look at counts, CSM and
 NDA (5 neighbours) at roots of shares; words of a group are summed. A linear SVM gets roots of shares, naive Bayes

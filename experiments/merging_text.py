@@ -30,7 +30,6 @@ GROUPS = {
     "uvd": ("uvd",),
     "every": ("every",),
 }
-N_REUTERS = 3
 N_SPLITS = 5
 N_TRAIN = 600
 SMALL = (2, 5, 10, 20, 50, 100, 200)
@@ -38,24 +37,20 @@ RIVALS = ("aib", "mlt", "uvd", "ditc", "linkage", "mrmr", "plsa")
 
 
 def cells(options: Options) -> list[Cell]:
-    tasks: list[tuple[str, Any]] = [("newsgroups", pair) for pair in sets.NEWSGROUPS]
-    tasks += [("reuters", pair) for pair in sets.alike_topics(options, N_REUTERS)]
+    tasks = sets.text_pairs(options)
     if options.quick:
         tasks = [tasks[1], tasks[3]]
-    found = []
-    for split in range(options.repeats or (1 if options.quick else N_SPLITS)):
-        for source, pair in tasks:
-            name = pair if source == "newsgroups" else "-".join(pair)
-            for group in GROUPS:
-                arguments = {"options": options, "source": source, "pair": pair, "split": split, "group": group}
-                found.append(Cell(f"{source}/{name}/{split:02d}/{group}", measure, arguments))
-    return found
+    return [
+        Cell(f"{source}/{name}/{split:02d}/{group}", measure,
+             {"options": options, "source": source, "pair": pair, "split": split, "group": group})
+        for split in range(options.repeats or (1 if options.quick else N_SPLITS))
+        for source, name, pair in tasks for group in GROUPS
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=2)
 def words_of(options: Options, source: str, pair: Any, every: bool) -> sets.Words:
-    load = sets.newsgroups if source == "newsgroups" else sets.reuters
-    return load(options, pair, None) if every else load(options, pair)
+    return sets.texts(options, source, pair, None) if every else sets.texts(options, source, pair)
 
 
 def measure(options: Options, source: str, pair: Any, split: int, group: str) -> dict[str, Any]:

@@ -32,7 +32,19 @@ from bagwise.codebooks import encode_bags
 from bagwise.codebooks.normalizing import normalize_rows
 from experiments.running import Options
 
-__all__ = ["NEWSGROUPS", "SIZES", "TOGETHER", "Words", "alike_topics", "caltech", "newsgroups", "reuters", "scene15"]
+__all__ = [
+    "NEWSGROUPS",
+    "SIZES",
+    "TOGETHER",
+    "Words",
+    "alike_topics",
+    "caltech",
+    "newsgroups",
+    "reuters",
+    "scene15",
+    "text_pairs",
+    "texts",
+]
 
 # Sizes of the tables, and of vocabularies learned directly at each (k-means with fewer words).
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500)
@@ -44,6 +56,7 @@ NEWSGROUPS = {
     "Talk": ("talk.politics.guns", "talk.politics.mideast"),
 }
 TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
+N_REUTERS = 3  # pairs of topics
 TOGETHER = "Six"  # all three pairs of newsgroups at once
 HEADERS = ("newsgroups:", "path:", "xref:")
 
@@ -136,6 +149,17 @@ def reuters(options: Options, pair: Sequence[str], n_words: int | None = N_WORDS
         return _textual(texts, labels, tuple(pair), train, n_words, options)
 
     return _kept(options, f"reuters-{'-'.join(pair)}-{n_words}", make)
+
+
+def texts(options: Options, source: str, pair: Any, n_words: int | None = N_WORDS) -> Words:
+    """A pair of newsgroups or of Reuters topics, as `text_pairs` names them."""
+    return (newsgroups if source == "newsgroups" else reuters)(options, pair, n_words)
+
+
+def text_pairs(options: Options) -> list[tuple[str, str, Any]]:
+    """Pairs of texts that experiments share: source, name, and what to read."""
+    found: list[tuple[str, str, Any]] = [("newsgroups", pair, pair) for pair in NEWSGROUPS]
+    return found + [("reuters", "-".join(pair), pair) for pair in alike_topics(options, N_REUTERS)]
 
 
 def alike_topics(options: Options, n_pairs: int, at_least: int = 200) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def drawn(y: NDArray[np.int64], fixed: NDArray[np.bool_], draw: int) -> tuple[ND
 
 
 def kept_penalty(options: Options, name: str, choose: Callable[[], float]) -> float:
-    """The C of an SVM, chosen on the fixed draw and kept in a file of the cache for the other draws."""
+    """The C of an SVM, chosen where it is first asked for and kept in a file of the cache for the other draws."""
     path = options.cache / f"penalty-{name}{'.quick' if options.quick else ''}.json"
     if path.exists():
         return float(json.loads(path.read_text(encoding="utf-8")))

@@ -119,7 +119,7 @@ def sections(results: Results) -> list[Section]:
     text = f"""
 1000 words from dense SIFT, counted in the 21 cells of the pyramid; roots of shares of all cells together. Reductions
 are learned from the training images (100 a class; the fixed draw, then random ones), and a linear SVM is taught on
-what they give, with C by 5 folds of the training images of the fixed draw. All 21,000 columns:
+what they give, with C by 5 folds of the training images of the draw run first. All 21,000 columns:
 {whole or "not measured yet"} %. PCA has no more components than training images.
 "k-means of columns" is what BSC would do without a sketch; beyond {UP_TO["columns"]} columns it takes too long. The
 paper shows curves only, but for the check with negatives: there BSCB has twice the columns to merge that say the same,
