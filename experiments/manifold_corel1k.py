@@ -11,7 +11,7 @@ from bagwise import Bags, HogLbp, ManifoldBagOfFeatures, open_collection
 from experiments.manifold_protocol import (
     Figures,
     compared,
-    kept,
+    kept_bags,
     labels_of,
     published_table,
     repeat_once,
@@ -55,7 +55,7 @@ def prepare(options: Options) -> None:
 def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
     """Features and classes of the images."""
     pictures = some(open_collection(options.data / "corel1k" / "corel1k.zip"), 200, options)
-    bags = kept(options, "corel1k", lambda: HogLbp(n_jobs=options.jobs).transform(pictures))
+    bags = kept_bags(options, "corel1k", lambda: HogLbp(n_jobs=options.jobs).transform(pictures))
     return bags, labels_of(pictures)
 
 

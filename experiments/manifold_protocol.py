@@ -10,8 +10,6 @@ ours, our squared silhouette is 0.132 and our plain one 0.080, and 0.139 was pub
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,10 +21,11 @@ from sklearn.metrics import silhouette_score
 
 from bagwise import Bags, Collection, ManifoldBagOfFeatures, SpectralClusterer
 from bagwise.metrics import clustering_report, mean_average_precision
+from experiments.caching import kept
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
 
-__all__ = ["CRITERIA", "compared", "gains", "kept", "labels_of", "published_table", "repeat_once", "repetitions",
+__all__ = ["CRITERIA", "compared", "gains", "kept_bags", "labels_of", "published_table", "repeat_once", "repetitions",
            "report", "some", "spread"]  # fmt: skip
 
 REPEATS = 5
@@ -62,16 +61,9 @@ def labels_of(collection: Collection) -> NDArray[np.intp]:
     return np.unique(collection.labels, return_inverse=True)[1]
 
 
-def kept(options: Options, name: str, describe: Callable[[], Bags]) -> Bags:
+def kept_bags(options: Options, name: str, describe: Callable[[], Bags]) -> Bags:
     """Describe objects once, and keep their bags in a file of the cache; all processes map the same file."""
-    path = options.cache / f"bags-{name}{'.quick' if options.quick else ''}.bags"
-    if not path.exists():
-        started = time.perf_counter()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        describe().save(path)
-        told = f"{path.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - started:.0f} s"
-        print(f"{path.name}: {told}", file=sys.stderr)
-    return Bags.load(path)
+    return Bags.load(kept(options, f"bags-{name}.bags", lambda path: describe().save(path)))
 
 
 def repeat_once(bags: Bags, labels: NDArray[np.intp], n_learn: int, model: ManifoldBagOfFeatures, seed: int) -> Figures:

@@ -15,7 +15,7 @@ from bagwise import Bags, Collection, ManifoldBagOfFeatures, SentenceVectors, op
 from experiments.manifold_protocol import (
     Figures,
     compared,
-    kept,
+    kept_bags,
     labels_of,
     published_table,
     repeat_once,
@@ -73,7 +73,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
         embedding = learn_sentiment(some(products, 2000, options))
         return SentenceVectors(embedding=embedding, normalize=False, line_breaks=True).fit_transform(texts)
 
-    return kept(options, "rt2k-sentiment", describe), labels_of(texts)
+    return kept_bags(options, "rt2k-sentiment", describe), labels_of(texts)
 
 
 def learn_sentiment(products: Collection) -> Callable[[list[str]], NDArray[Any]]:

@@ -11,7 +11,7 @@ from bagwise import Bags, HogLbp, ManifoldBagOfFeatures, open_collection
 from experiments.manifold_protocol import (
     Figures,
     compared,
-    kept,
+    kept_bags,
     labels_of,
     published_table,
     repeat_once,
@@ -70,7 +70,7 @@ def prepare(options: Options) -> None:
 def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
     """Features and classes of the images."""
     scenes = some(open_collection(options.data / "scene15" / "scene15.zip"), 300, options)
-    bags = kept(options, "scene15-root", lambda: HogLbp(form="root", n_jobs=options.jobs).transform(scenes))
+    bags = kept_bags(options, "scene15-root", lambda: HogLbp(form="root", n_jobs=options.jobs).transform(scenes))
     return bags, labels_of(scenes)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,10 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise import Collection, open_collection
+from bagwise import open_collection
 from bagwise._files import open_atomically
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
+from experiments.caching import kept
 from experiments.running import Options
+from experiments.sets import few
 
 __all__ = ["N_QUARTERS", "Patterns", "in_images", "learning_images", "scenes"]
 
@@ -72,15 +72,12 @@ def learning_images(options: Options) -> sp.csr_array:
 
 
 def _kept(options: Options, name: str, place: Path, radius: int) -> Patterns:
-    path = options.cache / f"{name}{'.quick' if options.quick else ''}.npz"
-    if not path.exists():
-        started = time.perf_counter()
+    def write(path: Path) -> None:
         arrays = _counted(options, place, radius)
-        path.parent.mkdir(parents=True, exist_ok=True)
         with open_atomically(path) as file:
             np.savez(file, **arrays)
-        print(f"{name}: {len(arrays['y'])} images, {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    with np.load(path, allow_pickle=False) as file:
+
+    with np.load(kept(options, f"{name}.npz", write), allow_pickle=False) as file:
         starts = np.concatenate([[0], np.cumsum(file["lengths"], dtype=np.int64)])
         shape = (len(starts) - 1, N_PATTERNS[radius])
         rows = (file["counts"].astype(np.float32), file["patterns"].astype(np.int32), starts)
@@ -93,7 +90,7 @@ def _counted(options: Options, place: Path, radius: int) -> dict[str, NDArray[An
     if place.stem == "caltech101_4":
         images = images[np.flatnonzero(np.array(images.labels) == "BACKGROUND_Google")]
     if options.quick:
-        images = _few(images)
+        images = few(images, QUICK)
     patterns, counts, lengths = [], [], []
     for item in images:
         codes = pattern_codes(as_comparable(item.load()), radius)
@@ -111,9 +108,3 @@ def _counted(options: Options, place: Path, radius: int) -> dict[str, NDArray[An
         "y": np.unique(images.labels, return_inverse=True)[1].astype(np.int64),
         "train": np.array([item.split == "train" for item in images]),
     }
-
-
-def _few(images: Collection) -> Collection:
-    """The first images of each class and part."""
-    places = [(item.label, item.split) for item in images]
-    return images[np.array([i for i, place in enumerate(places) if places[:i].count(place) < QUICK])]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +25,10 @@ from bagwise import (
     learn_codebook,
     open_collection,
 )
-from bagwise._files import write_atomically
+from bagwise._files import open_atomically
 from bagwise.codebooks import encode_bags
 from bagwise.codebooks.normalizing import normalize_rows
+from experiments.caching import kept
 from experiments.running import Options
 
 __all__ = [
@@ -39,6 +38,7 @@ __all__ = [
     "Words",
     "alike_topics",
     "caltech",
+    "few",
     "newsgroups",
     "reuters",
     "scene15",
@@ -90,7 +90,7 @@ def scene15(options: Options, pyramid: bool = False) -> Words:
     def make() -> Words:
         scenes = open_collection(options.data / "scene15" / "scene15.zip")
         if options.quick:
-            scenes = _few(scenes, 40)
+            scenes = few(scenes, 40)
         return _visual(scenes, np.array(scenes.splits) == "train", 21 if pyramid else None, options)
 
     return _kept(options, f"scene15{'-pyramid' if pyramid else ''}", make)
@@ -106,7 +106,7 @@ def caltech(options: Options, pair: Sequence[str], points: bool = False) -> Word
         images = open_collection(options.data / "caltech101_4" / "caltech101_4.zip")
         images = images[np.isin(images.labels, list(pair))]
         if options.quick:
-            images = _few(images, 60)
+            images = few(images, 60)
         return _visual(images, np.ones(len(images), np.bool_), None, options, points)
 
     return _kept(options, f"caltech-{'points-' if points else ''}{'-'.join(pair)}", make)
@@ -234,8 +234,8 @@ def _textual(
     return Words(X, np.array(labels), tuple(classes), np.array(train), {})
 
 
-def _few(collection: Collection, n: int) -> Collection:
-    """The first images of each class and part."""
+def few(collection: Collection, n: int) -> Collection:
+    """The first n of each class and part."""
     seen: dict[Any, int] = {}
     chosen = []
     for i, item in enumerate(collection):
@@ -248,25 +248,17 @@ def _few(collection: Collection, n: int) -> Collection:
 
 def _kept(options: Options, name: str, make: Callable[[], Words]) -> Words:
     """Read what was made before, or make it and keep it."""
-    path = options.cache / f"{name}{'.quick' if options.quick else ''}.npz"
-    if path.exists():
-        return _read(path)
-    started = time.perf_counter()
-    words = make()
-    arrays: dict[str, Any] = {"y": words.y, "classes": np.array(words.classes), "train": words.train}
-    for size, X in {0: words.X, **words.fewer}.items():
-        arrays |= {f"data{size}": X.data, f"indices{size}": X.indices, f"indptr{size}": X.indptr,
-                   f"shape{size}": np.array(X.shape)}  # fmt: skip
-    content = io.BytesIO()
-    np.savez_compressed(content, **arrays)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content.getvalue())
-    print(f"{name}: {words.X.shape[0]} x {words.X.shape[1]}, {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    return words
 
+    def write(path: Path) -> None:
+        words = make()
+        arrays: dict[str, Any] = {"y": words.y, "classes": np.array(words.classes), "train": words.train}
+        for size, X in {0: words.X, **words.fewer}.items():
+            arrays |= {f"data{size}": X.data, f"indices{size}": X.indices, f"indptr{size}": X.indptr,
+                       f"shape{size}": np.array(X.shape)}  # fmt: skip
+        with open_atomically(path) as file:
+            np.savez_compressed(file, **arrays)
 
-def _read(path: Path) -> Words:
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(kept(options, f"{name}.npz", write), allow_pickle=False) as file:
         matrices = {
             int(key[4:]): sp.csr_array((file[key], file[f"indices{key[4:]}"], file[f"indptr{key[4:]}"]),
                                        shape=tuple(file[f"shape{key[4:]}"]))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._files import write_atomically
+from experiments.caching import kept
+from experiments.classifying import chosen_penalty
 from experiments.differences import Difference, paired
 from experiments.running import Options
 
@@ -31,14 +34,17 @@ def drawn(y: NDArray[np.int64], fixed: NDArray[np.bool_], draw: int) -> tuple[ND
     return np.flatnonzero(train), np.flatnonzero(~train)
 
 
-def kept_penalty(options: Options, name: str, choose: Callable[[], float]) -> float:
-    """The C of an SVM, chosen where it is first asked for and kept in a file of the cache for the other draws."""
-    path = options.cache / f"penalty-{name}{'.quick' if options.quick else ''}.json"
-    if path.exists():
-        return float(json.loads(path.read_text(encoding="utf-8")))
-    best = choose()
-    write_atomically(path, json.dumps(best).encode())
-    return best
+def kept_penalty(
+    options: Options, name: str, Z: Any, y: NDArray[np.int64], train: NDArray[Any], penalties: Sequence[float]
+) -> float:
+    """The best C of a linear SVM on these training samples; once chosen, it is kept for the other draws."""
+    choices = "-".join(f"{C:g}" for C in penalties)
+    path = kept(
+        options,
+        f"penalty-{name}-of-{choices}.json",
+        lambda path: write_atomically(path, json.dumps(chosen_penalty(Z[train], y[train], penalties)).encode()),
+    )
+    return float(json.loads(path.read_text(encoding="utf-8")))
 
 
 def shown(values: Accuracies | None) -> str | None:

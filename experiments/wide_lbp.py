@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from bagwise._files import open_atomically
 from bagwise.codebooks.normalizing import normalize_rows
 from experiments import patterns
-from experiments.classifying import chosen_penalty, fixed_linear_error
+from experiments.caching import kept
+from experiments.classifying import fixed_linear_error
 from experiments.differences import Difference, always
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
@@ -85,8 +87,7 @@ def measure(options: Options, method: str, size: int, draw: int, way: str) -> fl
     train, test = drawn(images.y, images.train, draw)
     Z, y = _features(options, method, size, way), images.y
     penalties = WITHOUT_ROOTS if way == "plain" else PENALTIES
-    best = kept_penalty(options, f"lbp-{method}-{size}-{way}",
-                        lambda: chosen_penalty(Z[images.train], y[images.train], penalties))  # fmt: skip
+    best = kept_penalty(options, f"lbp-{method}-{size}-{way}", Z, y, images.train, penalties)
     return round(100 * (1 - fixed_linear_error(Z[train], y[train], Z[test], y[test], best)), 3)
 
 
@@ -112,8 +113,8 @@ def _reduced(
         pooling = "none"
     learned_size = max(SIZES) if method == "pca" and not options.quick else size  # components come in order
     name = f"lbp-{method}-{learned_size}-{'roots' if first else 'shares'}-{pooling}{'-own' if own else ''}"
-    path = options.cache / f"{name}{'.quick' if options.quick else ''}.npy"
-    if not path.exists():
+
+    def write(path: Path) -> None:
         steps = ("l1", "power") if first else "l1"
         parts = [normalize_rows(X, steps) for X in _parts(options, 2)]
         train = np.flatnonzero(patterns.scenes(options, 1).train)
@@ -121,7 +122,8 @@ def _reduced(
         reduction = reductions(method, learned, [learned_size], pooling)[learned_size]
         with open_atomically(path) as file:
             np.save(file, _stacked([reduction.apply(X) for X in parts]))
-    return np.load(path, mmap_mode="r")[:, :, :size]
+
+    return np.load(kept(options, f"{name}.npy", write), mmap_mode="r")[:, :, :size]
 
 
 def _parts(options: Options, radius: int) -> tuple[sp.csr_array, sp.csr_array]:

@@ -21,12 +21,14 @@ from bagwise import (
     open_collection,
 )
 from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.descriptors.grids import centres_in_unit_square
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
 from bagwise.merging.pooling import pool
 from experiments.classifying import linear_prediction
 from experiments.differences import always, difference
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
+from experiments.sets import few
 from experiments.wide_reducing import LABELS
 
 PAPER = "BSC13"
@@ -57,8 +59,7 @@ def measure(options: Options, method: str) -> dict[str, Any]:
     """Test images of the fixed draw that are told wrong; all is learned from patches of the training images."""
     scenes = open_collection(options.data / "scene15" / "scene15.zip")
     if options.quick:
-        places = [(item.label, item.split) for item in scenes]
-        scenes = scenes[np.array([i for i, place in enumerate(places) if places[:i].count(place) < QUICK])]
+        scenes = few(scenes, QUICK)
     train = np.array(scenes.splits) == "train"
     y = np.unique(scenes.labels, return_inverse=True)[1]
     if method == "lbp":
@@ -104,13 +105,17 @@ def _reduced(images: Collection, reduce: Reduce) -> Iterator[Bags]:
 def _small_patterns(images: Collection) -> Iterator[Bags]:
     """The 256 patterns of 8 neighbours in the same patches, those whose window is in the patch."""
     for start in range(0, len(images), BATCH):
-        counts = []
+        values, positions = [], []
         for _, image in images[start : start + BATCH].load():
             codes = pattern_codes(as_comparable(image), 1)
-            patches = sliding_window_view(codes, (PATCH - 2, PATCH - 2))[::STEP, ::STEP].reshape(-1, (PATCH - 2) ** 2)
+            grid = sliding_window_view(codes, (PATCH - 2, PATCH - 2))[::STEP, ::STEP]
+            rows, columns = (STEP * np.arange(n) + PATCH / 2 for n in grid.shape[:2])
+            patches = grid.reshape(-1, (PATCH - 2) ** 2)
             places = patches + N_PATTERNS * np.arange(len(patches))[:, np.newaxis]
-            counts.append(np.bincount(places.ravel(), minlength=len(patches) * N_PATTERNS).reshape(-1, N_PATTERNS))
-        yield Bags.from_list([_rooted(normalize_rows(rows.astype(np.float32), "l1")) for rows in counts])
+            counts = np.bincount(places.ravel(), minlength=len(patches) * N_PATTERNS).reshape(-1, N_PATTERNS)
+            values.append(_rooted(normalize_rows(counts.astype(np.float32), "l1")))
+            positions.append(centres_in_unit_square(rows, columns, *image.shape[:2]))
+        yield Bags.from_list(values, positions)
 
 
 def _rooted(Z: Any) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from bagwise.codebooks.normalizing import normalize_rows
 from experiments import sets
-from experiments.classifying import chosen_penalty, fixed_linear_error
+from experiments.classifying import fixed_linear_error
 from experiments.differences import always
 from experiments.pages import Claim, Curves, Section, Table
 from experiments.running import Cell, Options, Results
@@ -81,7 +81,7 @@ def measure(options: Options, method: str, size: int, draw: int) -> dict[str, fl
         Z = reduction.apply(X).astype(np.float64)
         per_image = 1000 * (time.process_time() - started) / X.shape[0]
         found = {"fit": round(reduction.seconds, 2), "per_image": round(per_image, 4), "bytes": reduction.n_bytes}
-    best = kept_penalty(options, place, lambda: chosen_penalty(Z[train], y[train], PENALTIES))
+    best = kept_penalty(options, place, Z, y, train, PENALTIES)
     error = fixed_linear_error(Z[train], y[train], Z[test], y[test], best)
     return {"accuracy": round(100 * (1 - error), 3), **found}
 

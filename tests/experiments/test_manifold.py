@@ -72,7 +72,7 @@ def test_bags_are_described_once_and_mapped(options):
         return Bags.from_list([np.eye(3), np.ones((2, 3))])
 
     for _ in range(2):
-        assert manifold_protocol.kept(options, "some", describe) == describe()
+        assert manifold_protocol.kept_bags(options, "some", describe) == describe()
         calls.pop()
     assert len(calls) == 1
 

@@ -1,0 +1,32 @@
+"""What cells share: made once, kept in files of the cache folder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.running import Options
+
+__all__ = ["kept"]
+
+WORTH_TELLING = 1.0  # seconds
+
+
+def kept(options: Options, name: str, write: Callable[[Path], object]) -> Path:
+    """Where the file of this name is in the cache; `write` is called first if it is not there yet.
+
+    `write` must leave the whole file or nothing, as other processes may look at the same moment. Quick runs have files
+    of their own. What a file depends on and may be changed in an experiment belongs in its name.
+    """
+    stem, dot, kind = name.rpartition(".")
+    path = options.cache / f"{stem}{'.quick' if options.quick else ''}{dot}{kind}"
+    if not path.exists():
+        started = time.perf_counter()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path)
+        seconds = time.perf_counter() - started
+        if seconds >= WORTH_TELLING:
+            print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, {seconds:.0f} s", file=sys.stderr)
+    return path
