@@ -9,7 +9,8 @@ from experiments.wide_draws import drawn
 from experiments.wide_reducing import LABELS, reductions
 from sklearn.decomposition import PCA
 
-from bagwise import LBPD5, LocalBinaryPatterns, SketchMerger
+from bagwise import LBPD5, BagOfFeatures, Bags, LocalBinaryPatterns, SketchMerger
+from bagwise.codebooks.normalizing import normalize_rows
 from experiments import wide_lbp, wide_patches, wide_scene15
 from result_pages import page_of
 
@@ -142,13 +143,25 @@ def test_a_small_run_of_patches(data, tmp_path, method, monkeypatch):
     monkeypatch.setattr(wide_patches, "PATCH", 8)
     found = wide_patches.measure(Options(data[0], tmp_path / "out", quick=True), method)
     assert found["columns"] == 8 * (256 if method == "lbp" else 32)
-    assert set(found["wrong"]) <= set(range(found["n"]))
+    assert set(found["wrong"]) == set(wide_patches.WAYS)
+    assert all(set(wrong) <= set(range(found["n"])) for wrong in found["wrong"].values())
+
+
+def test_vlad_of_an_image_is_the_first_part_of_the_one_with_quarters():
+    rng = np.random.default_rng(0)
+    bags = Bags.from_list([rng.normal(size=(30, 4)) for _ in range(6)], [rng.random((30, 2)) for _ in range(6)])
+    alone, both = (
+        BagOfFeatures(3, assignment="vlad", pyramid=pyramid, n_init=1, random_state=0).fit_transform(bags)
+        for pyramid in (None, 5)
+    )
+    np.testing.assert_allclose(normalize_rows(both[:, :12], "l2"), alone, rtol=1e-5, atol=1e-6)
 
 
 def made_up(module, cell, rng):
     costs = {"fit": 1.5, "per_image": 0.1, "bytes": 4000}
     if module is wide_patches:
-        return {"n": 50, "wrong": np.flatnonzero(rng.random(50) < 0.3).tolist(), "columns": 100}
+        wrong = {way: np.flatnonzero(rng.random(50) < 0.3).tolist() for way in wide_patches.WAYS}
+        return {"n": 50, "wrong": wrong, "columns": 100}
     if module is wide_scene15:
         return {"accuracy": 80 * rng.random(), **(costs if cell.arguments["method"] != "all" else {})}
     return costs if cell.function is wide_lbp.costs else 80 * rng.random()
