@@ -106,6 +106,16 @@ class Errors:
         """Sizes at which a method was measured."""
         return sorted(size for name, how, size in self._values if (name, how) == (method, classifier))
 
+    def n_tasks(self, method: str, classifier: str) -> int:
+        """On how many tasks a method was measured."""
+        return len(self._tasks(method, classifier, None))
+
+    def line(self, method: str, classifier: str) -> dict[int, NDArray[np.float64]]:
+        """Errors over tasks by size; without sizes that some of the tasks are too small for."""
+        n = self.n_tasks(method, classifier)
+        found = {size: self.values(method, classifier, size) for size in self.sizes(method, classifier)}
+        return {size: values for size, values in found.items() if len(values) == n}
+
     def values(self, method: str, classifier: str, size: int | None = None) -> NDArray[np.float64]:
         """Errors over tasks; at the only size if none is given."""
         return np.array(list(self._tasks(method, classifier, size).values()))
@@ -117,10 +127,7 @@ class Errors:
 
     def text(self, method: str, classifier: str, size: int | None = None) -> str | None:
         """Mean and standard deviation over tasks, or the error on the only one."""
-        values = self.values(method, classifier, size)
-        if len(values) < 2:
-            return f"{values[0]:.2f}" if len(values) else None
-        return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
+        return _shown(self.values(method, classifier, size))
 
     def difference(self, first: tuple[str, str, int | None], second: tuple[str, str, int | None]) -> Difference | None:
         """Compare two (method, classifier, size) on the tasks that both have."""
@@ -160,13 +167,12 @@ class Errors:
         found = []
         for classifier, label in classifiers.items():
             rows = []
-            for method in methods:
+            for method, name in self._labels(methods, classifier).items():
                 if method in WHOLE:
-                    line, end = [None] * len(sizes), self.text(method, classifier)
+                    rows.append([name, *([None] * len(sizes)), self.text(method, classifier)])
                 else:
-                    line, end = [self.text(method, classifier, size) for size in sizes], None
-                if end or any(line):
-                    rows.append([LABELS[method], *line, end])
+                    line = self.line(method, classifier)
+                    rows.append([name, *(_shown(line[size]) if size in line else None for size in sizes), None])
             if rows:
                 found.append(Table(f"{title}: {label}", ("error, %", *map(str, sizes), "all"), rows))
         return found
@@ -176,16 +182,22 @@ class Errors:
         found = []
         for classifier, label in classifiers.items():
             series = {}
-            for method in methods:
-                sizes = self.sizes(method, classifier)
-                if method in WHOLE or not sizes:
+            for method, name in self._labels(methods, classifier).items():
+                line = self.line(method, classifier)
+                if method in WHOLE or not line:
                     continue
-                values = [self.values(method, classifier, size) for size in sizes]
-                spread = None if min(map(len, values)) < 2 else [float(v.std(ddof=1) / np.sqrt(len(v))) for v in values]
-                series[LABELS[method]] = (sizes, [float(v.mean()) for v in values], spread)
+                n = self.n_tasks(method, classifier)
+                spread = None if n < 2 else [float(v.std(ddof=1) / np.sqrt(n)) for v in line.values()]
+                series[name] = (list(line), [float(v.mean()) for v in line.values()], spread)
             if series:
                 found.append(Curves(f"{title}: {label}", "words", "test error, %", series))
         return found
+
+    def _labels(self, methods: Iterable[str], classifier: str) -> dict[str, str]:
+        """Names of the methods that were measured; those on fewer tasks than others say so."""
+        counts = {method: n for method in methods if (n := self.n_tasks(method, classifier))}
+        most = max(counts.values(), default=0)
+        return {method: LABELS[method] + (f" [{n} of {most}]" if n < most else "") for method, n in counts.items()}
 
     def _tasks(self, method: str, classifier: str, size: int | None) -> dict[str, float]:
         if size is None:
@@ -195,6 +207,12 @@ class Errors:
                 found |= self._values[method, classifier, one]
             return found
         return self._values.get((method, classifier, size), {})
+
+
+def _shown(values: NDArray[np.float64]) -> str | None:
+    if len(values) < 2:
+        return f"{values[0]:.2f}" if len(values) else None
+    return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
 
 
 def claims(*given: Claim | None) -> list[Claim]:

@@ -89,12 +89,12 @@ def _lines(errors: Errors) -> tuple[list[list[Any]], dict[str, Any]]:
         settings.append((f"CSM, {label} SVM", "csm_histograms", kernel))
         settings.append((f"CSM by {label}, {label} SVM", f"csm_{kernel}", kernel))
     rows, series = [], {}
-    most = len(errors.values("csm_histograms", "linear", 20))
+    most = errors.n_tasks("csm_histograms", "linear")
     for name, method, how in settings:
         line = [errors.text(method, how, size) for size in TABLED]
         if any(line):
-            n = len(errors.values(method, how, 20))
-            label = name if n == most else f"{name} [{n} of them]"
+            n = errors.n_tasks(method, how)
+            label = name if n == most else f"{name} [{n} of {most}]"
             rows.append([label, *line, errors.text("all_histograms", how)])
             sizes = errors.sizes(method, how)
             values = [errors.values(method, how, size) for size in sizes]

@@ -45,6 +45,23 @@ def test_differences_are_of_tasks_that_both_have(tmp_path):
     assert errors.mean_difference(("csm", "linear"), ("nda", "linear"), (2, 5)) == gap
 
 
+def test_means_over_fewer_tasks_say_so_or_are_left_out(tmp_path):
+    results = kept(tmp_path, {
+        "t1/a": {"csm": flat(0.1), "pca": flat(0.1, (2, 5))}, "t2/a": {"csm": flat(0.3), "pca": flat(0.5, (2,))},
+        "t1/b": {"mme": flat(0.2)},
+    })  # fmt: skip
+    errors = Errors(results)
+    (table,) = errors.tables("some", {"linear": "linear SVM"}, ("csm", "mme", "pca", "aib"), (2, 5))
+    assert [row[0] for row in table.rows] == ["CSM", "MME [1 of 2]", "PCA"]
+    assert table.rows[0][1:3] == ["20.00 ± 14.14", "20.00 ± 14.14"]
+    assert table.rows[1][1:3] == ["20.00", "20.00"]
+    assert table.rows[2][1:3] == ["30.00 ± 28.28", None]  # one of the tasks is too small for five
+    (curves,) = errors.plots("some", {"linear": "linear SVM"}, ("csm", "mme", "pca"))
+    assert {name: list(sizes) for name, (sizes, _, _) in curves.series.items()} == {
+        "CSM": [2, 5], "MME [1 of 2]": [2, 5], "PCA": [2]
+    }  # fmt: skip
+
+
 def test_differences_within_their_interval_are_left_open():
     assert Difference(-3.5, 1.0, 10).below is True
     assert Difference(3.5, 1.0, 10).below is False
