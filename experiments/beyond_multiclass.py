@@ -15,7 +15,7 @@ from bagwise.merging.pooling import pool
 from experiments import sets
 from experiments.classifying import linear_error
 from experiments.differences import Difference, always, difference
-from experiments.pages import Claim, Curves, Section, Table
+from experiments.pages import Claim, Curves, Section, Table, mean_and_sd
 from experiments.reducing import Task
 from experiments.running import Cell, Options, Results
 from experiments.wide_draws import drawn
@@ -218,10 +218,7 @@ def _mean(found: Values, method: str, size: int, name: str) -> float | None:
 
 
 def _text(found: Values, method: str, size: int) -> str | None:
-    values = [one["error"] for one in found.get((method, size), {}).values()]
-    if not values:
-        return None
-    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+    return mean_and_sd(one["error"] for one in found.get((method, size), {}).values())
 
 
 def _gap(found: Values, first: str, second: str, size: int) -> Difference | None:

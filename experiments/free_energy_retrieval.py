@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from bagwise import open_collection
 from experiments.differences import difference
 from experiments.image_rankings import CUTOFF, Description, Learning, choose, grids, mean_precision
-from experiments.pages import Claim, Section, Table
+from experiments.pages import Claim, Section, Table, mean_and_sd
 from experiments.running import Cell, Options, Results
 
 PAPER = "FEK16"
@@ -107,7 +107,7 @@ def sections(results: Results) -> list[Section]:
                       for method in METHODS)]
         for condition in CONDITIONS
     ]  # fmt: skip
-    caption = f"MAP of the first {CUTOFF}, draws: {len(results)}; in parentheses as published for Corel-5k"
+    caption = f"MAP of the first {CUTOFF}, mean ± sd of {len(results)} draws; in parentheses as published for Corel-5k"
     claims = [_above(found, "FEK", "FKL"), _above(found, "FEK", "FESS")]
     return [Section("Finding images", TEXT, claims, [Table(caption, ("condition", *METHODS), rows)])]
 
@@ -115,7 +115,7 @@ def sections(results: Results) -> list[Section]:
 def _shown(values: dict[str, float] | None, published: float | None) -> str | None:
     if values is None:
         return None
-    return f"{np.mean(list(values.values())):.3f}" + (f" ({published:g})" if published is not None else "")
+    return f"{mean_and_sd(values.values(), '.3f')}" + (f" ({published:g})" if published is not None else "")
 
 
 def _above(found: dict[tuple[str, str], dict[str, float]], first: str, second: str) -> Claim:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from experiments.differences import Difference, difference
-from experiments.pages import Claim, Section, Table
+from experiments.pages import Claim, Section, Table, mean_and_sd
 from experiments.running import Cell, Options, Results
 from experiments.text_methods import METHODS, measure
 from experiments.text_tasks import BODY, NEWSGROUPS, Task, read_task, task_names
@@ -104,7 +104,7 @@ def sections(results: Results) -> list[Section]:
         [name, *(_shown(errors[name][method], PUBLISHED.get(name, {}).get(method)) for method in METHODS)]
         for name in names
     ]
-    caption = "Error in %, folds in brackets where they are fewer than 10; in parentheses as published"
+    caption = "Error in %, mean ± sd over folds; [folds] where they are fewer than 10; in parentheses as published"
     gaps = {name: {rival: _gap(errors[name], rival) for rival in RIVALS} for name in names}
     tables = [
         Table(caption, ("task", *METHODS), rows),
@@ -116,7 +116,7 @@ def sections(results: Results) -> list[Section]:
 
 def _shown(values: dict[str, float], published: float | None) -> str:
     folds = f" [{len(values)}]" if len(values) < N_FOLDS else ""
-    return f"{_mean(values):.2f}{folds}" + (f" ({published:g})" if published is not None else "")
+    return f"{mean_and_sd(values.values())}{folds}" + (f" ({published:g})" if published is not None else "")
 
 
 def _mean(values: dict[str, float]) -> float:

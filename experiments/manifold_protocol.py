@@ -22,7 +22,7 @@ from sklearn.metrics import silhouette_score
 from bagwise import Bags, Collection, ManifoldBagOfFeatures, SpectralClusterer
 from bagwise.metrics import clustering_report, mean_average_precision
 from experiments.caching import kept
-from experiments.pages import Claim, Section, Table
+from experiments.pages import Claim, Section, Table, mean_and_sd
 from experiments.running import Cell, Options, Results
 
 __all__ = ["CRITERIA", "compared", "gains", "kept_bags", "labels_of", "published_table", "repeat_once", "repetitions",
@@ -166,7 +166,6 @@ def gains(key: str, runs: Sequence[Figures], before: str, after: str) -> NDArray
     return 100 * sign * (new - old) / abs(old)
 
 
-def spread(runs: Sequence[Figures], method: str, key: str) -> str:
+def spread(runs: Sequence[Figures], method: str, key: str) -> str | None:
     """Mean and standard deviation over repetitions."""
-    values = np.array([run[method][key] for run in runs])
-    return f"{values.mean():.4g} ± {values.std():.2g}"
+    return mean_and_sd((run[method][key] for run in runs), ".4g", ".2g")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.classifying import CLASSIFIERS, errors
 from experiments.differences import Difference, difference, paired
-from experiments.pages import Claim, Curves, Table
+from experiments.pages import Claim, Curves, Table, mean_and_sd
 from experiments.reducing import SIZES, Task, reduced
 from experiments.running import Results
 from experiments.sets import SIZES as TABLED
@@ -127,7 +127,7 @@ class Errors:
 
     def text(self, method: str, classifier: str, size: int | None = None) -> str | None:
         """Mean and standard deviation over tasks, or the error on the only one."""
-        return _shown(self.values(method, classifier, size))
+        return mean_and_sd(self.values(method, classifier, size))
 
     def difference(self, first: tuple[str, str, int | None], second: tuple[str, str, int | None]) -> Difference | None:
         """Compare two (method, classifier, size) on the tasks that both have."""
@@ -172,7 +172,7 @@ class Errors:
                     rows.append([name, *([None] * len(sizes)), self.text(method, classifier)])
                 else:
                     line = self.line(method, classifier)
-                    rows.append([name, *(_shown(line[size]) if size in line else None for size in sizes), None])
+                    rows.append([name, *(mean_and_sd(line.get(size, ())) for size in sizes), None])
             if rows:
                 found.append(Table(f"{title}: {label}", ("error, %", *map(str, sizes), "all"), rows))
         return found
@@ -207,12 +207,6 @@ class Errors:
                 found |= self._values[method, classifier, one]
             return found
         return self._values.get((method, classifier, size), {})
-
-
-def _shown(values: NDArray[np.float64]) -> str | None:
-    if len(values) < 2:
-        return f"{values[0]:.2f}" if len(values) else None
-    return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}"
 
 
 def claims(*given: Claim | None) -> list[Claim]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAPERS", "Claim", "Curves", "Section", "Table", "write_pages"]
+import numpy as np
+
+__all__ = ["PAPERS", "Claim", "Curves", "Section", "Table", "mean_and_sd", "write_pages"]
 
 PAPERS = {
     "CSM08": "Class-separability merging (2008)",
@@ -134,6 +136,14 @@ def write_pages(
                     lines += [f"![{curves.title}]({file.relative_to(page.parent).as_posix()})", ""]
             lines += [footer, ""]
     write_atomically(page, ("\n".join(lines).rstrip() + "\n").encode())
+
+
+def mean_and_sd(values: Iterable[float], form: str = ".2f", sd_form: str | None = None) -> str | None:
+    """Mean and standard deviation as text; the only value if there is one, None if there is none."""
+    numbers = np.array(list(values))
+    if len(numbers) < 2:
+        return format(numbers[0], form) if len(numbers) else None
+    return f"{numbers.mean():{form}} ± {numbers.std(ddof=1):{sd_form or form}}"
 
 
 def _overview(parts: Sequence[tuple[str, str, str, Sequence[Section]]]) -> Table:

@@ -13,6 +13,7 @@ from bagwise._files import write_atomically
 from experiments.caching import kept
 from experiments.classifying import chosen_penalty
 from experiments.differences import Difference, paired
+from experiments.pages import mean_and_sd
 from experiments.running import Options
 
 __all__ = ["Accuracies", "drawn", "gap", "kept_penalty", "shown"]
@@ -49,10 +50,7 @@ def kept_penalty(
 
 def shown(values: Accuracies | None) -> str | None:
     """Mean and standard deviation over draws, or the only value."""
-    if not values:
-        return None
-    numbers = list(values.values())
-    return f"{np.mean(numbers):.2f}" + (f" ± {np.std(numbers, ddof=1):.2f}" if len(numbers) > 1 else "")
+    return mean_and_sd((values or {}).values())
 
 
 def gap(first: Sequence[Accuracies], second: Sequence[Accuracies]) -> Difference | None:
