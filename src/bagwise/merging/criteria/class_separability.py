@@ -31,7 +31,8 @@ class ClassSeparability(TraceRatio):
     sample) and nothing of the order of samples by samples.
 
     On histograms whose words differ much in scale, the words with the largest difference of class means are first
-    merged into one that dominates the ratio, so the error of a classifier can rise before it falls.
+    merged into one that dominates the ratio, so the error of a classifier can rise before it falls. With many classes
+    a few directions of large scatter are all that is kept; "aib" and "mlt" score each word for itself, and keep more.
 
     References
     ----------
