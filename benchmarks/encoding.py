@@ -1,4 +1,4 @@
-"""Speed of codebooks: nearest words beside plain NumPy and faiss, the other encoders, and k-means.
+"""Speed of codebooks: nearest words beside plain NumPy and faiss, the other encoders, normalising, and k-means.
 
     python benchmarks/encoding.py            # everything, a few minutes on 2 cores
     python benchmarks/encoding.py --quick    # small sizes, to see that it works
@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bagwise import Bags
 from bagwise.codebooks import assign_words, encode_bags, kmeans_words
+from bagwise.codebooks.normalizing import normalize_rows
 from harness import PeakMemory, in_fresh_process, machine, print_table
 
 ASSIGNMENTS = ("hard", "soft", "localized", "vlad", "sparse")
@@ -135,6 +137,30 @@ def measure_sparse_peers(n: int, n_words: int, n_threads: int) -> list[dict[str,
     ]
 
 
+def measure_normalizing(n: int, n_columns: int, filled: float) -> list[dict[str, Any]]:
+    """Square roots and length 1 of float32 rows, beside NumPy and scikit-learn; sparse rows if few are `filled`."""
+    from sklearn.preprocessing import normalize
+
+    X: Any = np.random.default_rng(5).gamma(0.4, size=(n, n_columns)).astype(np.float32)
+    if filled < 1:
+        X = sp.csr_array(X * (np.random.default_rng(6).random(X.shape) < filled))
+
+    def plain() -> Any:
+        Z = X.copy()
+        values = Z.data if sp.issparse(Z) else Z
+        values[:] = np.sign(values) * np.sqrt(np.abs(values))
+        return normalize(Z, copy=False)
+
+    functions = {"bagwise": partial(normalize_rows, X, ("power", "l2")), "NumPy and scikit-learn": plain}
+    rows = []
+    for who, function in functions.items():
+        with PeakMemory() as memory:
+            function()
+        rows.append({"who": who, "filled": filled, "memory": memory.growth / 1e6})
+    best = best_of(functions, 3)
+    return [row | {"processor": best[row["who"]]["processor"]} for row in rows]
+
+
 def measure_kmeans(n: int, n_words: int, n_threads: int, n_iter: int) -> list[dict[str, Any]]:
     """Seconds of seeding and `n_iter` iterations, by each of the back ends, and the sum of squares they end with."""
     values = sift_like(n, 4)
@@ -173,6 +199,15 @@ def measure(quick: bool = False, n_threads: int = 2) -> dict[str, Any]:
     print_table(results["encoders"], {
         "assignment": "assignment", "vectors": "vectors", "rate": "by the clock",
         "processor_rate": "per second of processor", "memory": "memory, MB",
+    })  # fmt: skip
+    rows, columns = (n // 10, 128) if quick else (n, 512)
+    results["normalizing"] = [
+        row for filled in (1.0, 0.02) for row in in_fresh_process(__file__, "measure_normalizing", n=rows,
+                                                                   n_columns=columns, filled=filled)
+    ]  # fmt: skip
+    print(f"Roots and length 1 of {rows} rows of {columns} numbers\n")
+    print_table(results["normalizing"], {
+        "who": "who", "filled": "share of non-zeros", "processor": "seconds of processor", "memory": "memory, MB",
     })  # fmt: skip
     results["kmeans"] = measure_kmeans(n, n_words, n_threads, n_iter)
     print(f"k-means, {n_words} words, {n} vectors, seeding and {n_iter} iterations, {n_threads} threads: seconds\n")

@@ -60,6 +60,24 @@ def test_columns_in_any_order_within_a_row(steps):
     np.testing.assert_array_equal(unsorted.indices, [3, 0, 2, 1, 0])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("steps", [("l1", "power"), ("power", "l2"), ("l2",), ("l1",), ("power",)])
+def test_many_rows_are_what_each_is_alone(steps, dtype, monkeypatch):
+    """Blocks of rows: of one row, of some, with empty rows and blocks, rows longer than a block."""
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(60, 7)) * (rng.random((60, 7)) < 0.5)).astype(dtype)
+    X[20:35] = 0
+    alone = np.vstack([normalize_rows(row[np.newaxis], steps) for row in X])
+    for block in (1, 5, 7, 20, 1 << 15):
+        monkeypatch.setattr("bagwise.codebooks.normalizing._BLOCK", block)
+        np.testing.assert_array_equal(normalize_rows(X, steps), alone)
+        np.testing.assert_array_equal(normalize_rows(np.asfortranarray(X), steps), alone)
+        np.testing.assert_allclose(normalize_rows(sp.csr_array(X), steps).toarray(), alone, rtol=1e-6)
+    for shape in ((0, 4), (3, 0)):
+        empty = np.zeros(shape, dtype)
+        assert normalize_rows(empty, steps).shape == normalize_rows(sp.csr_array(empty), steps).shape == shape
+
+
 def test_the_default_is_the_hellinger_kernel():
     X = np.random.default_rng(0).integers(0, 5, (6, 9)).astype(float)
     X[2] = 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
@@ -18,6 +19,7 @@ from bagwise.codebooks.steps import STEPS, resolve_steps
 __all__ = ["STEPS", "BagNormalizer", "normalize_rows", "resolve_steps"]
 
 _FLOATS = [np.float64, np.float32]
+_BLOCK = 1 << 15  # numbers that are worked on at a time, so that all that is made of them stays in a core's cache
 
 
 def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> Any:
@@ -35,41 +37,50 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
     Z : ndarray or CSR, as X
     """
     result = X.copy()
-    values = result.data if sp.issparse(result) else result
-    for step in resolve_steps(steps):
-        if step == "power":
-            np.multiply(np.sign(values), np.abs(values) ** values.dtype.type(power), out=values)
-            continue
-        norms = _norms(result, step)
-        if sp.issparse(result):
-            values /= np.repeat(norms, np.diff(result.indptr))
-        else:
-            values /= norms[:, None]
+    if sp.issparse(result):
+        values, starts = result.data, result.indptr
+    else:
+        values, starts = result.reshape(-1), result.shape[1] * np.arange(result.shape[0] + 1)  # copies are in C order
+    names = resolve_steps(steps)
+    for low, high in _blocks(starts):
+        begin, end = starts[low], starts[high]
+        _carry_out(names, power, values[begin:end], starts[low : high + 1] - begin)
     return result
 
 
-def _norms(X: Any, step: str) -> Any:
-    """Norms of rows in the type of X, 1 for rows of zeros; sums in float64."""
-    values = X.data if sp.issparse(X) else X
-    # by the largest number first: squares of the rest neither overflow nor vanish
-    sizes = abs(values).astype(np.float64)
-    if sp.issparse(X):
-        # not by the matrix's own max: that sorts the column numbers in place, but not the values that go with them
-        filled = np.diff(X.indptr) > 0
-        largest = np.zeros(X.shape[0])
-        if filled.any():
-            largest[filled] = np.maximum.reduceat(sizes, X.indptr[:-1][filled])
-    else:
-        largest = sizes.max(axis=1, initial=0.0)
-    scale = np.where(largest > 0, largest, 1.0)
-    scaled = sizes / (np.repeat(scale, np.diff(X.indptr)) if sp.issparse(X) else scale[:, None])
-    powers = scaled if step == "l1" else scaled**2
-    if sp.issparse(X):
-        sums = np.asarray(sp.csr_array((powers, X.indices, X.indptr), shape=X.shape).sum(axis=1)).ravel()
-    else:
-        sums = powers.sum(axis=1)
-    norms = scale * (sums if step == "l1" else np.sqrt(sums))
-    return np.where(largest > 0, norms, 1.0).astype(values.dtype)
+def _blocks(starts: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Rows from and to, with about `_BLOCK` numbers each, or a single row with more."""
+    low, n = 0, len(starts) - 1
+    while low < n:
+        high = int(np.searchsorted(starts, starts[low] + _BLOCK, side="right")) - 1
+        high = max(high, low + 1)
+        yield low, high
+        low = high
+
+
+def _carry_out(names: Sequence[str], power: float, values: NDArray[Any], starts: NDArray[Any]) -> None:
+    """Change some rows in place: row i is ``values[starts[i] : starts[i + 1]]``. Sums are taken in float64."""
+    lengths = np.diff(starts)
+    filled = lengths > 0
+    if not filled.any():
+        return
+    firsts, lengths = starts[:-1][filled], lengths[filled]
+    for name in names:
+        if name == "power":
+            sizes = np.abs(values)
+            powers = np.sqrt(sizes) if power == 0.5 else sizes ** values.dtype.type(power)
+            np.copysign(powers, values, out=values)
+            continue
+        sizes = np.abs(values, dtype=np.float64)
+        largest = np.maximum.reduceat(sizes, firsts)
+        # by the largest number first: squares of the rest neither overflow nor vanish
+        scale = np.where(largest > 0, largest, 1.0)
+        sizes /= np.repeat(scale, lengths)
+        if name == "l1":
+            norms = scale * np.add.reduceat(sizes, firsts)
+        else:
+            norms = scale * np.sqrt(np.add.reduceat(np.square(sizes, out=sizes), firsts))
+        values /= np.repeat(np.where(largest > 0, norms, 1.0).astype(values.dtype), lengths)
 
 
 class BagNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
