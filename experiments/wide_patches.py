@@ -40,11 +40,12 @@ PUBLISHED = {"lbp": 82.2, "vq": 82.5, "hashing": 80.5, "bsc": 83.63, "bscb": 83.
 RIVALS = ("lbp", "vq", "hashing")
 SIZE = 512
 PATCH = 16
-STEP = 8
+STEP = 4  # pixels between patches
+LEARNING_STEP = 8  # the same where reductions and words are learned: there are enough of them
 N_PATTERNS = 256  # of 8 neighbours
 N_WORDS = 64  # of VLAD
 N_SAMPLES = 50_000  # patches that the words of VLAD are learned from
-BATCH = 128
+BATCH = 32
 WAYS = {"cells": "image and quarters", "whole": "image"}
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
 QUICK = 6  # images of each class and part
@@ -52,12 +53,15 @@ TEXT = f"""
 Patches of {PATCH} x {PATCH} pixels, {STEP} apart, each the shares of 65,536 patterns, reduced to {SIZE}; roots, length
 1; VLAD with {N_WORDS} words, of the image and of its quarters beside it, or of the image alone; roots and length 1
 again; linear SVM, the fixed draw of 100 training images a class of Scene-15. Reductions and words are learned from
-patches of the training images. LBP are the 256 patterns of 8 neighbours in the same patches. There is one draw, so
-methods are compared image by image: standard errors are over test images. PCA and PKA are left out as in the paper:
-they do not learn from patches batch by batch.
+patches of the training images {LEARNING_STEP} apart, 1.38 million. LBP are the 256 patterns of 8 neighbours in the same
+patches. There is one draw, so methods are compared image by image: standard errors are over test images. PCA and PKA
+are left out as in the paper: they do not learn from patches batch by batch.
 
 The paper says neither how far apart patches are, nor how many words there are, nor whether VLAD looks at parts of
-images. It has over a million patches of training images: {STEP} apart there are 1.38 million, side by side 0.35."""
+images; it has over a million patches of training images. That was settled with LBP alone, whose published accuracy is
+82.2 %, by 5 folds of the training images (accuracy on test images in brackets): 77.7 % (78.1) for the image with
+patches 8 apart, 80.3 % (80.4) with quarters, 80.7 % (82.2) with quarters and patches 4 apart. Twice and four times the
+words were no better than that ({N_WORDS}: 77.7 %, 128: 78.2 %, 256: 77.3 %, the image alone)."""
 
 Reduce = Callable[[sp.csr_array], NDArray[np.float32]]
 
@@ -77,12 +81,12 @@ def measure(options: Options, method: str) -> dict[str, Any]:
         describe = _small_patterns
     else:
         reduce = reduction(method, scenes[np.flatnonzero(train)], 32 if options.quick else SIZE)
-        describe = lambda images: _reduced(images, reduce)  # noqa: E731
+        describe = lambda images, step: _reduced(images, step, reduce)  # noqa: E731
     n_words = 8 if options.quick else N_WORDS
     model = BagOfFeatures(n_words, assignment="vlad", pyramid=5, n_samples=N_SAMPLES, n_init=1, n_jobs=1,
                           random_state=0)  # fmt: skip
-    model.fit(describe(scenes[np.flatnonzero(train)]))
-    encoded = model.transform(describe(scenes))
+    model.fit(describe(scenes[np.flatnonzero(train)], LEARNING_STEP))
+    encoded = model.transform(describe(scenes, STEP))
     n_columns = n_words * model.n_features_in_  # of one cell, the image being the first
     found = {}
     for way in WAYS:
@@ -98,35 +102,35 @@ def reduction(method: str, images: Collection, size: int) -> Reduce:
         hashing = HashMerger(size).fit(sp.csr_array((1, 1 << 16), dtype=np.float32))
         return lambda X: _rooted(hashing.transform(X))
     if method == "vq":
-        total = sum(rows.sum(axis=0) for rows, _, _ in _patches(images))
+        total = sum(rows.sum(axis=0) for rows, _, _ in _patches(images, LEARNING_STEP))
         words = PatternWords(size, random_state=0).fit(sp.csr_array(np.atleast_2d(total)))
         return lambda X: _rooted(words.transform(X))
     merger = SketchMerger(size, bipolar=method == "bscb", n_jobs=1)
-    for rows, _, _ in _patches(images):
+    for rows, _, _ in _patches(images, LEARNING_STEP):
         merger.partial_fit(rows)
     labels, signs, sizes = merger.labels_, merger.signs_, merger.sizes_
     return lambda X: _rooted(pool(X, labels, len(sizes), signs=signs, sizes=sizes))
 
 
-def _patches(images: Collection) -> Iterator[tuple[sp.csr_array, Any, Any]]:
+def _patches(images: Collection, step: int) -> Iterator[tuple[sp.csr_array, Any, Any]]:
     """Shares of patterns in patches, offsets and positions, batch by batch."""
-    for bags in LBPD5(per="patch", patch=PATCH, step=STEP, n_jobs=1).iter_transform(images, batch=BATCH):
+    for bags in LBPD5(per="patch", patch=PATCH, step=step, n_jobs=1).iter_transform(images, batch=BATCH):
         yield normalize_rows(sp.csr_array(bags.rows, dtype=np.float32), "l1"), bags.offsets, bags.positions
 
 
-def _reduced(images: Collection, reduce: Reduce) -> Iterator[Bags]:
-    for rows, offsets, positions in _patches(images):
+def _reduced(images: Collection, step: int, reduce: Reduce) -> Iterator[Bags]:
+    for rows, offsets, positions in _patches(images, step):
         yield Bags(reduce(rows), offsets, positions)
 
 
-def _small_patterns(images: Collection) -> Iterator[Bags]:
+def _small_patterns(images: Collection, step: int) -> Iterator[Bags]:
     """The 256 patterns of 8 neighbours in the same patches, those whose window is in the patch."""
     for start in range(0, len(images), BATCH):
         values, positions = [], []
         for _, image in images[start : start + BATCH].load():
             codes = pattern_codes(as_comparable(image), 1)
-            grid = sliding_window_view(codes, (PATCH - 2, PATCH - 2))[::STEP, ::STEP]
-            rows, columns = (STEP * np.arange(n) + PATCH / 2 for n in grid.shape[:2])
+            grid = sliding_window_view(codes, (PATCH - 2, PATCH - 2))[::step, ::step]
+            rows, columns = (step * np.arange(n) + PATCH / 2 for n in grid.shape[:2])
             patches = grid.reshape(-1, (PATCH - 2) ** 2)
             places = patches + N_PATTERNS * np.arange(len(patches))[:, np.newaxis]
             counts = np.bincount(places.ravel(), minlength=len(patches) * N_PATTERNS).reshape(-1, N_PATTERNS)
