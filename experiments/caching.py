@@ -1,4 +1,4 @@
-"""What cells share: made once, kept in files of the cache folder."""
+"""What cells share: made where it is first asked for, kept in files of the cache folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WORTH_TELLING = 1.0  # seconds
 def kept(options: Options, name: str, write: Callable[[Path], object]) -> Path:
     """Where the file of this name is in the cache; `write` is called first if it is not there yet.
 
-    `write` must leave the whole file or nothing, as other processes may look at the same moment. Quick runs have files
-    of their own. What a file depends on and may be changed in an experiment belongs in its name.
+    `write` must leave the whole file or nothing: other processes may look, and write the same, at that moment. Quick
+    runs have files of their own. What a file depends on and may be changed in an experiment belongs in its name.
     """
-    stem, dot, kind = name.rpartition(".")
-    path = options.cache / f"{stem}{'.quick' if options.quick else ''}{dot}{kind}"
+    plain = Path(name)
+    path = options.cache / f"{plain.stem}{'.quick' if options.quick else ''}{plain.suffix}"
     if not path.exists():
         started = time.perf_counter()
         path.parent.mkdir(parents=True, exist_ok=True)

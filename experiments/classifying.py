@@ -123,7 +123,8 @@ def _coordinates(Z: Any, Z_test: Any) -> tuple[NDArray[np.float64], NDArray[np.f
         cross = cross - means - cross.mean(axis=1, keepdims=True) + means.mean()
         gram = gram - means - means[:, None] + means.mean()
         values, vectors = np.linalg.eigh(gram)
-        kept = values > 1e-10 * max(values[-1], 1e-300)
+        noise = max(1e-10, n * float(np.finfo(gram.dtype).eps))
+        kept = values > noise * max(values[-1], 1e-300)
         axes = vectors[:, kept] / np.sqrt(values[kept])
         train, test = gram @ axes, cross @ axes
     else:

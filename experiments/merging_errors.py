@@ -108,7 +108,7 @@ class Errors:
 
     def n_tasks(self, method: str, classifier: str) -> int:
         """On how many tasks a method was measured."""
-        return len(self._tasks(method, classifier, None))
+        return len(set().union(*(self._tasks(method, classifier, size) for size in self.sizes(method, classifier))))
 
     def line(self, method: str, classifier: str) -> dict[int, NDArray[np.float64]]:
         """Errors over tasks by size; without sizes that some of the tasks are too small for."""
@@ -117,7 +117,7 @@ class Errors:
         return {size: values for size, values in found.items() if len(values) == n}
 
     def values(self, method: str, classifier: str, size: int | None = None) -> NDArray[np.float64]:
-        """Errors over tasks; at the only size if none is given."""
+        """Errors over tasks, of a method that leaves words as they are if no size is given."""
         return np.array(list(self._tasks(method, classifier, size).values()))
 
     def mean(self, method: str, classifier: str, size: int | None = None) -> float | None:
@@ -168,11 +168,11 @@ class Errors:
         for classifier, label in classifiers.items():
             rows = []
             for method, name in self._labels(methods, classifier).items():
-                if method in WHOLE:
-                    rows.append([name, *([None] * len(sizes)), self.text(method, classifier)])
-                else:
-                    line = self.line(method, classifier)
-                    rows.append([name, *(mean_and_sd(line.get(size, ())) for size in sizes), None])
+                line = {} if method in WHOLE else self.line(method, classifier)
+                cells = [mean_and_sd(line.get(size, ())) for size in sizes]
+                cells.append(self.text(method, classifier) if method in WHOLE else None)
+                if any(cells):
+                    rows.append([name, *cells])
             if rows:
                 found.append(Table(f"{title}: {label}", ("error, %", *map(str, sizes), "all"), rows))
         return found

@@ -27,7 +27,7 @@ METHODS = ("pca", "hashing", "columns", "bsc", "pka", "bscb", "pkab")
 MERGING = ("bsc", "pka", "bscb", "pkab")
 # k-means of the columns themselves takes long, and 1500 training images have no more than 1499 components.
 UP_TO = {"columns": 500, "pca": 1000}
-PENALTIES = (1.0, 3.0, 10.0)
+PENALTIES = (0.3, 1.0, 3.0, 10.0)
 REPEATS = 5
 STACKED = {"bsc": 70.8, "bscb": 72.49}  # published accuracies of [x, -x] at 50 columns
 N_STACKED = 50

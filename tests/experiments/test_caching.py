@@ -34,7 +34,7 @@ def test_what_failed_is_tried_again(tmp_path):
     assert kept(options, "some.txt", lambda path: path.write_text("made")).read_text() == "made"
 
 
-def test_a_penalty_is_chosen_once_for_each_set_of_choices(tmp_path):
+def test_a_penalty_is_chosen_once_for_each_set_of_choices(tmp_path, monkeypatch):
     options = Options(tmp_path, tmp_path / "out")
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
@@ -42,6 +42,8 @@ def test_a_penalty_is_chosen_once_for_each_set_of_choices(tmp_path):
     train = np.arange(40) < 30
     assert kept_penalty(options, "some", Z, y, train, (3.0,)) == 3.0
     assert kept_penalty(options, "some", Z, y, train, (0.5,)) == 0.5
-    # as it was kept, whatever the samples are now
+
     best = kept_penalty(options, "some", Z, y, train, (0.001, 1.0))
-    assert best == kept_penalty(options, "some", Z, 1 - y[::-1], ~train, (0.001, 1.0))
+    monkeypatch.setattr("experiments.wide_draws.chosen_penalty", lambda *_: 7.0)
+    assert kept_penalty(options, "some", Z, y, ~train, (0.001, 1.0)) == best
+    assert kept_penalty(options, "other", Z, y, ~train, (0.001, 1.0)) == 7.0

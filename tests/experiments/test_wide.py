@@ -9,8 +9,9 @@ from experiments.wide_draws import drawn
 from experiments.wide_reducing import LABELS, reductions
 from sklearn.decomposition import PCA
 
-from bagwise import LBPD5, BagOfFeatures, Bags, LocalBinaryPatterns, SketchMerger
+from bagwise import LBPD5, BagOfFeatures, Bags, LocalBinaryPatterns, SketchMerger, open_collection
 from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.descriptors.grids import starts_of
 from experiments import wide_lbp, wide_patches, wide_scene15
 from result_pages import page_of
 
@@ -142,9 +143,22 @@ def test_a_small_run_of_patterns(data, tmp_path):
 def test_a_small_run_of_patches(data, tmp_path, method, monkeypatch):
     monkeypatch.setattr(wide_patches, "PATCH", 8)
     found = wide_patches.measure(Options(data[0], tmp_path / "out", quick=True), method)
-    assert found["columns"] == 8 * (256 if method == "lbp" else 32)
     assert set(found["wrong"]) == set(wide_patches.WAYS)
     assert all(set(wrong) <= set(range(found["n"])) for wrong in found["wrong"].values())
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_patterns_of_few_neighbours_are_counted_in_the_patches_of_those_of_many(data, step):
+    images = open_collection(data[0] / "scene15" / "scene15.zip")[:3]
+    few = next(iter(wide_patches._small_patterns(images, step)))
+    _, offsets, positions = next(iter(wide_patches._patches(images, step)))
+    np.testing.assert_array_equal(few.offsets, offsets)
+    np.testing.assert_array_equal(few.positions, positions)
+    first = np.asarray(images[0].load())
+    begin = [starts_of(side, 16, step)[0] for side in first.shape]
+    inside = first[begin[0] : begin[0] + 16, begin[1] : begin[1] + 16]
+    counts = LocalBinaryPatterns(norm=None).transform([inside]).values[0]
+    np.testing.assert_allclose(few[0][0], normalize_rows(counts[np.newaxis], ("power", "l2"))[0], rtol=1e-5)
 
 
 def test_vlad_of_an_image_is_the_first_part_of_the_one_with_quarters():
@@ -161,7 +175,7 @@ def made_up(module, cell, rng):
     costs = {"fit": 1.5, "per_image": 0.1, "bytes": 4000}
     if module is wide_patches:
         wrong = {way: np.flatnonzero(rng.random(50) < 0.3).tolist() for way in wide_patches.WAYS}
-        return {"n": 50, "wrong": wrong, "columns": 100}
+        return {"n": 50, "wrong": wrong}
     if module is wide_scene15:
         return {"accuracy": 80 * rng.random(), **(costs if cell.arguments["method"] != "all" else {})}
     return costs if cell.function is wide_lbp.costs else 80 * rng.random()

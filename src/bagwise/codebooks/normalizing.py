@@ -31,6 +31,7 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
     steps : str, sequence of str, or None, default=("l1", "power")
         "l1" and "l2" divide a row by its norm, "power" is ``sign(x) |x|^power``. Rows of zeros stay.
     power : float, default=0.5
+        Greater than 0.
 
     Returns
     -------
@@ -38,7 +39,7 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
     """
     result = X.copy()
     if sp.issparse(result):
-        values, starts = result.data, result.indptr
+        values, starts = result.data, result.indptr.astype(np.int64, copy=False)
     else:
         values, starts = result.reshape(-1), result.shape[1] * np.arange(result.shape[0] + 1)  # copies are in C order
     names = resolve_steps(steps)
@@ -49,7 +50,7 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
 
 
 def _blocks(starts: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Rows from and to, with about `_BLOCK` numbers each, or a single row with more."""
+    """Rows from and to, with at most `_BLOCK` numbers, or a single row with more."""
     low, n = 0, len(starts) - 1
     while low < n:
         high = int(np.searchsorted(starts, starts[low] + _BLOCK, side="right")) - 1
@@ -108,7 +109,7 @@ class BagNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    One pass over the data a step. Sparse stays sparse; rows of zeros stay zero.
+    One pass over the data, some rows at a time. Sparse stays sparse; rows of zeros stay zero.
 
     References
     ----------
