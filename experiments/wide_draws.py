@@ -44,6 +44,7 @@ def kept_penalty(
         options,
         f"penalty-{name}-of-{choices}.json",
         lambda path: write_atomically(path, json.dumps(chosen_penalty(Z[train], y[train], penalties)).encode()),
+        tell=False,
     )
     return float(json.loads(path.read_text(encoding="utf-8")))
 
