@@ -123,9 +123,9 @@ what they give, with C by 5 folds of the training images of the draw run first. 
 PCA is above BSC without roots as well: 74.0 and 76.1 % with 200 and 1000 columns, BSC 69.5 and 73.9 % (the fixed
 draw, roots taken of sums for BSC, C = 3).
 
-"k-means of columns" is what BSC would do without a sketch. The paper shows curves only, but for the check with negatives: there BSCB has twice the columns to merge that say the same,
-and must give what it gives without them; BSC has to tell them apart. Times are of one processor that was shared with
-other work."""
+"k-means of columns" is what BSC would do without a sketch. The paper shows curves only, but for the check with
+negatives: there BSCB has twice the columns to merge that say the same, and must give what it gives without them; BSC
+has to tell them apart. Times are of one processor that was shared with other work."""
     return [Section("Pyramid histograms of Scene-15", text, _claims(found, costs), tables, _plots(found))]
 
 
