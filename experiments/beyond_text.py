@@ -150,8 +150,9 @@ def sections(results: Results) -> list[Section]:
             continue
         names = ", ".join(sorted({key.split("/")[1] for key, _ in results.items(f"{kind}/")}))
         text = f"""
-{names if kind == "pairs" else "The groups of Comp, Sci and Talk"}. {N_TRAIN} training documents a class, or half of all if there are fewer, the others to test; up to
-{N_SPLITS} random splits, as far as they are finished.
+{names if kind == "pairs" else "The groups of Comp, Sci and Talk"}.
+{N_TRAIN} training documents a class, or half of all if there are fewer, the others to test; up to {N_SPLITS} random
+splits, as far as they are finished.
 Words are all that are in at least {MIN_DOCUMENTS} training documents, without stop words and
 without the lines of the header that name groups: some thousand. AIB (smoothed), MLT and DITC look at counts, CSM and
 NDA (5 neighbours) at roots of shares; words of a group are summed. A linear SVM gets roots of shares, naive Bayes
