@@ -136,7 +136,7 @@ def footer(name: str, results: Results) -> str:
     cpus = ", ".join(sorted({f"{one['cpu']}, {one['cores']} cores" for one in where}))
     n, unknown = len(results), results.n_untimed
     work = f"{n} cell{'s' * (n != 1)}, "
-    work += f"{results.seconds / 60:.0f} minutes of processor time" if unknown < n else "time not kept"
+    work += f"{results.seconds / 60:.0f} min of processor time" if unknown < n else "time not kept"
     work += f" (without {unknown} whose time was not kept)" if 0 < unknown < n else ""
     return f"*`python -m experiments {name}`: {work}, {days}, commit {commits}, {cpus}.*"
 

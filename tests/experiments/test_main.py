@@ -83,9 +83,9 @@ def test_times_that_nobody_took_are_left_out_and_told(tmp_path):
         return footer("some", again)
 
     where = "2026-01-01, commit abc, one, 2 cores.*"
-    assert told(90.0, 30.0) == f"*`python -m experiments some`: 2 cells, 2 minutes of processor time, {where}"
+    assert told(90.0, 30.0) == f"*`python -m experiments some`: 2 cells, 2 min of processor time, {where}"
     assert told(None) == f"*`python -m experiments some`: 1 cell, time not kept, {where}"
-    assert "3 cells, 2 minutes of processor time (without 1 whose time was not kept)" in told(90.0, None, 30.0)
+    assert "3 cells, 2 min of processor time (without 1 whose time was not kept)" in told(90.0, None, 30.0)
 
 
 def test_what_came_out_is_printed_and_written_with_its_plots(tmp_path, capsys):
