@@ -70,7 +70,11 @@ def main() -> None:
         return
     for name in names:
         experiment = load(name)
-        show(name, experiment, run(name, experiment, options))
+        try:
+            results = run(name, experiment, options)
+        except KeyboardInterrupt:
+            sys.exit(f"{name} was interrupted; its finished cells are kept in {options.out}. Run it again to go on.")
+        show(name, experiment, results)
 
 
 def parse(arguments: list[str]) -> tuple[Options, list[str]]:

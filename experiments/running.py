@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -181,9 +182,10 @@ def run(name: str, experiment: ModuleType, options: Options) -> Results:
 
 
 def _calm() -> None:
-    """One thread a process: there are as many processes as wanted."""
+    """One thread a process: there are as many processes as wanted. Ctrl-C is for the one that waits for them."""
     from threadpoolctl import threadpool_limits
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
     threadpool_limits(1)
 

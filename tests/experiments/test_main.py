@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from experiments.__main__ import EXPERIMENTS, footer, load, parse, show
+from experiments.__main__ import EXPERIMENTS, footer, load, main, parse, show
 from experiments.running import Options, Results, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +42,17 @@ def test_an_experiment_without_its_data_says_which_it_needs(name, tmp_path):
     with pytest.raises(SystemExit, match=f"{name} reads the data set {last}, and .* has no file {last}/{last}"):
         run(name, experiment, Options(tmp_path, tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(name, experiment, options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.__main__.run", interrupted)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # that of the test's own process
+    monkeypatch.setattr(sys, "argv", ["experiments", "wide_lbp", "--data", str(tmp_path), "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"wide_lbp was interrupted; its finished cells are kept in .*Run it again"):
+        main()
 
 
 def test_all_are_run_by_one_name(tmp_path):
