@@ -120,8 +120,8 @@ def sections(results: Results) -> list[Section]:
 are learned from the training images (100 a class; the fixed draw, then random ones), and a linear SVM is taught on
 what they give, with C by 5 folds of the training images of the draw run first. All 21,000 columns:
 {whole or "not measured yet"} %. PCA has no more components than training images.
-PCA is above BSC without roots as well: 74.0 and 76.1 % with 200 and 1000 columns, BSC 69.5 and 73.9 % (the fixed
-draw, roots taken of sums for BSC, C = 3).
+PCA is above BSC without roots as well: 74.0 and 76.1 % with 200 and 1000 columns, BSC 69.5 and 73.9 % (a trial with
+the fixed draw, roots taken of sums for BSC, C = 3).
 
 "k-means of columns" is what BSC would do without a sketch. The paper shows curves only, but for the check with
 negatives: there BSCB has twice the columns to merge that say the same, and must give what it gives without them; BSC
