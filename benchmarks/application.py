@@ -68,7 +68,9 @@ def photographs() -> list[np.ndarray]:
 
 def make_model(path: Path) -> list[np.ndarray]:
     """Learn a model of the usual size and save it; gives the images."""
-    from bagwise import DenseSIFT, Model, learn_codebook, merge_words
+    from bagwise import Model, merge_words
+    from bagwise.codebooks import learn_codebook
+    from bagwise.descriptors import DenseSIFT
     from bagwise.model import Head
 
     images = photographs()

@@ -67,7 +67,7 @@ def measure_in_memory(kind: str, shrink: int, n_threads: int) -> dict[str, Any]:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bagwise import Statistics
+    from bagwise.merging import Statistics
 
     chunks = [make_chunk(kind, number, shrink) for number in range(N_CHUNKS)]
     labels = np.split(make_labels(kind, shrink), N_CHUNKS)

@@ -119,7 +119,7 @@ def gram_row(n: int, d: int) -> dict[str, Any]:
 
 def selection_row(d: int, n: int, k: int) -> dict[str, Any]:
     """Measure mRMR beside the package mrmr-selection, where that is installed (pip install mrmr-selection)."""
-    from bagwise import MinRedundancyMaxRelevance
+    from bagwise.baselines import MinRedundancyMaxRelevance
 
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)

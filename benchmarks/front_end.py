@@ -26,17 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise import (
-    LBPD5,
-    Collection,
-    ColorSIFT,
-    DenseSIFT,
-    HogLbp,
-    KeypointSIFT,
-    LocalBinaryPatterns,
-    Patches,
-    open_collection,
-)
+from bagwise import open_collection
+from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
+from bagwise.sources import Collection
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
 HEIGHT, WIDTH = 220, 300

@@ -41,7 +41,7 @@ def measure(n: int, d: int, n_classes: int, repeats: int) -> list[dict[str, Any]
     """Seconds, rate and test error of each classifier on the same texts."""
     from sklearn.linear_model import SGDClassifier
 
-    from bagwise import ConfidenceWeightedClassifier
+    from bagwise.baselines import ConfidenceWeightedClassifier
 
     X, y = make_texts(2 * n, d, n_classes)
     train, test = slice(0, n), slice(n, 2 * n)

@@ -24,7 +24,9 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, LinearSVC
 
-from bagwise import BagNormalizer, BagOfFeatures, DenseSIFT, open_collection
+from bagwise import BagOfFeatures, open_collection
+from bagwise.codebooks import BagNormalizer
+from bagwise.descriptors import DenseSIFT
 from bagwise.kernels import additive_kernel
 from harness import machine, print_table, print_targets, timed
 

@@ -91,7 +91,7 @@ def measure_fit(n: int, d: int, n_words: int) -> dict[str, Any]:
 
 def measure_throughput(n: int, d: int, repeats: int) -> dict[str, float]:
     """Millions of non-zeros times hashes that are added in a second, on one thread and two."""
-    from bagwise import Sketch
+    from bagwise.merging import Sketch
 
     X = make_data(n, d)
     sketch = Sketch(d).update(X)
@@ -134,7 +134,8 @@ def measure_transforms(n: int, d: int, n_words: int, repeats: int) -> list[dict[
     from sklearn.random_projection import SparseRandomProjection
     from threadpoolctl import threadpool_limits
 
-    from bagwise import HashMerger, SketchMerger
+    from bagwise import SketchMerger
+    from bagwise.baselines import HashMerger
 
     X = make_data(n, d)
     few = X[: max(n // 40, n_words + 100)]
@@ -184,7 +185,8 @@ def measure_quality(d: int, sizes: list[int]) -> list[dict[str, Any]]:
     from sklearn.decomposition import PCA
     from sklearn.random_projection import GaussianRandomProjection
 
-    from bagwise import HashMerger, SketchMerger, WordMerger
+    from bagwise import SketchMerger, WordMerger
+    from bagwise.baselines import HashMerger
     from merging import make_data as make_texts
 
     X = make_texts("topics", d)[0].toarray()

@@ -143,7 +143,7 @@ def measure_scores(word_block: str, n_topics: int, folder: str) -> dict[str, Any
     """Free-energy scores of all documents, with the model at hand."""
     from sklearn.frozen import FrozenEstimator
 
-    from bagwise import FreeEnergyScore
+    from bagwise.topics import FreeEnergyScore
 
     X, _ = read_documents(folder)
     lda = make_model("bagwise", "vb", n_topics, 5).fit(X)

@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bagwise import BagNormalizer, WordMergerCV
+from bagwise import WordMergerCV
+from bagwise.codebooks import BagNormalizer
 from experiments import sets
 from experiments.differences import difference
 from experiments.merging_errors import LABELS

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise import DivisiveMerger, merge_words
+from bagwise import merge_words
+from bagwise.baselines import DivisiveMerger
 from bagwise.criteria import ClassPosterior, GaussianLikelihood
 from bagwise.merging.pooling import pool
 from experiments import sets

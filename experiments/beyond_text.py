@@ -16,7 +16,8 @@ from sklearn.feature_selection import chi2
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.naive_bayes import MultinomialNB
 
-from bagwise import DivisiveMerger, HashMerger, MinRedundancyMaxRelevance, merge_words
+from bagwise import merge_words
+from bagwise.baselines import DivisiveMerger, HashMerger, MinRedundancyMaxRelevance
 from bagwise.criteria import NonparametricDiscriminant
 from bagwise.merging.pooling import pool
 from experiments import sets

@@ -16,8 +16,11 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
 
-from bagwise import BagOfFeatures, Bags, ColorSIFT, DiagonalKernelLearner, FisherScore, FreeEnergyScore, LatentDirichlet
+from bagwise import BagOfFeatures, Bags, LatentDirichlet
+from bagwise.descriptors import ColorSIFT
+from bagwise.kernels import DiagonalKernelLearner, FisherScore
 from bagwise.metrics import average_precision
+from bagwise.topics import FreeEnergyScore
 
 CUTOFF = 20
 # Blur before SIFT, in pixels: that of the finest scale of SIFT as it was first described. Of this and none, the one

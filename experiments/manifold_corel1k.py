@@ -7,7 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise import Bags, HogLbp, ManifoldBagOfFeatures, open_collection
+from bagwise import Bags, ManifoldBagOfFeatures, open_collection
+from bagwise.descriptors import HogLbp
 from experiments.manifold_protocol import (
     Figures,
     compared,

@@ -19,8 +19,9 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
-from bagwise import Bags, Collection, ManifoldBagOfFeatures, SpectralClusterer
+from bagwise import Bags, ManifoldBagOfFeatures, SpectralClusterer
 from bagwise.metrics import clustering_report, mean_average_precision
+from bagwise.sources import Collection
 from experiments.caching import kept
 from experiments.pages import Claim, Section, Table, mean_and_sd
 from experiments.running import Cell, Options, Results

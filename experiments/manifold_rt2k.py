@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neural_network import MLPClassifier
 
-from bagwise import Bags, Collection, ManifoldBagOfFeatures, SentenceVectors, open_collection
+from bagwise import Bags, ManifoldBagOfFeatures, open_collection
+from bagwise.descriptors import SentenceVectors
+from bagwise.sources import Collection
 from experiments.manifold_protocol import (
     Figures,
     compared,

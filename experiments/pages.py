@@ -116,7 +116,7 @@ def write_pages(
     pictures : Path
         Folder for the plots; below the folder of the page.
     """
-    from bagwise._files import write_atomically
+    from bagwise._io.atomic import write_atomically
 
     lines = ["# Results", "", intro, "", _overview(parts).markdown()]
     for paper, title in PAPERS.items():

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise import open_collection
-from bagwise._files import open_atomically
+from bagwise._io.atomic import open_atomically
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
 from experiments.caching import kept
 from experiments.running import Options

@@ -16,17 +16,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.model_selection import StratifiedKFold
 
-from bagwise import (
-    PLSA,
-    DivisiveMerger,
-    HashMerger,
-    MinRedundancyMaxRelevance,
-    SketchMerger,
-    merge_words,
-)
+from bagwise import SketchMerger, merge_words
+from bagwise.baselines import DivisiveMerger, HashMerger, MinRedundancyMaxRelevance
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.criteria import ClassPosterior, Criterion, NonparametricDiscriminant
 from bagwise.merging.pooling import pool
+from bagwise.topics import PLSA
 from experiments import sets
 from experiments.classifying import fixed_linear_error, neighbors_error
 

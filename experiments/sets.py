@@ -15,19 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise import (
-    BagOfFeatures,
-    Bags,
-    Collection,
-    DenseSIFT,
-    KeypointSIFT,
-    WordCounts,
-    learn_codebook,
-    open_collection,
-)
-from bagwise._files import open_atomically
-from bagwise.codebooks import encode_bags
+from bagwise import BagOfFeatures, Bags, open_collection
+from bagwise._io.atomic import open_atomically
+from bagwise.codebooks import encode_bags, learn_codebook
 from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.descriptors import DenseSIFT, KeypointSIFT, WordCounts
+from bagwise.sources import Collection
 from experiments.caching import kept
 from experiments.running import Options
 

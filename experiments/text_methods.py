@@ -24,13 +24,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
-from bagwise import (
-    ConfidenceWeightedClassifier,
-    DiagonalKernelLearner,
-    FreeEnergyScore,
-    LatentDirichlet,
-    LatentDirichletNB,
-)
+from bagwise import LatentDirichlet
+from bagwise.baselines import ConfidenceWeightedClassifier
+from bagwise.kernels import DiagonalKernelLearner
+from bagwise.topics import FreeEnergyScore, LatentDirichletNB
 from experiments.text_tasks import Task
 
 # A word that one training document has says nothing of others.

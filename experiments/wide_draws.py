@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from experiments.caching import kept
 from experiments.classifying import chosen_penalty
 from experiments.differences import Difference, paired

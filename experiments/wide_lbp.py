@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._files import open_atomically
+from bagwise._io.atomic import open_atomically
 from bagwise.codebooks.normalizing import normalize_rows
 from experiments import patterns
 from experiments.caching import kept

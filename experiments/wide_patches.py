@@ -10,20 +10,15 @@ import scipy.sparse as sp
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from bagwise import (
-    LBPD5,
-    BagOfFeatures,
-    Bags,
-    Collection,
-    HashMerger,
-    PatternWords,
-    SketchMerger,
-    open_collection,
-)
+from bagwise import BagOfFeatures, Bags, SketchMerger, open_collection
+from bagwise.baselines import HashMerger
 from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.descriptors import LBPD5
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
+from bagwise.merging import PatternWords
 from bagwise.merging.pooling import pool
+from bagwise.sources import Collection
 from experiments.classifying import linear_prediction
 from experiments.differences import always, difference
 from experiments.pages import Claim, Section, Table

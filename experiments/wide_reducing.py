@@ -15,7 +15,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from bagwise import HashMerger, PatternWords, SketchMerger
+from bagwise import SketchMerger
+from bagwise.baselines import HashMerger
+from bagwise.merging import PatternWords
 from bagwise.merging.pooling import pool
 
 __all__ = ["LABELS", "Reduction", "reductions"]

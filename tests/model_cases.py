@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bagwise import LBPD5, Hierarchy, Model
+from bagwise import Hierarchy, Model
+from bagwise.descriptors import LBPD5
 from bagwise.model import Head
 from models.make_models import image_model, random_hierarchy, text_model
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
-from bagwise import Bags, BagsWriter, BagwiseError
+from bagwise import Bags, BagwiseError
+from bagwise.bags import BagsWriter
 
 
 @st.composite
@@ -95,7 +96,7 @@ def test_subsamples_are_parts_of_bags_in_order(arrays, k, seed):
 def test_subsamples_do_not_depend_on_the_blocks_they_are_drawn_in(monkeypatch):
     bags = Bags.from_list([np.arange(2 * n).reshape(n, 2) for n in (5, 0, 9, 3, 7)])
     whole = bags.subsample(3, 0)
-    monkeypatch.setattr("bagwise.bags._SHUFFLED_ROWS", 4)
+    monkeypatch.setattr("bagwise.bags.bags._SHUFFLED_ROWS", 4)
     assert bags.subsample(3, 0) == whole
 
 
@@ -451,7 +452,7 @@ def test_a_writer_whose_disk_is_full_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("bagwise._bags_files.BagsFile.finish", full)
+    monkeypatch.setattr("bagwise.bags.files.BagsFile.finish", full)
     with pytest.raises(OSError, match="No space left"), BagsWriter(tmp_path / "a", 2) as writer:
         writer.append([[1, 2]])
     with pytest.raises(OSError, match="No space left"):

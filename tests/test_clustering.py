@@ -3,7 +3,8 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagOfFeatures, BagwiseError, SpectralClusterer, cluster_bags
+from bagwise import BagOfFeatures, BagwiseError, SpectralClusterer
+from bagwise.clustering import cluster_bags
 from bagwise.metrics import clustering_report
 
 

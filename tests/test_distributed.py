@@ -16,18 +16,8 @@ import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
-from bagwise import (
-    BagwiseError,
-    Hierarchy,
-    Sketch,
-    SketchMerger,
-    Statistics,
-    WordMerger,
-    WordMergerCV,
-    distributed,
-    merge_statistics,
-    merge_words,
-)
+from bagwise import BagwiseError, Hierarchy, SketchMerger, WordMerger, WordMergerCV, distributed, merge_words
+from bagwise.merging import Sketch, Statistics, merge_statistics
 from helpers import topic_counts
 
 CRITERIA = ["csm", "aib", "mlt"]

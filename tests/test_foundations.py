@@ -6,10 +6,10 @@ import os
 import pytest
 
 from bagwise import BagwiseError
-from bagwise._files import write_atomically
-from bagwise._memory import free_memory, parse_size, readable_size, resolve_limit
-from bagwise._progress import ProgressBar
-from bagwise._threads import run_over_ranges
+from bagwise._io.atomic import write_atomically
+from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
+from bagwise._utils.progress import ProgressBar
+from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import unknown_name
 
 

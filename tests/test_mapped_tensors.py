@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
 from bagwise import BagwiseError
-from bagwise._mapped_tensors import TYPE_NAMES, ArraySource, open_arrays, write_arrays
+from bagwise._io.tensors import TYPE_NAMES, ArraySource, open_arrays, write_arrays
 
 ARRAYS = st.dictionaries(
     st.sampled_from(["a", "b", "c", "ä b"]),

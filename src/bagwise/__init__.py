@@ -8,4 +8,4 @@ import lazy_loader as _lazy
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
-__all__ += ["__version__"]
+__all__ = [name for name in __all__ if name != "nn"] + ["__version__"]  # `import *` does without PyTorch

@@ -16,8 +16,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise._data import check_non_negative
-from bagwise._memory import check_memory
+from bagwise._utils.matrices import check_non_negative
+from bagwise._utils.memory import check_memory
 from bagwise.codebooks.manifold.graph import LAPLACIANS, embed, neighbor_graph
 from bagwise.codebooks.manifold.objective import chi2_distances
 from bagwise.errors import BagwiseError, unknown_name
@@ -220,7 +220,7 @@ def cluster_bags(
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import cluster_bags
+    >>> from bagwise.clustering import cluster_bags
     >>> rng = np.random.default_rng(0)
     >>> bags = [rng.normal(centre, 1.0, (40, 2)) for centre in (0, 5, 0, 5, 0, 5, 0, 5)]
     >>> labels, model = cluster_bags(bags, 2, random_state=0)

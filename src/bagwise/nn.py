@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bagwise._bags_checks import as_numpy
-from bagwise._extras import require
+from bagwise._utils.checks import as_numpy
+from bagwise._utils.extras import require
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import Model, open_collection
-from bagwise.fitting import ItemIndex, evaluate_model
+from bagwise.training import ItemIndex, evaluate_model
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bagwise import Model, open_collection
-from bagwise.fitting import FitOptions, ItemIndex, plan_fit
+from bagwise.training import FitOptions, ItemIndex, plan_fit
 from commands import WAIT_IN_MERGING, as_json, bagwise, process
 from small_sources import png, texts, write_image_folder, write_records, write_text_folder
 
@@ -69,7 +69,7 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     def fail(*args, **options):
         raise AssertionError("worked")
 
-    monkeypatch.setattr("bagwise.fitting.fit.fit_model", fail)
+    monkeypatch.setattr("bagwise.training.fit.fit_model", fail)
     fit = ("fit", made / "texts.csv", *SMALL, "--out", made / "texts.bagwise")
     assert "exists already. Give --force to replace it" in bagwise(*fit, code=1)
     out = ("--out", made / "other" / "texts.bagwise")

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagNormalizer, BagOfFeatures, Bags, BagwiseError, learn_codebook
-from bagwise.codebooks import encode_bags
+from bagwise import BagOfFeatures, Bags, BagwiseError
+from bagwise.codebooks import BagNormalizer, encode_bags, learn_codebook
 from bagwise.codebooks import encoding as encoding_module
 
 ESTIMATORS = [

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bagwise import BagwiseError
-from bagwise._blas import one_blas_thread
+from bagwise._utils.threads import one_blas_thread
 from bagwise.codebooks import assign_words, localized_codes, soft_codes, sparse_codes
 from bagwise.codebooks import distances as distances_module
 from bagwise.codebooks import encoders as encoders_module

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise import Bags, BagwiseError, learn_codebook
+from bagwise import Bags, BagwiseError
 from bagwise.codebooks import kmeans as kmeans_module
-from bagwise.codebooks import kmeans_words
+from bagwise.codebooks import kmeans_words, learn_codebook
 from bagwise.codebooks.batches import Reservoir, as_batches
 from bagwise.codebooks.kmeans import _distinct_rows, seed_words
 

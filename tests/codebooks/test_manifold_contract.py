@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures, cluster_bags
+from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures
+from bagwise.clustering import cluster_bags
 from bagwise.codebooks.manifold.start import set_apart, typical_scale
 
 FEW = {"n_components": 2, "n_neighbors": 3, "n_iter": 2, "n_init": 1, "random_state": 0}

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagNormalizer, BagwiseError
+from bagwise import BagwiseError
+from bagwise.codebooks import BagNormalizer
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.kernels import hellinger
 

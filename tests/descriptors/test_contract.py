@@ -17,19 +17,18 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import InvalidParameterError
 
-from bagwise import (
+from bagwise import Bags, BagwiseError, open_collection
+from bagwise.descriptors import (
     LBPD5,
-    Bags,
-    BagwiseError,
     ColorSIFT,
+    DamagedCacheWarning,
     DenseSIFT,
     HogLbp,
     KeypointSIFT,
     LocalBinaryPatterns,
     Patches,
-    open_collection,
+    SparseBags,
 )
-from bagwise.descriptors import DamagedCacheWarning, SparseBags
 from bagwise.descriptors.growing import GrowingRows
 from bagwise.sources import ItemError, SkippedItemsWarning
 
@@ -362,7 +361,7 @@ def test_a_run_killed_while_it_wrote_is_taken_up_again(tmp_path):
     code = f"""
 import os, signal
 import numpy as np
-from bagwise import Patches
+from bagwise.descriptors import Patches
 replaced, replace = [], os.replace
 def kill_at_the_third(source, target):
     replaced.append(target)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bagwise import Patches
+from bagwise.descriptors import Patches
 from bagwise.sources import ItemError
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (13, 18, 3)).astype(np.uint8)

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import LBPD5, BagwiseError, HogLbp, LocalBinaryPatterns, PatternWords
-from bagwise.descriptors import SparseBags
+from bagwise import BagwiseError
+from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns, SparseBags
 from bagwise.descriptors._hog_kernels import gradient_histograms
 from bagwise.descriptors.hog_lbp import hog_features
-from bagwise.descriptors.pattern_words import nearest_centers, pattern_bits
 from bagwise.descriptors.patterns import pattern_codes, uniform_bins
+from bagwise.merging import PatternWords
+from bagwise.merging.pattern_words import nearest_centers, pattern_bits
 
 AROUND_3 = [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0)]
 AROUND_5 = [

@@ -12,8 +12,8 @@ from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import check_estimator
 
-from bagwise import Bags, BagwiseError, SentenceVectors, open_collection
-from bagwise.descriptors import split_sentences
+from bagwise import Bags, BagwiseError, open_collection
+from bagwise.descriptors import SentenceVectors, split_sentences
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 CASES = {

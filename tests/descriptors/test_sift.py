@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import correlate1d, gaussian_filter
 
-from bagwise import BagwiseError, ColorSIFT, DenseSIFT, KeypointSIFT
+from bagwise import BagwiseError
+from bagwise.descriptors import ColorSIFT, DenseSIFT, KeypointSIFT
 from bagwise.descriptors import _sift_kernels as kernels
 from bagwise.descriptors.color_sift import to_space
 from bagwise.sources import ItemError

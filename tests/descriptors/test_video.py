@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import Bags, BagwiseError, VideoHogHof, open_collection
+from bagwise import Bags, BagwiseError, open_collection
+from bagwise.descriptors import VideoHogHof
 from bagwise.descriptors import _video_kernels as kernels
 from bagwise.descriptors.space_time_points import SpaceTimePoints, _gaussian, find_points
 from bagwise.descriptors.video import describe_points

@@ -9,7 +9,8 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from bagwise import BagwiseError, WordCounts, open_collection
+from bagwise import BagwiseError, open_collection
+from bagwise.descriptors import WordCounts
 from bagwise.sources import ItemError
 
 TEXTS = ["The cat sat on the mat.", "", "A dog and a cat; the dog sat.", "Mat! Mat! Mat!"]

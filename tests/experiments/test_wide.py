@@ -9,8 +9,9 @@ from experiments.wide_draws import drawn
 from experiments.wide_reducing import LABELS, reductions
 from sklearn.decomposition import PCA
 
-from bagwise import LBPD5, BagOfFeatures, Bags, LocalBinaryPatterns, SketchMerger, open_collection
+from bagwise import BagOfFeatures, Bags, SketchMerger, open_collection
 from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.descriptors import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.grids import starts_of
 from experiments import wide_lbp, wide_patches, wide_scene15
 from result_pages import page_of

@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise import BagwiseError, Hierarchy, MergingInterrupted, merge_words
+from bagwise import BagwiseError, Hierarchy, merge_words
+from bagwise.merging import MergingInterrupted
 from bagwise.merging.searches import SEARCHES
 from helpers import labelled_counts
 
@@ -229,7 +230,7 @@ class TestBadInput:
         assert merge_words(X, [0, 1, 1], memory_limit="10MB").n_words == 100_000
 
     def test_the_default_limit_is_a_share_of_what_is_free(self, monkeypatch):
-        from bagwise import _memory
+        from bagwise._utils import memory as _memory
 
         monkeypatch.setattr(_memory, "free_memory", lambda: 1000)
         with pytest.raises(BagwiseError, match=r"limit is 800 bytes \(80 % of the free memory\)"):

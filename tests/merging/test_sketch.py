@@ -11,8 +11,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise import BagwiseError, Sketch
-from bagwise._hashes import FOR_SIGNS, PER_HASH, PER_SEED, hashes
+from bagwise import BagwiseError
+from bagwise._utils.hashing import FOR_SIGNS, PER_HASH, PER_SEED, hashes
+from bagwise.merging import Sketch
 from bagwise.merging.sketching import sketch as module
 
 

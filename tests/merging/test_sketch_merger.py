@@ -14,7 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagwiseError, HashMerger, Sketch, SketchMerger
+from bagwise import BagwiseError, SketchMerger
+from bagwise.baselines import HashMerger
+from bagwise.merging import Sketch
 from bagwise.merging.neighbors import Nearness, neighbor_graph
 from bagwise.merging.sketching import sketch_merger as module
 from helpers import topic_counts

@@ -13,8 +13,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise import BagwiseError, Hierarchy, Statistics, merge_statistics, merge_words
+from bagwise import BagwiseError, Hierarchy, merge_words
 from bagwise.criteria import InformationLoss, MultinomialPosterior
+from bagwise.merging import Statistics, merge_statistics
 from bagwise.merging._grams import gram_around, move_centre
 from helpers import labelled_counts, topic_counts
 
@@ -254,7 +255,7 @@ def test_files_that_are_something_else(tmp_path):
     with pytest.raises(BagwiseError, match=r"not a file written by Statistics\.save"):
         Statistics.load(path)
     Hierarchy(3, [[0, 1]], [0.5]).save(path)
-    with pytest.raises(BagwiseError, match=r"holds 'bagwise.Hierarchy', not 'bagwise.Statistics'"):
+    with pytest.raises(BagwiseError, match=r"holds 'bagwise.Hierarchy', not 'bagwise.merging.Statistics'"):
         Statistics.load(path)
     with pytest.raises(BagwiseError, match="written as numbers or strings"):
         Statistics.of([[1.0], [2]], [0, 1], 2, classes=np.array([(1, 2), None], dtype=object)).save(path)

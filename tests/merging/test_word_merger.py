@@ -11,8 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagwiseError, MergingInterrupted, WordMerger, WordMergerCV, merge_words
+from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
+from bagwise.merging import MergingInterrupted
 from bagwise.merging.merge import Merging
 
 

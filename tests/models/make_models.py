@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise import Hierarchy, Model, Patches
+from bagwise import Hierarchy, Model
+from bagwise.descriptors import Patches
 from bagwise.model import Head, PathErrors
 from bagwise.runtime import SCHEMA
 

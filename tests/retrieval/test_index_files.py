@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from bagwise import BagIndex, BagwiseError, Hierarchy, _mapped_tensors
+from bagwise import BagIndex, BagwiseError, Hierarchy
+from bagwise._io import tensors as _mapped_tensors
 from bagwise.retrieval.measures import MEASURES
 
 NAMES = ["a", "", "\n tab\t", "ä 東京 🐈", "not unicode \udcff", "/some/path with spaces.jpg"]
@@ -144,7 +145,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("bagwise._mapped_tensors.write_pieces", full)
+    monkeypatch.setattr("bagwise._io.tensors.write_pieces", full)
     with pytest.raises(OSError, match="No space left"):
         index.add(mixed()).save(path)
     assert path.read_bytes() == before

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from bagwise import BagwiseError, Collection, open_collection
-from bagwise.sources import Item, ItemError, SkippedItemsWarning
+from bagwise import BagwiseError, open_collection
+from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning
 from bagwise.sources.places import FileContent, arrange
 from bagwise.sources.texts import TextDecoder
 

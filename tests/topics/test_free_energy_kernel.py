@@ -9,7 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagwiseError, DiagonalKernelLearner, FreeEnergyKernel, FreeEnergyScore, LatentDirichlet
+from bagwise import BagwiseError, FreeEnergyKernel, LatentDirichlet
+from bagwise.kernels import DiagonalKernelLearner
+from bagwise.topics import FreeEnergyScore
 from helpers import topic_counts
 
 

@@ -3,7 +3,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import PLSA, BagwiseError
+from bagwise import BagwiseError
+from bagwise.topics import PLSA
 from helpers import topic_counts
 
 

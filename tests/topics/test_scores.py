@@ -7,7 +7,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bagwise import BagwiseError, FreeEnergyScore, LatentDirichlet, LatentDirichletNB
+from bagwise import BagwiseError, LatentDirichlet
+from bagwise.topics import FreeEnergyScore, LatentDirichletNB
 from helpers import topic_counts
 
 QUICK = LatentDirichlet(2, max_iter=3, random_state=0)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bagwise import PLSA, BagwiseError, LatentDirichlet
+from bagwise import BagwiseError, LatentDirichlet
+from bagwise.topics import PLSA
 from bagwise.topics.tables import coherence, prepare_view, top_words, word_relevance
 from helpers import topic_counts
 

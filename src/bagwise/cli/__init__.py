@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command that ``sys.argv`` names."""
-    from bagwise._extras import require
+    from bagwise._utils.extras import require
     from bagwise.errors import BagwiseError
 
     try:

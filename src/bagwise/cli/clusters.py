@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from bagwise.cli.printing import printable
 from bagwise.clustering import METHODS, SpectralClusterer
 from bagwise.errors import BagwiseError, unknown_name

@@ -6,7 +6,7 @@ import io
 import zipfile
 from pathlib import Path
 
-from bagwise._files import open_atomically
+from bagwise._io.atomic import open_atomically
 from bagwise.errors import BagwiseError
 
 __all__ = ["prepare_folder", "write_digits"]
@@ -30,7 +30,7 @@ def write_digits(path: Path) -> Path:
     import numpy as np
     from sklearn.datasets import load_digits
 
-    from bagwise._extras import require
+    from bagwise._utils.extras import require
 
     image_module = require("PIL.Image", "image", "The demo")
     digits = load_digits()

@@ -22,7 +22,7 @@ def check_feature_file(path: Path) -> None:
     if path.suffix.lower() not in _WRITERS:
         raise BagwiseError(f"{path} must end in {', '.join(_WRITERS)}, which says the format.")
     if path.suffix.lower() == ".parquet":
-        from bagwise._extras import require
+        from bagwise._utils.extras import require
 
         require("pyarrow", "io", "Writing Parquet files")
 
@@ -63,7 +63,7 @@ def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> 
     import numpy as np
     import scipy.sparse as sp
 
-    from bagwise._files import write_atomically
+    from bagwise._io.atomic import write_atomically
 
     arrays: dict[str, Any] = {"ids": np.array(collection.ids), "feature_names": np.array(names)}
     if any(item.labels for item in collection):
@@ -82,7 +82,7 @@ def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> 
 
 
 def _write_csv(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    from bagwise._files import open_atomically
+    from bagwise._io.atomic import open_atomically
 
     others = _other_columns(collection)
     with open_atomically(path) as file:
@@ -97,8 +97,8 @@ def _write_csv(path: Path, features: Any, collection: Any, names: list[str]) -> 
 
 
 def _write_parquet(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    from bagwise._extras import require
-    from bagwise._files import open_atomically
+    from bagwise._io.atomic import open_atomically
+    from bagwise._utils.extras import require
 
     arrow = require("pyarrow", "io", "Writing Parquet files")
     parquet = require("pyarrow.parquet", "io", "Writing Parquet files")

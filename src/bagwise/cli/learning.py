@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._wording import how_many
+from bagwise._utils.text import how_many
 from bagwise.cli.options import FIT_OPTIONS, command, fit_options
 from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_figures, need_pages
 from bagwise.cli.printing import duration, percent, printable
@@ -29,7 +29,7 @@ def demo(
 ) -> None:
     """Learn handwritten digits, from images to a report: the whole way in about a minute."""
     from bagwise.cli.digits import prepare_folder, write_digits
-    from bagwise.fitting import FitOptions
+    from bagwise.training import FitOptions
 
     prepare_folder(out)
     source = write_digits(out / "digits.zip")
@@ -87,7 +87,7 @@ def compare(
     **options: Any,
 ) -> None:
     """Compare criteria of merging on the same words and folds, by their errors and times."""
-    from bagwise.fitting import compare_criteria
+    from bagwise.training import compare_criteria
 
     names = [name.strip() for name in criteria.split(",") if name.strip()]
     if report is not None:
@@ -123,7 +123,7 @@ def compare(
 
 def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) -> None:
     """Learn, test on the part kept apart, print and write everything."""
-    from bagwise.fitting import evaluate_model, fit_model
+    from bagwise.training import evaluate_model, fit_model
 
     if outputs.report is not None:
         need_pages()
@@ -140,12 +140,12 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
     session.say()
     session.wrote(fitted.model.save(outputs.model), "model")
     if outputs.index is not None:
-        from bagwise.fitting.item_index import index_of_fit
+        from bagwise.training.item_index import index_of_fit
 
         session.wrote(index_of_fit(fitted, evaluation, source, options).save(outputs.index), "index")
     if outputs.report is not None or outputs.markdown is not None:
-        from bagwise.fitting import account_of
         from bagwise.report import write_markdown, write_report
+        from bagwise.training import account_of
 
         data = account_of(fitted, evaluation)
         if outputs.report is not None:
@@ -186,8 +186,8 @@ def _mark(size: int, model: Any) -> str:
 
 
 def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs) -> None:
-    from bagwise._memory import readable_size
-    from bagwise.fitting import plan_fit
+    from bagwise._utils.memory import readable_size
+    from bagwise.training import plan_fit
 
     plan = plan_fit(source, options)
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])

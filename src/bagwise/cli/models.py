@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._wording import how_many
+from bagwise._utils.text import how_many
 from bagwise.cli.options import command
 from bagwise.cli.outputs import check_outputs
 from bagwise.cli.printing import duration, percent, printable
@@ -25,7 +25,7 @@ def info(
     session: Session, path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")]
 ) -> None:
     """Say what a model or an index is, and what it was made from."""
-    from bagwise.fitting.item_index import ItemIndex, is_item_index
+    from bagwise.training.item_index import ItemIndex, is_item_index
 
     if is_item_index(path):
         opened = ItemIndex.load(path)
@@ -68,10 +68,10 @@ def export(
     force: Force = False,
 ) -> None:
     """Write a model for other programs: from descriptors or counts to features, scores and class."""
-    from bagwise._extras import require
+    from bagwise._utils.extras import require
 
     require("onnx", "onnx", "Exporting")
-    from bagwise.onnx_export import export_onnx
+    from bagwise.model.onnx import export_onnx
 
     check_outputs([onnx], force)
     loaded = load_model(model)

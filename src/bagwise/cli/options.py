@@ -152,7 +152,7 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
 
 def fit_options(given: Mapping[str, Any], **more: Any) -> Any:
     """Build `FitOptions` from the command line, and from the configuration where the command line says nothing."""
-    from bagwise.fitting.options import FitOptions, read_config
+    from bagwise.training.options import FitOptions, read_config
 
     said = {name: value for name, value in {**given, **more}.items() if value is not None}
     config = said.pop("config", None)

@@ -60,13 +60,13 @@ def check_outputs(paths: Iterable[Path], force: bool) -> None:
 
 def need_pages() -> None:
     """Say before long work, not after it, that pages cannot be written."""
-    from bagwise._extras import require
+    from bagwise._utils.extras import require
 
     require("jinja2", "report", "Writing pages (--no-report does without)")
 
 
 def need_figures() -> None:
     """Say before long work, not after it, that Markdown with its figures cannot be written."""
-    from bagwise._extras import require
+    from bagwise._utils.extras import require
 
     require("matplotlib", "plot", "Writing figures (--markdown)")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._wording import how_many
+from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, command, fit_options
 from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
 from bagwise.cli.printing import printable, shortened
@@ -35,7 +35,7 @@ def index(
     **options: Any,
 ) -> None:
     """Make an index of items, in which bagwise search finds those that are like another one."""
-    from bagwise.fitting.item_index import ItemIndex
+    from bagwise.training.item_index import ItemIndex
 
     target = Path(f"{name_of_source(source)}.index") if out is None else out
     check_outputs([target], force)
@@ -73,7 +73,7 @@ def search(
     **options: Any,
 ) -> None:
     """Find the items that are most like an image, a text or a row."""
-    from bagwise.fitting import ItemIndex
+    from bagwise.training import ItemIndex
 
     if not query and not query_text:
         raise BagwiseError("There is nothing to search for. Give a file, or --query-text for texts.")
@@ -148,8 +148,8 @@ def _write_pages(
 
 def _seen(item: Any, kind: str) -> tuple[bytes | None, str | None]:
     """A picture or an excerpt of an item or of a text; nothing where it cannot be read any more."""
-    from bagwise.fitting.account import excerpt_of, picture_of
     from bagwise.sources import ItemError
+    from bagwise.training.account import excerpt_of, picture_of
 
     if isinstance(item, str):
         return None, excerpt_of(item)
@@ -161,7 +161,7 @@ def _seen(item: Any, kind: str) -> tuple[bytes | None, str | None]:
 
 def _items_of(session: Session, opened: Any, source: Path | None) -> dict[str, Any]:
     """The items of the index by their ids, where they are still there."""
-    from bagwise.fitting import FitOptions, open_items
+    from bagwise.training import FitOptions, open_items
 
     place = source or (Path(opened.source) if opened.source else None)
     if place is None or opened.model.items == "table":

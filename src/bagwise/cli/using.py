@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._wording import how_many
+from bagwise._utils.text import how_many
 from bagwise.cli.feature_files import check_feature_file, write_features
 from bagwise.cli.options import READ_OPTIONS, command, fit_options
 from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
@@ -58,7 +58,7 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Classify labelled items: the error at every size of the model, and what is taken for what."""
-    from bagwise.fitting import account_of_evaluation, evaluate_model
+    from bagwise.training import account_of_evaluation, evaluate_model
 
     if report is not None:
         need_pages()
@@ -135,7 +135,7 @@ def load_model(path: Path) -> Any:
 
 def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[Any, Any]:
     """Open a source and count its words; tell how many items could not be read."""
-    from bagwise.fitting import histograms_of, open_items
+    from bagwise.training import histograms_of, open_items
 
     collection = open_items(model, source, options)
     histograms, kept = histograms_of(model, collection, options, progress=session.progress)

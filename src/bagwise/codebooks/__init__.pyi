@@ -7,5 +7,7 @@ from .encoding import encode_bags as encode_bags
 from .kmeans import KMeansWords as KMeansWords
 from .kmeans import kmeans_words as kmeans_words
 from .kmeans import learn_codebook as learn_codebook
+from .manifold.manifold_bag_of_features import ManifoldBagOfFeatures as ManifoldBagOfFeatures
 from .normalizing import BagNormalizer as BagNormalizer
 from .pyramids import resolve_pyramid as resolve_pyramid
+from .window_codes import WindowCodes as WindowCodes

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._bags_checks import generator
+from bagwise._utils.checks import generator
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import Reservoir, as_batches, batches_of_width
 from bagwise.codebooks.distances import WordDistances, nearest_words

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from bagwise._bags_checks import as_count, as_numpy
+from bagwise._utils.checks import as_count, as_numpy
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 

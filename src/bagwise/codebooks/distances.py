@@ -9,9 +9,8 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from bagwise._bags_checks import as_values
-from bagwise._blas import one_blas_thread
-from bagwise._threads import run_over_ranges
+from bagwise._utils.checks import as_values
+from bagwise._utils.threads import one_blas_thread, run_over_ranges
 from bagwise.errors import BagwiseError
 
 __all__ = ["WordDistances", "as_codebook", "assign_words", "working_values"]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from bagwise._blas import one_blas_thread
+from bagwise._utils.threads import one_blas_thread
 from bagwise.bags import Bags
 from bagwise.codebooks import _encoding_kernels as kernels
 from bagwise.codebooks.distances import as_codebook

@@ -11,10 +11,9 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from bagwise._bags_checks import as_count, generator
-from bagwise._blas import one_blas_thread
-from bagwise._extras import require
-from bagwise._threads import run_over_ranges
+from bagwise._utils.checks import as_count, generator
+from bagwise._utils.extras import require
+from bagwise._utils.threads import one_blas_thread, run_over_ranges
 from bagwise.codebooks import _encoding_kernels as kernels
 from bagwise.codebooks.batches import Reservoir, as_batches
 from bagwise.codebooks.distances import WordDistances, as_codebook, nearest_words
@@ -102,7 +101,8 @@ def learn_codebook(
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import Bags, learn_codebook
+    >>> from bagwise import Bags
+    >>> from bagwise.codebooks import learn_codebook
     >>> bags = Bags.from_list([[[0, 1], [5, 5]], [[1, 0], [6, 6], [0, 0]]])
     >>> words = learn_codebook(bags, n_words=2, random_state=0)
     >>> words[np.argsort(words[:, 0])]

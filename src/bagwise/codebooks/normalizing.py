@@ -118,7 +118,7 @@ class BagNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from bagwise import BagNormalizer
+    >>> from bagwise.codebooks import BagNormalizer
     >>> BagNormalizer().fit_transform([[1, 3], [0, 0]])
     array([[0.5      , 0.8660254],
            [0.       , 0.       ]])

@@ -9,7 +9,6 @@ from .keypoint_sift import KeypointSIFT as KeypointSIFT
 from .lbp_d5 import LBPD5 as LBPD5
 from .local_binary_patterns import LocalBinaryPatterns as LocalBinaryPatterns
 from .patches import Patches as Patches
-from .pattern_words import PatternWords as PatternWords
 from .sentence_splitting import split_sentences as split_sentences
 from .sentences import SentenceVectors as SentenceVectors
 from .sparse_bags import SparseBags as SparseBags

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from bagwise._bags_checks import as_count
-from bagwise._progress import ProgressBar
-from bagwise._threads import map_in_order
-from bagwise.bags import Bags, offsets_of
+from bagwise._utils.checks import as_count
+from bagwise._utils.progress import ProgressBar
+from bagwise._utils.threads import map_in_order
+from bagwise.bags.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.descriptors.contents import Thing, things_of
 from bagwise.descriptors.growing import GrowingRows

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from bagwise.errors import BagwiseError
 
 __all__ = ["ArrayCache", "DamagedCacheWarning"]

@@ -54,7 +54,7 @@ class ColorSIFT(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import ColorSIFT
+    >>> from bagwise.descriptors import ColorSIFT
     >>> image = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
     >>> ColorSIFT(space="rg").transform([image])
     <Bags: 1 bags, 6 rows x 256 features of float32, with positions>

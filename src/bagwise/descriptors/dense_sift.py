@@ -83,7 +83,7 @@ class DenseSIFT(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import DenseSIFT
+    >>> from bagwise.descriptors import DenseSIFT
     >>> image = np.random.default_rng(0).integers(0, 256, (40, 56), dtype=np.uint8)
     >>> bags = DenseSIFT(step=8, patch=16).transform([image, image[:, :20], image[:10]])
     >>> bags

@@ -68,7 +68,7 @@ class HogLbp(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import HogLbp
+    >>> from bagwise.descriptors import HogLbp
     >>> image = np.random.default_rng(0).integers(0, 256, (32, 45), dtype=np.uint8)
     >>> HogLbp(cell=8).transform([image])
     <Bags: 1 bags, 20 rows x 89 features of float32, with positions>

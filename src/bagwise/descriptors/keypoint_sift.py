@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey
 from bagwise.errors import BagwiseError
@@ -52,7 +52,7 @@ class KeypointSIFT(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import KeypointSIFT
+    >>> from bagwise.descriptors import KeypointSIFT
     >>> y, x = np.mgrid[:64, :64]
     >>> blob = (255 * np.exp(-((x - 40) ** 2 + (y - 24) ** 2) / 50)).astype(np.uint8)
     >>> values, positions = KeypointSIFT().describe(blob)

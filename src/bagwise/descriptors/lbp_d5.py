@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise.bags import offsets_of
+from bagwise.bags.bags import offsets_of
 from bagwise.descriptors.base import Arrays, Describing, ItemTransformer
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.descriptors.patterns import as_comparable, pattern_codes
@@ -63,7 +63,7 @@ class LBPD5(ItemTransformer):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import LBPD5
+    >>> from bagwise.descriptors import LBPD5
     >>> image = np.random.default_rng(0).integers(0, 256, (24, 36), dtype=np.uint8)
     >>> X = LBPD5().transform([image, image[:20], np.ones((9, 9))])
     >>> X.shape, X.sum(axis=1)

@@ -54,7 +54,7 @@ class LocalBinaryPatterns(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import LocalBinaryPatterns
+    >>> from bagwise.descriptors import LocalBinaryPatterns
     >>> image = np.random.default_rng(0).integers(0, 256, (40, 50), dtype=np.uint8)
     >>> LocalBinaryPatterns(uniform=True).transform([image])
     <Bags: 1 bags, 1 rows x 59 features of float32, with positions>

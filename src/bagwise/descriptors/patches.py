@@ -46,7 +46,7 @@ class Patches(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import Patches
+    >>> from bagwise.descriptors import Patches
     >>> image = np.arange(12.0).reshape(3, 4)
     >>> values, positions = Patches(patch=2, step=2, normalization=None).describe(image)
     >>> values

@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._bags_checks import as_values
+from bagwise._utils.checks import as_values
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.descriptors.rows import unit_rows
@@ -81,7 +81,7 @@ class SentenceVectors(Descriptor):
 
     Examples
     --------
-    >>> from bagwise import SentenceVectors
+    >>> from bagwise.descriptors import SentenceVectors
     >>> texts = ["The plot is thin. The actors are good!", "", "A good plot. Good actors, e.g. Mr. Bean."]
     >>> bags = SentenceVectors(n_components=2, random_state=0).fit_transform(texts)
     >>> bags

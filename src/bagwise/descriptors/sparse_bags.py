@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._bags_checks import as_offsets, as_positions
+from bagwise._utils.checks import as_offsets, as_positions
 from bagwise.errors import BagwiseError
 
 __all__ = ["SparseBags"]

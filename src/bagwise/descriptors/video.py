@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.dense_sift import checked_scales
 from bagwise.descriptors.rows import unit_rows
@@ -89,7 +89,7 @@ class VideoHogHof(Descriptor):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import VideoHogHof
+    >>> from bagwise.descriptors import VideoHogHof
     >>> video = np.full((30, 48, 64), 50, np.uint8)              # a square moves to the right and back
     >>> for t, frame in enumerate(video):
     ...     x = 30 - abs(15 - t)

@@ -33,7 +33,7 @@ class WordCounts(CountVectorizer):
 
     Examples
     --------
-    >>> from bagwise import WordCounts
+    >>> from bagwise.descriptors import WordCounts
     >>> words = WordCounts(stop_words=["the", "and"])
     >>> counts = words.fit_transform(["The cat and the hat", "", "Cat!"])
     >>> words.get_feature_names_out()

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyr2k, dsyrk
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.merging._scatter_kernels import add_low_rank_rows, add_sparse_product_rows, mirror_rows
 
 # Temporary copies of dense data are made for this many bytes at a time.

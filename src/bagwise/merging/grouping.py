@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
-from bagwise._data import is_lazy
+from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool, spread
 
@@ -49,7 +49,7 @@ class GroupTransformer(TransformerMixin):
         check_is_fitted(self)
         if is_lazy(X):
             # a step up the house, taken only with Dask data
-            from bagwise.distributed import check_can_be_pooled, pool_collection
+            from bagwise.distributed.sums import check_can_be_pooled, pool_collection
 
             check_can_be_pooled(X)
             validate_data(self, X, reset=False, skip_check_array=True)

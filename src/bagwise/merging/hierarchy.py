@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._tensor_files import read_tensors, write_tensors
+from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
 
 __all__ = ["Hierarchy"]

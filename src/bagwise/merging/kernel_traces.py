@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise import _kernel_loops as loops
 from bagwise.errors import BagwiseError
-from bagwise.kernels import jensen_shannon_words
+from bagwise.kernels import _kernels as loops
+from bagwise.kernels.additive import jensen_shannon_words
 from bagwise.merging.structures import (
     BetweenClasses,
     Combination,

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
-from bagwise._data import centre_full_words, check_non_negative
-from bagwise._kernel_loops import INTERSECTION, dense_kernel_rows, sparse_kernel_rows
-from bagwise._threads import run_over_ranges
+from bagwise._utils.matrices import centre_full_words, check_non_negative
+from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.kernels._kernels import INTERSECTION, dense_kernel_rows, sparse_kernel_rows
 
 __all__ = ["METRICS", "Nearness"]
 

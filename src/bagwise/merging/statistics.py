@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from bagwise._checks import check_integer, first_not_finite
-from bagwise._data import class_sums
-from bagwise._tensor_files import read_tensors, write_tensors
+from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._utils.checks import check_integer
+from bagwise._utils.matrices import class_sums, first_not_finite
 from bagwise.errors import BagwiseError
 from bagwise.merging._grams import gram_around, move_centre
 from bagwise.merging._scatter import add_gram, mirror
@@ -39,7 +39,7 @@ class Statistics:
 
     1. `Statistics.of` makes them from one chunk of samples.
     2. ``a + b`` are those of both chunks together, ``sum(parts)`` those of many.
-    3. `bagwise.merge_statistics` merges words, as `bagwise.merge_words` would do on all the samples.
+    3. `bagwise.merging.merge` merges words, as `bagwise.merge_words` would do on all the samples.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Statistics:
 
     Examples
     --------
-    >>> from bagwise import Statistics, merge_statistics
+    >>> from bagwise.merging import Statistics, merge_statistics
     >>> first = Statistics.of([[4, 3, 0, 1], [0, 1, 4, 5]], [0, 1], 2)
     >>> second = Statistics.of([[5, 4, 1, 0], [1, 0, 5, 4]], [0, 1], 2)
     >>> merge_statistics(first + second).groups(2)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._data import centre_full_words, class_sums
+from bagwise._utils.matrices import centre_full_words, class_sums
 from bagwise.merging._scatter import (
     add_gram,
     add_sparse_product,

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise._data import is_lazy
+from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -196,7 +196,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     def _fit_collection(self, X: Any, y: Any, how: dict[str, Any]) -> WordMerger:
         """Fit to a Dask collection, by sums over its chunks."""
-        from bagwise.distributed import CollectionMerging  # a step up the house, taken only with Dask data
+        from bagwise.distributed.sums import CollectionMerging  # a step up the house, taken only with Dask data
 
         merging = CollectionMerging(X, y, **how)
         validate_data(self, merging.statistics.class_sums)  # sets the number of features, forgets names seen before

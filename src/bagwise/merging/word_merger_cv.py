@@ -21,8 +21,8 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from bagwise._data import is_lazy
-from bagwise._memory import resolve_limit
+from bagwise._utils.matrices import is_lazy
+from bagwise._utils.memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from bagwise.errors import BagwiseError
 from bagwise.report.charts import comparison_chart, legend_sample
 from bagwise.report.figures import comparison_figure

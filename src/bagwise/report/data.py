@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._checks import check_integer
+from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 from bagwise.report import _fields
 from bagwise.report._fields import Frozen, Pairs

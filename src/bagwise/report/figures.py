@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.report.charts import series_style
 from bagwise.report.confusions import N_LEVELS, heat_map
 from bagwise.report.data import Confusion, MergingCurve

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from bagwise.errors import BagwiseError
 from bagwise.report import sentences
 from bagwise.report.charts import MOST_STOPS, merging_chart

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from bagwise.errors import BagwiseError
 from bagwise.report import sentences
 from bagwise.report.confusions import most_confused

@@ -13,7 +13,7 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.report import texts
 from bagwise.report._fields import picture_type
 from bagwise.report.confusions import N_LEVELS, level_from

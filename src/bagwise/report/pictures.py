@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._checks import check_integer
-from bagwise._extras import require
+from bagwise._utils.checks import check_integer
+from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
 __all__ = ["mosaic", "thumbnail"]

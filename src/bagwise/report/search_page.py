@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bagwise._files import write_atomically
+from bagwise._io.atomic import write_atomically
 from bagwise.errors import BagwiseError
 from bagwise.report.page_data import SearchResults
 from bagwise.report.pages import render_page

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from bagwise._checks import check_integer
+from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.retrieval._index_kernels import BLOCK_ITEMS
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells

@@ -26,8 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._extras import require
-from bagwise._memory import free_memory, readable_size
+from bagwise._utils.extras import require
+from bagwise._utils.memory import free_memory, readable_size
 from bagwise.errors import BagwiseError
 from bagwise.retrieval.measures import Measure
 from bagwise.retrieval.store import Store

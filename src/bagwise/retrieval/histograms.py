@@ -9,9 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._bags_checks import as_numpy
-from bagwise._checks import first_not_finite
-from bagwise._data import check_non_negative, is_lazy
+from bagwise._utils.checks import as_numpy
+from bagwise._utils.matrices import check_non_negative, first_not_finite, is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.retrieval.measures import Measure, row_totals
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._bags_checks import as_numpy
+from bagwise._utils.checks import as_numpy
 from bagwise.errors import BagwiseError
 
 __all__ = ["Identifiers", "PackedStrings", "check_ids"]

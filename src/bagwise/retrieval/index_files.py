@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._mapped_tensors import ArraySource, file_of, open_arrays, write_arrays
+from bagwise._io.tensors import ArraySource, file_of, open_arrays, write_arrays
 from bagwise.errors import BagwiseError
 from bagwise.retrieval._index_kernels import BLOCK_ITEMS
 from bagwise.retrieval.blocks import Block, DenseBlock, ListBlock

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._blas import one_blas_thread
-from bagwise._threads import map_in_order, run_over_ranges
+from bagwise._utils.threads import map_in_order, one_blas_thread, run_over_ranges
 from bagwise.retrieval._index_kernels import BLOCK_ITEMS
 from bagwise.retrieval.blocks import Block, DenseBlock, ListBlock, make_block
 from bagwise.retrieval.histograms import Queries

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bagwise._memory import readable_size
+from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
 
 __all__ = ["ArchiveLimits", "is_archive", "list_archive"]

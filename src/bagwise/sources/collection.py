@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._indexing import chosen_numbers
-from bagwise._wording import how_many
+from bagwise._utils.checks import chosen_numbers
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.items import Item, ItemError
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import ArchiveLimits, list_archive
 from bagwise.sources.decoding import decode_text

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._bags_checks import as_count
-from bagwise._extras import require
-from bagwise._memory import readable_size
+from bagwise._utils.checks import as_count
+from bagwise._utils.extras import require
+from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from bagwise._data import check_non_negative, is_whole
+from bagwise._utils.matrices import check_non_negative, is_whole
 from bagwise.errors import BagwiseError
 
 __all__ = ["Corpus", "CountReader", "check_whole", "to_counts", "with_small_indices"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._tensor_files import read_tensors, write_tensors
+from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.topics.fitted_topics import FittedTopics
 from bagwise.topics.training import State

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from bagwise._memory import check_memory
-from bagwise._threads import run_over_ranges
+from bagwise._utils.memory import check_memory
+from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import unknown_name
 from bagwise.topics._score_kernels import count_emissions, list_emissions, split_bound_of_words
 from bagwise.topics.counts import CountReader, with_small_indices
@@ -162,7 +162,8 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import FreeEnergyScore, LatentDirichlet
+    >>> from bagwise import LatentDirichlet
+    >>> from bagwise.topics import FreeEnergyScore
     >>> X = [[4, 3, 0, 0], [5, 4, 0, 0], [0, 0, 4, 5], [0, 1, 5, 4]]
     >>> scores = FreeEnergyScore(LatentDirichlet(2, random_state=0)).fit(X)
     >>> Z = scores.transform(X)

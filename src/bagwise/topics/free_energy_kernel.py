@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise.learned_kernels.diagonal_kernel import DiagonalKernelLearner
+from bagwise.kernels.diagonal_kernel import DiagonalKernelLearner
 from bagwise.topics.counts import CountReader
 from bagwise.topics.free_energy import FreeEnergyScore
 from bagwise.topics.latent_dirichlet import LatentDirichlet

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._extras import require
+from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.topics.counts import check_whole
 from bagwise.topics.training import State

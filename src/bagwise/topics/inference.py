@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import unknown_name
 from bagwise.topics._topic_kernels import add_expected_counts, expect_topics, expected_logs, infer_documents
 from bagwise.topics.counts import Corpus

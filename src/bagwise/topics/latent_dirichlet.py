@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from bagwise._progress import ProgressBar
+from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.exchange import ExchangedTopics
 from bagwise.topics.gibbs import sample_topics

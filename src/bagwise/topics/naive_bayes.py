@@ -57,7 +57,7 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from bagwise import LatentDirichletNB
+    >>> from bagwise.topics import LatentDirichletNB
     >>> X = [[4, 3, 0, 0], [5, 4, 0, 1], [0, 0, 4, 5], [0, 1, 5, 4]]
     >>> y = ["cat", "cat", "dog", "dog"]
     >>> LatentDirichletNB(1).fit(X, y).predict([[2, 1, 1, 0], [0, 1, 0, 3]])

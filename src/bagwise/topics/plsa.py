@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.topics._plsa_kernels import update_shares
 from bagwise.topics._topic_kernels import add_expected_counts
 from bagwise.topics.counts import Corpus, CountReader
@@ -118,7 +118,7 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
 
     Examples
     --------
-    >>> from bagwise import PLSA
+    >>> from bagwise.topics import PLSA
     >>> X = [[4, 3, 0, 0], [5, 4, 0, 0], [0, 0, 4, 5], [0, 0, 5, 4]]
     >>> plsa = PLSA(2, random_state=0).fit(X)
     >>> plsa.transform(X).round(2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._progress import ProgressBar
+from bagwise._utils.progress import ProgressBar
 from bagwise.codebooks.manifold.objective import pair_objective
 from bagwise.codebooks.manifold.soft import SoftHistograms
 

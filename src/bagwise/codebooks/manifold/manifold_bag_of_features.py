@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._memory import check_memory
+from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.kmeans import learn_codebook

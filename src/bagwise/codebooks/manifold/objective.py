@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.codebooks.manifold._manifold_kernels import add_pairs, fill_chi2_rows
 
 __all__ = ["Objective", "chi2_distances", "pair_objective"]

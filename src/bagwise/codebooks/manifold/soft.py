@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._blas import one_blas_thread
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import one_blas_thread, run_over_ranges
 from bagwise.codebooks.manifold import _manifold_kernels as kernels
 
 __all__ = ["SoftHistograms"]

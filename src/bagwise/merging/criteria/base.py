@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from bagwise._data import check_non_negative, constant_words
-from bagwise._memory import check_memory
+from bagwise._utils.matrices import check_non_negative, constant_words
+from bagwise._utils.memory import check_memory
 from bagwise.errors import BagwiseError
 from bagwise.merging.kernel_traces import KernelTraces
 from bagwise.merging.plans import Options, Plan, fold

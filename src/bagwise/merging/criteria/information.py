@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._data import check_non_negative, class_sums
+from bagwise._utils.matrices import check_non_negative, class_sums
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
 from bagwise.merging.plans import Options, Plan

@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import linkage
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils._param_validation import StrOptions
 
-from bagwise._data import centre_full_words
+from bagwise._utils.matrices import centre_full_words
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.plans import Options, Plan

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
-from bagwise._data import check_non_negative
+from bagwise._utils.matrices import check_non_negative
 from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.searches.margin import MarginSearch

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._data import check_non_negative, class_sums, is_whole
-from bagwise._memory import check_memory
+from bagwise._utils.matrices import check_non_negative, class_sums, is_whole
+from bagwise._utils.memory import check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring

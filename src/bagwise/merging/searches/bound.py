@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.merging.searches import _bound_kernels as kernels
 from bagwise.merging.searches import _cone_kernels as cone_kernels
 from bagwise.merging.searches._common_kernels import LANES, N_TRACES, SCALE, current_score, start_traces

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._progress import ProgressBar
-from bagwise._threads import run_over_ranges
+from bagwise._utils.progress import ProgressBar
+from bagwise._utils.threads import run_over_ranges
 from bagwise.merging.searches import _cone_kernels as kernels
 from bagwise.merging.searches._common_kernels import current_score
 from bagwise.merging.searches.base import Search

@@ -7,7 +7,7 @@ the blocks and the threads: that is what makes the bytes the same.
 import numpy as np
 from numba import njit
 
-from bagwise._hashes import FOR_SIGNS, PER_HASH, STEP
+from bagwise._utils.hashing import FOR_SIGNS, PER_HASH, STEP
 
 _STEP = np.uint64(STEP)
 _PER_HASH = np.uint64(PER_HASH)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["BACKENDS", "Clustering", "assigner", "cluster_rows", "nearest_centres"]

@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from bagwise._checks import check_integer, first_not_finite
-from bagwise._hashes import PER_SEED
-from bagwise._memory import readable_size, resolve_limit
-from bagwise._tensor_files import read_tensors, write_tensors
-from bagwise._threads import run_over_ranges
+from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._utils.checks import check_integer
+from bagwise._utils.hashing import PER_SEED
+from bagwise._utils.matrices import first_not_finite
+from bagwise._utils.memory import readable_size, resolve_limit
+from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
 
 __all__ = ["Sketch"]
@@ -89,7 +90,7 @@ class Sketch:
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise import Sketch
+    >>> from bagwise.merging import Sketch
     >>> X = np.random.default_rng(0).integers(0, 5, (100, 8)).astype(float)
     >>> whole = Sketch(8, size=16).update(X)
     >>> early, late = Sketch(8, size=16).update(X[:60]), Sketch(8, size=16, first_sample=60).update(X[60:])

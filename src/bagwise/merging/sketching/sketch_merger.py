@@ -13,9 +13,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise._checks import check_integer
-from bagwise._data import is_lazy
-from bagwise._progress import ProgressBar
+from bagwise._utils.checks import check_integer
+from bagwise._utils.matrices import is_lazy
+from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.pooling import POOLINGS, pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from bagwise._progress import ProgressBar
+from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError
 
 __all__ = ["Chunks", "open_chunks", "read_chunks"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bagwise._memory import check_memory, readable_size, resolve_limit
+from bagwise._utils.memory import check_memory, readable_size, resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.stores.dense import bytes_of_pairs, check_fits
 from bagwise.merging.stores.factored import FactoredStore, bytes_of_blocks

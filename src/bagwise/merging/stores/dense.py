@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._memory import check_memory, resolve_limit
+from bagwise._utils.memory import check_memory, resolve_limit
 from bagwise.merging.structures import Structure
 
 __all__ = ["DenseStore", "bytes_of_pairs", "check_fits"]

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._threads import run_over_ranges
+from bagwise._utils.threads import run_over_ranges
 from bagwise.merging.pooling import pool
 from bagwise.merging.stores import _factor_kernels as kernels
 from bagwise.merging.stores.kept_rows import KeptRows

@@ -1,0 +1,1 @@
+"""Checks, memory, threads, progress, hashing and wording that all packages share."""

@@ -1,0 +1,181 @@
+"""Checks of numbers, alone and in matrices, that several parts of the library share."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+
+# The names safetensors gives to the types of NumPy.
+TYPE_NAMES = {
+    np.dtype(code): name
+    for code, name in [
+        ("<f2", "F16"),
+        ("<f4", "F32"),
+        ("<f8", "F64"),
+        ("|u1", "U8"),
+        ("|i1", "I8"),
+        ("<u2", "U16"),
+        ("<i2", "I16"),
+        ("<u4", "U32"),
+        ("<i4", "I32"),
+        ("<u8", "U64"),
+        ("<i8", "I64"),
+    ]
+}
+
+
+def check_integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
+    """Give `value` as an int, or say what `name` must be."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise BagwiseError(f"{name} must be an integer, got {value!r}.")
+    value = int(value)
+    if value < lowest or (highest is not None and value > highest):
+        accepted = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise BagwiseError(f"{name} must be {accepted}, got {value}.")
+    return value
+
+
+# Checks look at pieces of about this many numbers, so that they take little memory beside the values.
+_PIECE = 1 << 20
+
+
+def as_numpy(values: Any) -> NDArray[Any]:
+    """Give an array for an array-like or a torch tensor, on whatever device; torch itself is not imported."""
+    if type(values).__module__.split(".")[0] == "torch":
+        values = values.detach().cpu().numpy()
+    return np.asarray(values)
+
+
+def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
+    """Resolve the `dtype` parameter; None keeps what was given."""
+    try:
+        wanted = (given.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
+    except TypeError as error:
+        raise BagwiseError(f"dtype={dtype!r} is not a type of numbers: {error}.") from error
+    if wanted not in TYPE_NAMES:
+        known = ", ".join(str(known) for known in TYPE_NAMES)
+        raise BagwiseError(f"Bags cannot hold {wanted}. Accepted: {known}.")
+    return wanted
+
+
+def as_values(values: Any, dtype: Any, where: str = "values") -> NDArray[Any]:
+    """Give values as a C-contiguous matrix of finite numbers; a view where nothing has to change."""
+    given = as_numpy(values)
+    if given.ndim != 2:
+        raise BagwiseError(
+            f"{where} must have two dimensions, one row an item; got shape {given.shape}. "
+            "For items that are single numbers use reshape(-1, 1)."
+        )
+    if given.dtype.kind not in "fiub":
+        raise BagwiseError(f"{where} must be real numbers, got {given.dtype}.")
+    wanted = as_dtype(dtype, given)
+    if wanted.kind in "iu" and given.dtype.kind == "f":
+        raise BagwiseError(
+            f"{where} are {given.dtype} and would be cut to {wanted}. Round them first, or ask for floats."
+        )
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite and is reported below
+        converted = np.ascontiguousarray(given, dtype=wanted)
+    _check_numbers(given, converted, where)
+    return converted
+
+
+def _check_numbers(given: NDArray[Any], converted: NDArray[Any], where: str) -> None:
+    if converted.dtype.kind == "f":
+        sound, what = lambda rows: np.isfinite(converted[rows]), "finite numbers"
+    elif converted.dtype != given.dtype:
+        sound, what = lambda rows: converted[rows] == given[rows], f"within the range of {converted.dtype}"
+    else:
+        return
+    step = max(1, _PIECE // max(1, converted.shape[1]))
+    for start in range(0, len(converted), step):
+        fits = sound(slice(start, start + step))
+        if not fits.all():
+            row, column = np.unravel_index(int(np.argmin(fits)), fits.shape)
+            number = given[start + row, column]
+            raise BagwiseError(
+                f"{where} must be {what}, but row {start + row}, column {column} is {number} "
+                f"(held as {converted.dtype}). Remove or replace such rows first."
+            )
+
+
+def as_offsets(offsets: Any, n_rows: int) -> NDArray[np.int64]:
+    """Give offsets as int64, 0 first, never falling, `n_rows` last."""
+    given = as_numpy(offsets)
+    if given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "iu":
+        raise BagwiseError(
+            "offsets must be a list of integers, one more than there are bags; "
+            f"got shape {given.shape} of {given.dtype}."
+        )
+    starts = np.array(given, dtype=np.int64)
+    if starts[0] != 0 or starts[-1] != n_rows:
+        raise BagwiseError(
+            f"offsets must go from 0 to the number of rows, {n_rows}; they go from {given[0]} to {given[-1]}."
+        )
+    falls = np.flatnonzero(starts[1:] < starts[:-1])
+    if len(falls):
+        i = falls[0]
+        raise BagwiseError(f"offsets must not fall, but bag {i} goes from row {starts[i]} to row {starts[i + 1]}.")
+    return starts
+
+
+def as_positions(positions: Any, n_rows: int, where: str = "positions") -> NDArray[np.float32]:
+    """Give positions as a C-contiguous matrix of x and y in [0, 1]."""
+    given = as_numpy(positions)
+    if given.size == 0 and n_rows == 0:
+        return np.empty((0, 2), dtype=np.float32)
+    if given.shape != (n_rows, 2) or given.dtype.kind not in "fiub":
+        raise BagwiseError(
+            f"{where} must have one row (x, y) of numbers per item, shape ({n_rows}, 2); "
+            f"got shape {given.shape} of {given.dtype}."
+        )
+    inside = (given >= 0) & (given <= 1)
+    if not inside.all():
+        row = int(np.argmin(inside.all(axis=1)))
+        raise BagwiseError(
+            f"{where} must lie in [0, 1] x [0, 1], but row {row} is {tuple(given[row].tolist())}. "
+            "Divide x by the width and y by the height."
+        )
+    return np.ascontiguousarray(given, dtype=np.float32)
+
+
+def as_count(value: Any, name: str, least: int = 0) -> int:
+    """Give a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise BagwiseError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """Turn `random_state` into a generator: None, a seed, a Generator, or a RandomState (which is moved on)."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(0, 2**32, size=4, dtype=np.uint64)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise BagwiseError(
+            f"random_state must be None, a non-negative integer, a Generator or a RandomState; got {random_state!r}."
+        ) from error
+
+
+def chosen_numbers(key: Any, n: int, what: str) -> NDArray[np.int64]:
+    """Turn an index array or a boolean mask over n things, each called `what`, into numbers from 0 to n - 1."""
+    chosen = np.asarray(key)
+    if chosen.ndim == 1 and chosen.dtype == bool:
+        if len(chosen) != n:
+            raise BagwiseError(f"A mask needs one entry per {what}, {n}; got {len(chosen)}.")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise BagwiseError(
+            f"A {what} is chosen by its number, several by a slice, a list of numbers or a boolean mask; "
+            f"got {type(key).__name__} of shape {chosen.shape} and type {chosen.dtype}."
+        )
+    numbers = chosen.astype(np.int64)
+    outside = (numbers < -n) | (numbers >= n)
+    if outside.any():
+        raise IndexError(f"There is no {what} {numbers[outside][0]}: there are {n}, numbered from 0.")
+    return np.where(numbers < 0, numbers + n, numbers)

@@ -1,0 +1,100 @@
+"""Small things that are asked of data, dense or sparse, samples x words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+
+__all__ = [
+    "centre_full_words",
+    "check_non_negative",
+    "class_sums",
+    "constant_words",
+    "first_not_finite",
+    "is_lazy",
+    "is_whole",
+]
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether X is a Dask collection, or a list with one: data that are not there yet. Does not import Dask."""
+    if isinstance(X, (list, tuple)):
+        # lists of plain numbers, or of lists of them, are not gone through
+        return len(X) > 0 and (is_lazy(X[0]) or (hasattr(X[0], "shape") and any(is_lazy(part) for part in X)))
+    return hasattr(X, "__dask_graph__")
+
+
+def class_sums(X: Any, codes: NDArray[np.intp], n_classes: int | None = None) -> NDArray[np.float64]:
+    """Add up the samples of each class: classes x words, dense.
+
+    `codes` numbers the classes from 0; `n_classes` is for data that may lack the last of them.
+    """
+    n = len(codes)
+    n_rows = int(codes.max()) + 1 if n_classes is None else n_classes
+    indicator = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(n_rows, n))
+    sums = indicator @ X
+    return sums.toarray() if sp.issparse(sums) else sums
+
+
+def constant_words(X: Any) -> NDArray[np.int64]:
+    """List the words that are the same in all samples."""
+    largest, smallest = X.max(axis=0), X.min(axis=0)
+    if sp.issparse(X):
+        largest, smallest = largest.toarray().ravel(), smallest.toarray().ravel()
+    return np.flatnonzero(largest == smallest).astype(np.int64)
+
+
+def is_whole(X: Any) -> bool:
+    """Whether all values are whole numbers."""
+    values = X.data if sp.issparse(X) else X
+    return bool(np.array_equal(values, np.rint(values)))
+
+
+def check_non_negative(X: Any, who: str, advice: str) -> None:
+    """Raise an error that names the first negative entry, if there is one."""
+    values = X.data if sp.issparse(X) else X
+    if values.size == 0 or values.min() >= 0:
+        return
+    if sp.issparse(X):
+        entries = sp.coo_array(X)
+        first = int(np.argmax(entries.data < 0))
+        sample, word, value = entries.row[first], entries.col[first], entries.data[first]
+    else:
+        sample, word = np.unravel_index(int(np.argmax(X < 0)), X.shape)
+        value = X[sample, word]
+    raise BagwiseError(f"{who} needs non-negative data, but sample {sample}, word {word} is {value:g}. {advice}")
+
+
+def centre_full_words(X: sp.csr_array) -> sp.csr_array:
+    """Subtract their mean from the words that are stored in every sample, which keeps X as sparse as it is.
+
+    For what ignores the mean but suffers from rounding: a word that is zero somewhere varies about as much as its
+    size, only the others can be large and vary little. Whole numbers stay whole.
+    """
+    n_stored = np.bincount(X.indices, minlength=X.shape[1])
+    full = n_stored == X.shape[0]
+    if not full.any():
+        return X
+    shift = np.where(full, np.asarray(X.sum(axis=0)).ravel() / X.shape[0], 0.0)
+    if is_whole(X):
+        shift = np.rint(shift)
+    return sp.csr_array((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def first_not_finite(X: Any) -> tuple[int, int, float] | None:
+    """Find the row, column and value of the first NaN or infinity in a dense or CSR matrix; None if there is none."""
+    values = X.data if sp.issparse(X) else X
+    # extremes are NaN if there is one, and need no array of truth values
+    if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
+        return None
+    place = int(np.argmin(np.isfinite(values)))
+    if sp.issparse(X):
+        row, column = int(np.searchsorted(X.indptr, place, side="right")) - 1, int(X.indices[place])
+    else:
+        row, column = divmod(place, X.shape[1])
+    return row, column, float(values.flat[place])

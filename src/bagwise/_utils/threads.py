@@ -1,0 +1,83 @@
+"""Matrix products on the thread that asks for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["one_blas_thread"]
+
+
+class _OneThread:
+    """Limits the threads of BLAS, for the whole process, while anyone is inside."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._n_inside = 0
+        self._controller: ThreadpoolController | None = None  # looking for libraries takes a while: once is enough
+        self._limiter: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._n_inside == 0:
+                self._controller = self._controller or ThreadpoolController()
+                self._limiter = self._controller.limit(limits=1, user_api="blas")
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:  # the last one out, or a limit of 1 set by another would be restored
+                    self._limiter.restore_original_limits()
+
+
+# Keeps matrix products on the thread that asks for them. Threads of our own work on different blocks: then results do
+# not depend on the number of threads, and threads of the library do not wait for each other on a busy machine.
+one_blas_thread = _OneThread()
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Results that may wait for their turn, per thread: enough to keep threads busy, few enough to keep memory small.
+_AHEAD = 4
+
+
+def run_over_ranges(function: Callable[[int, int], object], total: int, n_threads: int, size: int = 256) -> None:
+    """Call ``function(start, stop)`` for consecutive ranges that cover ``0..total``."""
+    if n_threads <= 1 or total <= size:
+        function(0, total)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        jobs = [pool.submit(function, start, min(start + size, total)) for start in range(0, total, size)]
+        for job in jobs:
+            job.result()
+
+
+def map_in_order(function: Callable[[T], R], things: Iterable[T], n_threads: int) -> Iterator[R]:
+    """Give ``function(thing)`` for one thing after the other, computed by several threads a few things ahead.
+
+    Whoever stops early, or an exception, cancels what was not begun and waits for what was.
+    """
+    if n_threads <= 1:
+        yield from map(function, things)
+        return
+    waiting: deque[Future[R]] = deque()
+    pool = ThreadPoolExecutor(n_threads)
+    try:
+        for thing in things:
+            waiting.append(pool.submit(function, thing))
+            if len(waiting) >= _AHEAD * n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

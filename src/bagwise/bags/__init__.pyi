@@ -1,0 +1,2 @@
+from .bags import Bags as Bags
+from .writer import BagsWriter as BagsWriter

@@ -1,0 +1,502 @@
+"""Bags: sets of vectors of different sizes, kept in one array."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from bagwise._io.tensors import file_of
+from bagwise._utils.checks import as_count, as_numpy, as_offsets, as_positions, as_values, chosen_numbers, generator
+from bagwise.bags.files import create_bags_file, read_bags_file
+from bagwise.errors import BagwiseError
+
+__all__ = ["Bags"]
+
+# subsample shuffles about this many rows at a time
+_SHUFFLED_ROWS = 1 << 20
+
+
+class Bags:
+    """Bags of vectors: N sets of different sizes, M vectors of D numbers altogether.
+
+    Bag i is ``values[offsets[i]:offsets[i + 1]]``. It may be empty. Each vector may have a position (x, y) in the unit
+    square, for instance where in an image it was taken: x from left to right, y from top to bottom.
+
+    Bags cannot be changed: all arrays are read-only, and so are those that indexing gives. Where they can, they are
+    views: ``bags[i]`` and ``bags[a:b]`` copy nothing, and the constructor keeps an array that has the right type
+    already (so do not write to it later).
+
+    Parameters
+    ----------
+    values : array-like of shape (M, D)
+        All vectors, bag after bag. NaN and infinity are refused.
+    offsets : array-like of int, shape (N + 1,)
+        Where bags begin and end: 0 first, M last, never falling.
+    positions : array-like of shape (M, 2), default=None
+        x and y of each vector, in [0, 1]. Held as float32.
+    dtype : data type, default=float32
+        Type the values are held in: a float or integer type. None keeps the type that is given.
+
+    Attributes
+    ----------
+    values : ndarray of shape (M, D)
+    offsets : ndarray of int64, shape (N + 1,)
+    positions : ndarray of float32, shape (M, 2), or None
+    lengths : ndarray of int64, shape (N,)
+        Number of vectors in each bag.
+    n_features : int
+        D.
+    n_rows : int
+        M.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise import Bags
+    >>> bags = Bags.from_list([[[1, 2], [3, 4]], [], [[5, 6]]])
+    >>> bags
+    <Bags: 3 bags, 3 rows x 2 features of float32>
+    >>> bags[0]
+    array([[1., 2.],
+           [3., 4.]], dtype=float32)
+    >>> bags[1:].lengths
+    array([0, 1])
+    >>> bags[[2, 0]].values.sum(axis=1)
+    array([11.,  3.,  7.], dtype=float32)
+    """
+
+    __slots__ = ("offsets", "positions", "values")
+    __hash__ = None  # type: ignore[assignment]
+
+    values: NDArray[Any]
+    offsets: NDArray[np.int64]
+    positions: NDArray[np.float32] | None
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        offsets: ArrayLike,
+        positions: ArrayLike | None = None,
+        *,
+        dtype: DTypeLike | None = np.float32,
+    ) -> None:
+        held = as_values(values, dtype)
+        starts = as_offsets(offsets, len(held))
+        self._set(held, starts, None if positions is None else as_positions(positions, len(held)))
+
+    @classmethod
+    def from_list(
+        cls,
+        arrays: Iterable[Any],
+        positions: Iterable[Any] | None = None,
+        *,
+        n_features: int | None = None,
+        dtype: DTypeLike | None = np.float32,
+    ) -> Bags:
+        """Make bags from a list with one matrix per bag.
+
+        Parameters
+        ----------
+        arrays : iterable of array-likes or torch tensors, each of shape (length of the bag, D)
+            Anything without an entry, such as ``[]``, is an empty bag.
+        positions : iterable of array-likes of shape (length of the bag, 2), default=None
+            Positions of each bag's vectors.
+        n_features : int, default=None
+            D. Needed only where all bags may be empty; otherwise it is seen from the arrays (0 if there is none).
+        dtype : data type, default=float32
+            Type the values are held in. None takes the smallest type that holds all arrays.
+
+        Returns
+        -------
+        bags : Bags
+
+        Examples
+        --------
+        >>> Bags.from_list([np.zeros((4, 3)), np.zeros((1, 3))]).lengths
+        array([4, 1])
+        """
+        parts = [as_numpy(array) for array in arrays]
+        width = None if n_features is None else as_count(n_features, "n_features")
+        known_by = "n_features"
+        for i, part in enumerate(parts):
+            # An empty matrix with columns has a width as well: one that differs is a mistake, not an empty bag.
+            if part.size == 0 and part.shape[-1:] in ((), (0,)):
+                continue
+            if part.ndim != 2:
+                raise BagwiseError(
+                    f"Bag {i} must have two dimensions, one row an item; got shape {part.shape}. "
+                    "For items that are single numbers use reshape(-1, 1)."
+                )
+            if width is None:
+                width, known_by = part.shape[1], f"bag {i}"
+            elif part.shape[1] != width:
+                raise BagwiseError(
+                    f"Bag {i} has {part.shape[1]} features, but {known_by} has {width}. All bags need the same width."
+                )
+        filled = [part for part in parts if part.size]
+        values = np.concatenate(filled) if filled else np.empty((0, width or 0), dtype or np.float32)
+        lengths = np.array([part.shape[0] if part.size else 0 for part in parts], dtype=np.int64)
+        offsets = offsets_of(lengths)
+        if positions is None:
+            return cls(values, offsets, dtype=dtype)
+        places = [as_numpy(place) for place in positions]
+        if len(places) != len(parts):
+            raise BagwiseError(f"positions must be a list with one entry per bag, {len(parts)}; got {len(places)}.")
+        checked = [
+            as_positions(place, length, f"positions of bag {i}")
+            for i, (place, length) in enumerate(zip(places, lengths.tolist(), strict=True))
+        ]
+        return cls(values, offsets, np.concatenate(checked) if checked else np.empty((0, 2)), dtype=dtype)
+
+    @classmethod
+    def from_padded(cls, padded: Any, lengths: Any, *, dtype: DTypeLike | None = np.float32) -> Bags:
+        """Make bags from one array in which short bags are filled up, as deep-learning libraries keep them.
+
+        Parameters
+        ----------
+        padded : array-like or torch tensor of shape (N, longest, D)
+            What lies beyond a bag's length is not looked at.
+        lengths : array-like or torch tensor of int, shape (N,)
+        dtype : data type, default=float32
+            Type the values are held in; None keeps the type that is given.
+
+        Returns
+        -------
+        bags : Bags
+
+        Examples
+        --------
+        >>> Bags.from_padded(np.arange(12).reshape(2, 3, 2), [1, 3])[0]
+        array([[0., 1.]], dtype=float32)
+        """
+        block, counts = as_numpy(padded), as_numpy(lengths)
+        if block.ndim != 3:
+            raise BagwiseError(f"padded must have shape (bags, longest bag, features); got {block.shape}.")
+        if counts.shape != block.shape[:1] or (counts.size and counts.dtype.kind not in "iu"):
+            raise BagwiseError(
+                f"lengths must be {block.shape[0]} integers, one per bag; got shape {counts.shape} of {counts.dtype}."
+            )
+        wrong = (counts < 0) | (counts > block.shape[1])
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise BagwiseError(f"lengths must be from 0 to {block.shape[1]}, but bag {i} has {counts[i]}.")
+        inside = np.arange(block.shape[1]) < counts[:, None]
+        return cls(block[inside], offsets_of(counts), dtype=dtype)
+
+    @classmethod
+    def from_csr(cls, X: Any, vectors: Any = None, *, dtype: DTypeLike | None = np.float32) -> Bags:
+        """Make bags from counts of words: a word that occurs c times in a row gives c equal vectors to that row's bag.
+
+        The order within a bag is that of the words' numbers. This is the inverse of counting: with the vectors of a
+        codebook, or word embeddings, a histogram becomes a bag that has this histogram.
+
+        Parameters
+        ----------
+        X : sparse matrix or array of shape (N, V)
+            Counts, whole numbers of at least 0.
+        vectors : array-like of shape (V, D), default=None
+            The vector of each word. Without it the number of the word is the only feature, and the type of the values
+            is int64 (`dtype` is then not used, since float32 does not hold all numbers of words).
+        dtype : data type, default=float32
+            Type the values are held in.
+
+        Returns
+        -------
+        bags : Bags
+
+        Examples
+        --------
+        >>> import scipy.sparse as sp
+        >>> counts = sp.csr_array([[2, 0, 1], [0, 0, 0]])
+        >>> [bag.ravel().tolist() for bag in Bags.from_csr(counts)]
+        [[0, 0, 2], []]
+        >>> Bags.from_csr(counts, vectors=[[0.5, 0], [1, 1], [0, 2]])[0]
+        array([[0.5, 0. ],
+               [0.5, 0. ],
+               [0. , 2. ]], dtype=float32)
+        """
+        import scipy.sparse as sp
+
+        if not sp.issparse(X):
+            raise BagwiseError(
+                f"from_csr takes a sparse matrix, got {type(X).__name__}. Use scipy.sparse.csr_array(X)."
+            )
+        rows = sp.csr_array(X).sorted_indices()
+        with np.errstate(invalid="ignore"):  # NaN is reported below
+            counts = rows.data.astype(np.int64) if rows.data.dtype.kind in "fiub" else rows.data
+        if not np.array_equal(counts, rows.data) or (counts < 0).any():
+            raise BagwiseError("from_csr takes counts, whole numbers of at least 0; the matrix holds others.")
+        words = np.repeat(rows.indices.astype(np.int64), counts)
+        totals = np.concatenate([[0], np.cumsum(counts)])
+        offsets = totals[rows.indptr]
+        if vectors is None:
+            return cls(words[:, None], offsets, dtype=np.int64)
+        table = as_values(vectors, dtype, "vectors")
+        if len(table) != rows.shape[1]:
+            raise BagwiseError(f"vectors must have one row per word, {rows.shape[1]}; got {len(table)}.")
+        return cls._wrap(table[words], offsets, None)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Bags]) -> Bags:
+        """Put bags behind one another.
+
+        Parameters
+        ----------
+        parts : iterable of Bags
+            At least one. All have the same number of features, and all have positions or none has. Values take the
+            smallest type that holds those of all parts.
+
+        Returns
+        -------
+        bags : Bags
+        """
+        given = list(parts)
+        if not given:
+            raise BagwiseError("concatenate needs at least one Bags, got an empty list.")
+        for i, part in enumerate(given):
+            if not isinstance(part, Bags):
+                raise BagwiseError(
+                    f"concatenate takes Bags, but part {i} is {type(part).__name__}. See Bags.from_list."
+                )
+            if part.n_features != given[0].n_features:
+                raise BagwiseError(f"Part {i} has {part.n_features} features, but part 0 has {given[0].n_features}.")
+            if (part.positions is None) != (given[0].positions is None):
+                raise BagwiseError(f"Part {i} and part 0 differ: one has positions, the other has none.")
+        offsets = offsets_of(np.concatenate([part.lengths for part in given]))
+        places = [part.positions for part in given if part.positions is not None]
+        return cls._wrap(
+            np.concatenate([part.values for part in given]), offsets, np.concatenate(places) if places else None
+        )
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of vectors in each bag."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_features(self) -> int:
+        """Numbers in a vector, D."""
+        return self.values.shape[1]
+
+    @property
+    def n_rows(self) -> int:
+        """Vectors in all bags together, M."""
+        return self.values.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, whether they are in memory or in a file."""
+        return self.values.nbytes + self.offsets.nbytes + (0 if self.positions is None else self.positions.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        ends = self.offsets.tolist()
+        return (self.values[start:end] for start, end in itertools.pairwise(ends))
+
+    @overload
+    def __getitem__(self, key: int | np.integer[Any]) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: slice | Sequence[Any] | NDArray[Any]) -> Bags: ...
+
+    def __getitem__(self, key: Any) -> NDArray[Any] | Bags:
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            start, end = self._rows_of(int(key))
+            return self.values[start:end]
+        if isinstance(key, slice):
+            first, last, step = key.indices(len(self))
+            if step != 1:
+                return self._take(np.arange(first, last, step))
+            starts = self.offsets[first : max(first, last) + 1]
+            rows = slice(starts[0], starts[-1])
+            return self._wrap(
+                self.values[rows], starts - starts[0], None if self.positions is None else self.positions[rows]
+            )
+        return self._take(chosen_numbers(key, len(self), "bag"))
+
+    def positions_of(self, i: int) -> NDArray[np.float32]:
+        """Give the positions of the vectors of bag i, shape (length of the bag, 2)."""
+        if self.positions is None:
+            raise BagwiseError("These bags have no positions. Give them when the bags are made: positions=...")
+        start, end = self._rows_of(i)
+        return self.positions[start:end]
+
+    def subsample(self, k: int, random_state: Any = None) -> Bags:
+        """Keep at most k vectors of each bag, drawn uniformly without replacement, in the order they had.
+
+        Parameters
+        ----------
+        k : int
+            Bags with no more than k vectors stay as they are.
+        random_state : int, Generator, RandomState or None, default=None
+            The same seed gives the same bags.
+
+        Returns
+        -------
+        bags : Bags
+        """
+        k = as_count(k, "k")
+        lengths = self.lengths
+        if not (lengths > k).any():
+            return self
+        random, kept = generator(random_state), []
+        for part, _ in self.blocks(_SHUFFLED_ROWS):  # blocks bound the memory; the stream of random numbers is the same
+            start, end = self.offsets[part.start], self.offsets[part.stop]
+            bag = np.repeat(np.arange(part.start, part.stop), lengths[part])
+            shuffled = start + np.lexsort((random.random(end - start), bag))
+            rank = np.arange(start, end) - self.offsets[bag]
+            kept.append(np.sort(shuffled[rank < k]))
+        rows = np.concatenate(kept)
+        places = None if self.positions is None else self.positions[rows]
+        return self._wrap(self.values[rows], offsets_of(np.minimum(lengths, k)), places)
+
+    def sample(self, k: int, random_state: Any = None) -> NDArray[Any]:
+        """Draw k of all vectors uniformly without replacement.
+
+        Only the drawn vectors are read where the values are in a file.
+
+        Parameters
+        ----------
+        k : int
+            If there are no more than k vectors, all are given.
+        random_state : int, Generator, RandomState or None, default=None
+            The same seed gives the same vectors.
+
+        Returns
+        -------
+        vectors : ndarray of shape (min(k, M), D)
+            In the order they have in the bags.
+        """
+        k = as_count(k, "k")
+        if k >= self.n_rows:
+            return self.values
+        rows = generator(random_state).choice(self.n_rows, k, replace=False, shuffle=False)
+        return read_only(self.values[np.sort(rows)])
+
+    def blocks(self, n_rows: int) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Go through whole bags in blocks of at most about `n_rows` vectors.
+
+        Parameters
+        ----------
+        n_rows : int
+            Most vectors in a block. A bag that has more makes a block of its own.
+
+        Yields
+        ------
+        bags : slice
+            Which bags are in the block. Every bag, empty ones as well, is in exactly one.
+        values : ndarray of shape (vectors in the block, D)
+            A view.
+        """
+        n_rows = as_count(n_rows, "n_rows", least=1)
+        first = 0
+        while first < len(self):
+            full = int(np.searchsorted(self.offsets, self.offsets[first] + n_rows, side="right")) - 1
+            last = max(full, first + 1)
+            yield slice(first, last), self.values[self.offsets[first] : self.offsets[last]]
+            first = last
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the bags to one file (safetensors, no pickle), wholly or not at all. `load` reads it back.
+
+        Values that are in a file already are copied in pieces. `BagsWriter` writes bags that are never in memory
+        together.
+        """
+        with create_bags_file(file_of(path, "bags are"), self.n_features, self.values.dtype) as file:
+            file.write_rows(self.values)
+            file.finish(self.offsets, self.positions)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Bags:
+        """Open a file that `save` or `BagsWriter` wrote.
+
+        Parameters
+        ----------
+        path : path
+        mmap : bool, default=True
+            Leave values and positions in the file: they are read where and when they are used. Header, sizes and
+            offsets are checked. With False everything is read and checked.
+
+        Returns
+        -------
+        bags : Bags
+        """
+        values, offsets, positions = read_bags_file(file_of(path, "bags are"), mmap)
+        try:
+            if not mmap:
+                return cls(values, offsets, positions, dtype=None)
+            if positions is not None and positions.shape != (len(values), 2):
+                raise BagwiseError(f"positions have shape {positions.shape}, expected ({len(values)}, 2).")
+            return cls._wrap(values, as_offsets(offsets, len(values)), positions)
+        except BagwiseError as error:
+            raise BagwiseError(f"{os.fspath(path)} is damaged: {error}") from error
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bags):
+            return NotImplemented
+        if self.values.dtype != other.values.dtype or (self.positions is None) != (other.positions is None):
+            return False
+        return (
+            np.array_equal(self.offsets, other.offsets)
+            and np.array_equal(self.values, other.values)
+            and (self.positions is None or np.array_equal(self.positions, other.positions))  # type: ignore[arg-type]
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Bags cannot be changed: {name} is read-only.")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        places = None if self.positions is None else np.asarray(self.positions)
+        return Bags._wrap, (np.asarray(self.values), self.offsets, places)
+
+    def __repr__(self) -> str:
+        places = ", with positions" if self.positions is not None else ""
+        return (
+            f"<Bags: {len(self)} bags, {self.n_rows} rows x {self.n_features} features of {self.values.dtype}{places}>"
+        )
+
+    @classmethod
+    def _wrap(cls, values: NDArray[Any], offsets: NDArray[np.int64], positions: NDArray[np.float32] | None) -> Bags:
+        """Make bags of arrays that are known to be sound."""
+        bags = cls.__new__(cls)
+        bags._set(values, offsets, positions)
+        return bags
+
+    def _set(self, values: NDArray[Any], offsets: NDArray[np.int64], positions: NDArray[np.float32] | None) -> None:
+        object.__setattr__(self, "values", read_only(values))
+        object.__setattr__(self, "offsets", read_only(offsets))
+        object.__setattr__(self, "positions", None if positions is None else read_only(positions))
+
+    def _rows_of(self, i: int) -> tuple[int, int]:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"There is no bag {i}: there are {len(self)}, numbered from 0.")
+        i %= len(self)
+        return int(self.offsets[i]), int(self.offsets[i + 1])
+
+    def _take(self, numbers: NDArray[np.int64]) -> Bags:
+        lengths = self.lengths[numbers]
+        offsets = offsets_of(lengths)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[numbers] - offsets[:-1], lengths)
+        return self._wrap(self.values[rows], offsets, None if self.positions is None else self.positions[rows])
+
+
+def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
+    """Where bags of these lengths begin and end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Give a view that cannot be written to."""
+    view = array.view()
+    view.setflags(write=False)
+    return view

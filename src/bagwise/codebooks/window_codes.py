@@ -1,0 +1,229 @@
+"""`WindowCodes`: local features of high dimension, from codes of descriptors pooled inside windows."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise.bags.bags import offsets_of
+from bagwise.codebooks.encoders import localized_codes
+from bagwise.codebooks.kmeans import learn_codebook
+from bagwise.codebooks.pyramids import cell_numbers, n_cells, resolve_pyramid
+from bagwise.descriptors.base import Arrays, Describing, ItemTransformer
+from bagwise.descriptors.color_sift import ColorSIFT
+from bagwise.descriptors.grids import starts_of
+from bagwise.descriptors.sparse_bags import SparseBags
+
+__all__ = ["WindowCodes"]
+
+
+class WindowCodes(ItemTransformer):
+    """Describe windows of an image by the words in their parts: sparse local features of high dimension (HDLF-I).
+
+    1. Descriptors of the image are shared among their nearest words (localized soft assignment).
+    2. For windows on a regular grid, the largest share of each word is taken in each cell of a small pyramid.
+
+    With 1000 words and the pyramid of five cells a window has 5000 numbers, most of them zero. They are meant to be
+    reduced, by `SketchMerger` for instance, and encoded again.
+
+    Parameters
+    ----------
+    descriptor : Descriptor, default=None
+        Gives values and positions of an image. None: `ColorSIFT` with its defaults.
+    n_words : int, default=1000
+    window : int, default=40
+        Side of a window in pixels.
+    step : int, default=16
+        Pixels between neighbouring windows. The grid is centred in the image.
+    pyramid : None, 5, 8, 21 or list of (rows, columns), default=5
+        Cells of a window, as in `BagOfFeatures`.
+    n_neighbors : int, default=5
+        Words that share a descriptor.
+    sharpness : float, default=10.0
+        Of the shares ``exp(-sharpness |x - word|²)``.
+    n_samples : int, default=100_000
+        Descriptors that words are learned from.
+    n_init : int, default=5
+        Starts of k-means.
+    random_state : int, Generator, RandomState or None, default=None
+    n_jobs, verbose
+        As in `DenseSIFT`.
+
+    Attributes
+    ----------
+    codebook_ : ndarray of shape (n_words, D)
+
+    See Also
+    --------
+    LBPD5 : With ``per="patch"``, the sparse local features of HDLF-II.
+
+    Notes
+    -----
+    A descriptor belongs to a window if its centre does. An image smaller than a window gives an empty bag.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.codebooks import WindowCodes
+    >>> from bagwise.descriptors import DenseSIFT
+    >>> images = [np.random.default_rng(i).integers(0, 256, (64, 80), dtype=np.uint8) for i in range(3)]
+    >>> bags = WindowCodes(DenseSIFT(), n_words=20, random_state=0).fit_transform(images)
+    >>> len(bags), bags.n_rows, bags.n_features
+    (3, 18, 100)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "descriptor": [HasMethods(["describe", "iter_transform"]), None],
+        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "window": [Interval(Integral, 1, None, closed="left")],
+        "step": [Interval(Integral, 1, None, closed="left")],
+        "pyramid": [Integral, "array-like", None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "sharpness": [Interval(Real, 0, None, closed="neither")],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+    cache = None  # descriptors may have one of their own
+
+    def __init__(
+        self,
+        descriptor: Any = None,
+        n_words: int = 1000,
+        *,
+        window: int = 40,
+        step: int = 16,
+        pyramid: Any = 5,
+        n_neighbors: int = 5,
+        sharpness: float = 10.0,
+        n_samples: int = 100_000,
+        n_init: int = 5,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.descriptor = descriptor
+        self.n_words = n_words
+        self.window = window
+        self.step = step
+        self.pyramid = pyramid
+        self.n_neighbors = n_neighbors
+        self.sharpness = sharpness
+        self.n_samples = n_samples
+        self.n_init = n_init
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _descriptor(self) -> Any:
+        return ColorSIFT() if self.descriptor is None else self.descriptor
+
+    def fit(self, X: Any, y: Any = None, on_error: str = "raise") -> WindowCodes:  # type: ignore[override]
+        """Learn the words.
+
+        Parameters
+        ----------
+        X : Collection, or iterable of arrays
+            Images, at least one.
+        y : ignored
+        on_error : {"raise", "skip"}, default="raise"
+            What to do when an image cannot be read.
+
+        Returns
+        -------
+        self : WindowCodes
+        """
+        self._check_parameters()
+        resolve_pyramid(self.pyramid)
+        self.codebook_ = learn_codebook(
+            self._descriptor().iter_transform(X, on_error=on_error),
+            self.n_words,
+            n_samples=self.n_samples,
+            n_init=self.n_init,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+        return self
+
+    def transform(self, X: Any, on_error: str = "raise") -> SparseBags:
+        """Describe the windows of all images.
+
+        Parameters
+        ----------
+        X : Collection, or iterable of arrays
+            Images, at least one.
+        on_error : {"raise", "skip"}, default="raise"
+            What to do when an image cannot be read: stop with an `ItemError`, or leave it out and warn.
+
+        Returns
+        -------
+        bags : SparseBags
+            One bag of rows per image, cell after cell, ``n_words`` columns each. In the order of the images.
+        """
+        check_is_fitted(self, "codebook_")
+        return self._join(list(self._stream(X, on_error)))
+
+    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
+        """Describe windows batch by batch; parameters as in `LBPD5`."""
+        check_is_fitted(self, "codebook_")
+        return Describing(self._stream(X, on_error), batch, self._join)
+
+    def _compute(self, content: Any) -> Arrays:
+        height, width = np.shape(content)[:2]
+        values, positions = self._descriptor().describe(content)
+        codes = localized_codes(values, self.codebook_, self.n_neighbors, self.sharpness)
+        centres = np.asarray(positions) * (width, height)
+        corners = [
+            (x, y) for y in starts_of(height, self.window, self.step) for x in starts_of(width, self.window, self.step)
+        ]
+        places = np.array(corners, dtype=np.float64).reshape(-1, 2)
+        rows = self._pool(codes, centres, places)
+        return {
+            "starts": rows.indptr.astype(np.int64),
+            "columns": rows.indices.astype(np.int64),
+            "values": rows.data.astype(np.float32),
+            "positions": ((places + 0.5 * self.window) / (width, height)).astype(np.float32),
+        }
+
+    def _pool(self, codes: sp.csr_array, centres: NDArray[np.float64], corners: NDArray[np.float64]) -> sp.csr_array:
+        """Take the largest code of each word in each cell of each window: windows x (cells * words)."""
+        grids = resolve_pyramid(self.pyramid)
+        n_words = codes.shape[1]
+        shape = (len(corners), n_cells(grids) * n_words)
+        found_rows, found_columns, found_values = [], [], []
+        for number, corner in enumerate(corners):
+            inside = np.flatnonzero(np.all((centres >= corner) & (centres < corner + self.window), axis=1))
+            cells = cell_numbers((centres[inside] - corner) / self.window, len(inside), grids)
+            entries = sp.coo_array(codes[inside])
+            for level in range(len(grids)):
+                found_rows.append(np.full(entries.nnz, number))
+                found_columns.append(cells[entries.row, level] * n_words + entries.col)
+                found_values.append(entries.data)
+        if not found_rows:
+            return sp.csr_array(shape, dtype=np.float32)
+        rows, columns, values = (np.concatenate(parts) for parts in (found_rows, found_columns, found_values))
+        order = np.lexsort((columns, rows))
+        rows, columns, values = rows[order], columns[order], values[order]
+        first = np.flatnonzero(np.diff(rows, prepend=-1) | np.diff(columns, prepend=-1))
+        if not len(first):
+            return sp.csr_array(shape, dtype=np.float32)
+        return sp.csr_array((np.maximum.reduceat(values, first), (rows[first], columns[first])), shape=shape)
+
+    def _join(self, items: list[Arrays]) -> SparseBags:
+        lengths = [len(item["starts"]) - 1 for item in items]
+        counts = np.concatenate([np.diff(item["starts"]) for item in items])
+        data, columns = (np.concatenate([item[name] for item in items]) for name in ("values", "columns"))
+        width = n_cells(resolve_pyramid(self.pyramid)) * len(self.codebook_)
+        rows = sp.csr_array((data, columns, offsets_of(counts)), shape=(len(counts), width))
+        return SparseBags(rows, offsets_of(lengths), np.concatenate([item["positions"] for item in items]))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "codebook_")

@@ -1,0 +1,5 @@
+from .sums import class_sums as class_sums
+from .sums import cooccurrence as cooccurrence
+from .sums import gram as gram
+from .sums import sketch as sketch
+from .sums import statistics as statistics

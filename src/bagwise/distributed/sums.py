@@ -1,0 +1,398 @@
+"""Sums over samples that lie on many machines, or in chunks on a disk: the statistics of merging over Dask collections.
+
+Data come as a Dask array (dense chunks, or chunks that are SciPy sparse matrices) or as a list of `dask.delayed`
+chunks. Each function builds a graph and returns a `dask.delayed.Delayed`, whose ``.compute()`` gives the result. Every
+chunk becomes one small result; these are added in pairs of neighbours, as a tree in the order of the chunks. So sums
+are made in the same order on any number of workers, whichever of them is first, and also if one of them is lost on the
+way and its chunks are read again.
+
+Errors in workers come back as the `BagwiseError` they are, and name the chunk.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from bagwise.distributed.chunks import (
+    Chunks,
+    Limit,
+    Room,
+    add_up,
+    check_finite,
+    delayed_function,
+    is_dask_array,
+    number_labels,
+    read_chunk,
+)
+from bagwise.errors import BagwiseError
+from bagwise.kernels import AdditiveKernel
+from bagwise.merging._grams import gram_around
+from bagwise.merging._scatter import add_sparse_product, mirror
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria.base import Criterion
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.merge import Callback, merge_statistics
+from bagwise.merging.pooling import pool
+from bagwise.merging.searches import check_search
+from bagwise.merging.sketching.sketch import Sketch
+from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores.choice import check_store
+
+__all__ = ["class_sums", "cooccurrence", "gram", "sketch", "statistics"]
+
+_FLOATS = (np.float64, np.float32)
+_GRAM = Room(a_pair=8)
+
+
+def statistics(
+    X: Any,
+    y: Any,
+    *,
+    gram: bool = True,
+    shares: bool = False,
+    classes: Sequence[Any] | NDArray[Any] | None = None,
+    memory_limit: Limit = None,
+) -> Any:
+    """Add up what merging by "csm" (with `gram`), "aib" or "mlt" needs, in one pass over X.
+
+    Parameters
+    ----------
+    X : Dask array of shape (n_samples, n_words), or list of Delayed
+        Chunk sizes must be known. Columns may be cut as well as rows: blocks of the same rows are then brought together
+        on one worker, which sends all but one of them over the network.
+    y : array-like or Dask array of shape (n_samples,), or list
+        Labels. For a list of chunks, a list of their labels, each an array or Delayed. An array travels with the graph;
+        for very many samples use a Dask array.
+    gram : bool, default=True
+        Whether to sum up products of words: dense, or the sparse upper triangle where chunks are sparse.
+    shares : bool, default=False
+        Whether to sum up samples divided by their totals.
+    classes : sequence, default=None
+        Names of all classes, in order. None: found in y; if y is lazy, it is gone through once, right here.
+    memory_limit : int or str, default=None
+        Most memory that one chunk and its sums may take. None: the share of a thread in its worker's limit, and 80 % of
+        the free memory.
+
+    Returns
+    -------
+    statistics : Delayed
+        Of a `bagwise.merging.Statistics`.
+
+    Notes
+    -----
+    Each of the k chunks gives 8 C d bytes of class sums, and 8 d² of Gram if it is dense; at most k - 1 such results
+    cross the network, whatever the number of samples in a chunk. Fewer, larger chunks send less.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from bagwise import distributed
+    >>> from bagwise.merging import merge_statistics
+    >>> X = da.from_array(np.array([[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]), chunks=(3, 4))
+    >>> sums = distributed.statistics(X, ["cat", "cat", "dog", "dog"]).compute()
+    >>> sums
+    <Statistics: 4 samples of 2 classes, 4 words, gram>
+    >>> merge_statistics(sums).groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+    chunks = Chunks.of(X)
+    chunks.check_fit(_GRAM if gram else Room(), memory_limit)
+    names, codes = number_labels(y, chunks, classes)
+    return _over_chunks(_statistics_of_chunk, chunks, memory_limit, codes, names=names, gram=gram, shares=shares)
+
+
+def class_sums(
+    X: Any, y: Any, *, classes: Sequence[Any] | NDArray[Any] | None = None, memory_limit: Limit = None
+) -> Any:
+    """Add up the samples of each class.
+
+    Parameters are those of `statistics`.
+
+    Returns
+    -------
+    sums : Delayed
+        Of an ndarray of shape (n_classes, n_words), classes in the order of `classes` or sorted.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from bagwise import distributed
+    >>> distributed.class_sums(da.ones((6, 3), chunks=(4, 3)), [0, 0, 0, 0, 1, 1]).compute()
+    array([[4., 4., 4.],
+           [2., 2., 2.]])
+    """
+    total = statistics(X, y, gram=False, classes=classes, memory_limit=memory_limit)
+    return delayed_function()(operator.attrgetter("class_sums"), pure=False)(total)
+
+
+def gram(X: Any, *, memory_limit: Limit = None) -> Any:
+    """Add up products of words, ``Xᵀ X``, as a dense matrix.
+
+    Parameters are those of `statistics`.
+
+    Returns
+    -------
+    gram : Delayed
+        Of an ndarray of shape (n_words, n_words), around zero. `statistics` has the one that is safe for data with a
+        large offset.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from bagwise import distributed
+    >>> distributed.gram(da.ones((6, 2), chunks=(4, 1))).compute()
+    array([[6., 6.],
+           [6., 6.]])
+    """
+    chunks = Chunks.of(X)
+    chunks.check_fit(_GRAM, memory_limit)
+    return _over_chunks(_gram_of_chunk, chunks, memory_limit)
+
+
+def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
+    """Add up products of words, ``Xᵀ X``, as a sparse matrix of the pairs that occur together.
+
+    Parameters are those of `statistics`.
+
+    Returns
+    -------
+    cooccurrence : Delayed
+        Of a CSR array of shape (n_words, n_words): the upper triangle, with the diagonal.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from bagwise import distributed
+    >>> X = da.from_array(np.array([[1, 2, 0], [0, 0, 3], [1, 1, 0]]), chunks=(2, 3))
+    >>> distributed.cooccurrence(X).compute().toarray()
+    array([[2., 3., 0.],
+           [0., 5., 0.],
+           [0., 0., 9.]])
+    """
+    chunks = Chunks.of(X)
+    chunks.check_fit(Room(), memory_limit)
+    return _over_chunks(_cooccurrence_of_chunk, chunks, memory_limit)
+
+
+def sketch(
+    X: Any,
+    *,
+    size: int = 256,
+    n_hashes: int = 30,
+    seed: int = 0,
+    first_sample: int = 0,
+    dtype: Any = "float32",
+    memory_limit: Limit = None,
+) -> Any:
+    """Sketch the features of X, as `bagwise.merging.Sketch` does with a stream.
+
+    Parameters
+    ----------
+    X : Dask array of shape (n_samples, n_features)
+        Chunk sizes must be known, also of sparse chunks: the place of a sample decides where it is added.
+    size, n_hashes, seed, first_sample, dtype
+        Those of `Sketch`.
+    memory_limit : int or str, default=None
+        Most memory that one chunk and two sketches may take; as in `statistics`.
+
+    Returns
+    -------
+    sketch : Delayed
+        Of a `Sketch` of all samples. Whole numbers, as long as sums of them are exact in `dtype`, give the
+        bytes of a sketch made in one go.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from bagwise import distributed
+    >>> distributed.sketch(da.ones((6, 3), chunks=(4, 3)), size=8).compute()
+    <Sketch: 3 features x 8, samples 0 to 6 (exclusive)>
+    """
+    chunks = Chunks.of(X)
+    if chunks.sizes is None or chunks.width is None:
+        raise BagwiseError(
+            "A sketch needs to know the place of each sample, and so the sizes of chunks, but X is a list of chunks. "
+            "Make it a Dask array: dask.array.concatenate of dask.array.from_delayed(chunk, shape, dtype)."
+        )
+    # complains of bad settings right here
+    empty = Sketch(chunks.width, size, n_hashes, seed=seed, first_sample=first_sample, dtype=dtype)
+    chunks.check_fit(Room(a_word=empty.size * empty.dtype.itemsize), memory_limit)
+    firsts = np.cumsum([empty.first_sample, *chunks.sizes[:-1]]).tolist()
+    settings = {"size": empty.size, "n_hashes": empty.n_hashes, "seed": empty.seed, "dtype": empty.dtype.name}
+    return _over_chunks(_sketch_of_chunk, chunks, memory_limit, firsts, settings=settings)
+
+
+def _over_chunks(
+    function: Callable[..., Any], chunks: Chunks, memory_limit: Limit, own: list[Any] | None = None, **common: Any
+) -> Any:
+    """Build the graph: a result for each chunk, from the chunk and what is its `own`; these added up as a tree."""
+    leaf = delayed_function()(function, pure=False)
+    parts = []
+    for number, blocks in enumerate(chunks.blocks):
+        arguments = () if own is None else (own[number],)
+        parts.append(leaf(blocks, number, chunks.width, memory_limit, *arguments, **common))
+    return add_up(parts)
+
+
+class CollectionMerging:
+    """`bagwise.merging.merge.Merging` for a Dask collection: sum up what the criterion needs, then merge.
+
+    Attributes
+    ----------
+    statistics : Statistics
+    store : str or None
+        Where the statistics are kept while merging. None for criteria that have no choice.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        criterion: str | Criterion,
+        kernel: str | AdditiveKernel,
+        search: str,
+        store: str,
+        memory_limit: Limit,
+        n_jobs: int | None,
+        verbose: int,
+    ) -> None:
+        chosen = resolve_criterion(criterion)
+        check_search(search)
+        check_store(store, search)
+        space = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
+        for needs, what in (
+            (chosen.sums_needed is None, f"The criterion {chosen.name!r}"),
+            (space.name != "linear", f"kernel={space.name!r}"),
+            (store not in ("auto", "dense"), f"store={store!r}"),
+        ):
+            if needs:
+                raise BagwiseError(
+                    f"{what} needs the samples themselves, in memory, but X is a Dask collection. Over chunks only "
+                    "sums are made, which are enough for the criteria 'aib', 'csm' and 'mlt' with kernel='linear' and "
+                    "store='auto'. Use these, or X.compute() if it fits."
+                )
+        if y is None:
+            raise BagwiseError(
+                f"The criterion {chosen.name!r} requires y to be passed, but the target y is None. Pass labels."
+            )
+        parts = chosen.sums_needed or ()
+        lazy = statistics(X, y, gram="gram" in parts, shares="shares" in parts, memory_limit=memory_limit)
+        self.statistics: Statistics = lazy.compute()
+        self.store = "dense" if "gram" in parts else None
+        self._how: dict[str, Any] = {
+            "criterion": chosen,
+            "search": search,
+            "memory_limit": memory_limit,
+            "n_jobs": n_jobs,
+            "verbose": verbose,
+        }
+
+    def carry_out(self, n_words: int = 1, callback: Callback | None = None) -> Hierarchy:
+        """Merge down to `n_words`."""
+        return merge_statistics(self.statistics, n_words=n_words, callback=callback, **self._how)
+
+
+def merge_collection(X: Any, y: Any, *, n_words: int, callback: Callback | None, **how: Any) -> Hierarchy:
+    """Do what `merge_words` does, for a Dask collection."""
+    return CollectionMerging(X, y, **how).carry_out(n_words, callback)
+
+
+def check_can_be_pooled(X: Any) -> None:
+    """Raise an error for collections that `pool_collection` does not take: lists of chunks, data frames and others."""
+    delayed_function()
+    if is_dask_array(X) and X.ndim == 2:
+        return
+    got = f"a Dask array of shape {X.shape}" if is_dask_array(X) else f"a {type(X).__name__}"
+    raise BagwiseError(
+        f"transform takes a Dask array of samples by words, or one chunk that is in memory; got {got}. For "
+        "dask.delayed chunks: dask.array.concatenate of dask.array.from_delayed(chunk, shape, dtype), or "
+        "dask.delayed(merger.transform)(chunk) for each of them."
+    )
+
+
+def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, **weights: Any) -> Any:
+    """Add up the words of each group in a Dask array, chunk by chunk when it is computed, as `pool` does.
+
+    X is one that `check_can_be_pooled` lets pass.
+    """
+    dtype = X.dtype if X.dtype in _FLOATS else np.dtype(np.float64)
+    is_sparse = sp.issparse(X._meta)
+    form = (sp.csr_array if isinstance(X._meta, sp.sparray) else sp.csr_matrix) if is_sparse else np.empty
+    return X.rechunk({1: -1}).map_blocks(
+        _pool_chunk,
+        labels,
+        n_groups,
+        pooling,
+        weights,
+        dtype=dtype,
+        chunks=(X.chunks[0], (n_groups,)),
+        meta=form((0, 0), dtype=dtype),
+    )
+
+
+def _pool_chunk(
+    chunk: Any,
+    labels: NDArray[np.int64],
+    n_groups: int,
+    pooling: str,
+    weights: dict[str, Any],
+    block_id: tuple[int, int],  # given by Dask
+) -> Any:
+    chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0, ensure_all_finite=False)
+    check_finite(chunk, block_id[0])
+    return pool(chunk, labels, n_groups, pooling, **weights)
+
+
+def _statistics_of_chunk(
+    blocks: list[Any],
+    number: int,
+    width: int | None,
+    memory_limit: Limit,
+    codes: NDArray[np.intp],
+    names: NDArray[Any],
+    gram: bool,
+    shares: bool,
+) -> Statistics:
+    needs_matrices = gram and not any(sp.issparse(block) for block in blocks)
+    X = read_chunk(blocks, number, width, _GRAM if needs_matrices else Room(), memory_limit)
+    if len(codes) != X.shape[0]:
+        raise BagwiseError(f"Chunk {number} has {X.shape[0]} samples, but {len(codes)} labels.")
+    return Statistics.of(X, codes, len(names), gram, shares=shares, classes=names)
+
+
+def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> NDArray[np.float64]:
+    X = read_chunk(blocks, number, width, _GRAM, memory_limit)
+    if not sp.issparse(X):
+        return gram_around(X, np.zeros(X.shape[1]))[0]
+    out = np.zeros((X.shape[1], X.shape[1]))
+    add_sparse_product(out, X, X)
+    mirror(out)
+    return out
+
+
+def _cooccurrence_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> sp.csr_array:
+    X = read_chunk(blocks, number, width, Room(), memory_limit)
+    return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))[0]
+
+
+def _sketch_of_chunk(
+    blocks: list[Any],
+    number: int,
+    width: int,
+    memory_limit: Limit,
+    first_sample: int,
+    settings: dict[str, Any],
+) -> Sketch:
+    empty = Sketch(width, first_sample=first_sample, **settings)
+    room = Room(a_word=empty.size * empty.dtype.itemsize)
+    return empty.update(read_chunk(blocks, number, width, room, memory_limit))

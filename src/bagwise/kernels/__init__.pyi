@@ -1,0 +1,10 @@
+from .additive import KERNELS as KERNELS
+from .additive import AdditiveKernel as AdditiveKernel
+from .additive import additive_kernel as additive_kernel
+from .additive import chi2 as chi2
+from .additive import hellinger as hellinger
+from .additive import intersection as intersection
+from .additive import jensen_shannon as jensen_shannon
+from .additive import linear as linear
+from .diagonal_kernel import DiagonalKernelLearner as DiagonalKernelLearner
+from .fisher_score import FisherScore as FisherScore

@@ -1,1 +1,0 @@
-"""Kernels that are learned from labels, and scores to learn them on."""

@@ -1,0 +1,10 @@
+from .hierarchy import Hierarchy as Hierarchy
+from .merge import MergingInterrupted as MergingInterrupted
+from .merge import merge_statistics as merge_statistics
+from .merge import merge_words as merge_words
+from .pattern_words import PatternWords as PatternWords
+from .sketching.sketch import Sketch as Sketch
+from .sketching.sketch_merger import SketchMerger as SketchMerger
+from .statistics import Statistics as Statistics
+from .word_merger import WordMerger as WordMerger
+from .word_merger_cv import WordMergerCV as WordMergerCV

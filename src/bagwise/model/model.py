@@ -1,0 +1,383 @@
+"""`Model`: from items to compact features and classes, in one object that can be saved, cut and carried elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._utils.checks import as_count, as_values
+from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
+from bagwise.codebooks.steps import resolve_steps
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.model import files as model_files
+from bagwise.model.descriptor_records import BuiltWhenUsed, DescriptorRecord
+from bagwise.model.parts import Head, PathErrors, checked_names, checked_tokenizer, frozen, json_copy
+from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS
+
+__all__ = ["Head", "Model", "PathErrors"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Model:
+    """Everything that turns items into features of few words, and features into classes.
+
+    1. The words of an item are counted over the full vocabulary of d words: vectors of images and videos by their
+       nearest word in the codebook, in each cell of the pyramid; tokens of texts by their names; the columns of a table
+       are words themselves.
+    2. Words are merged into `n_words` groups, by a lookup table that the hierarchy gives for any number of groups; in
+       each cell by the same table.
+    3. The row is normalised (by default square roots of shares, of length 1).
+    4. A linear head gives a score to each class.
+
+    There may be heads for several numbers of words, so that `cut` needs no training. A model cannot be changed; `cut`
+    gives another one. Files are described in ``docs/model-file.md``; `bagwise.runtime` reads them with nothing but
+    NumPy.
+
+    Parameters
+    ----------
+    items : {"images", "videos", "texts", "table"}
+        What the model takes.
+    hierarchy : Hierarchy
+        Merges of the d words.
+    n_words : int
+        Groups that features have, a number the hierarchy can be cut at.
+    descriptor : descriptor of this library, default=None
+        For images and videos. Without it the model takes `Bags`.
+    codebook : array-like of shape (d, D), default=None
+        For images and videos, held as float32. None only where the descriptor counts words itself, as `LBPD5` does.
+    word_names : sequence of str, default=None
+        The vocabulary of texts; names of the columns of a table, if they have any.
+    word_totals : array-like of shape (d,), default=None
+        How often each word occurred, to name groups by their most frequent words.
+    tokenizer : mapping, default={}
+        Options of `WordCounts` for texts: analyzer, binary, lowercase, ngram_range, stop_words, strip_accents and
+        token_pattern.
+    pyramid : as in `BagOfFeatures`, default=((1, 1),)
+        Grids of (rows, columns), for bags with positions.
+    normalize : sequence out of {"l1", "power", "l2"}, default=("l1", "power")
+        Steps of `BagNormalizer`, on the whole row.
+    classes : sequence of str, default=()
+    heads : mapping from int to Head, default={}
+        Linear classifiers by the number of words they are for.
+    path : PathErrors, default=None
+        Errors that were measured at several numbers of words.
+    options, provenance : mapping, default={}
+        What was asked for when the model was made, and what it was made from. Anything that JSON can hold.
+
+    See Also
+    --------
+    WordMerger : The merging alone, as a scikit-learn estimator.
+    bagwise.runtime.load : Reads saved models with NumPy alone.
+
+    Notes
+    -----
+    Features are computed in float64 and given as float32. Sparse histograms give sparse features.
+
+    Examples
+    --------
+    >>> from bagwise import Bags, Hierarchy, Model
+    >>> from bagwise.model import Head
+    >>> model = Model(
+    ...     items="images",
+    ...     hierarchy=Hierarchy(3, [[0, 2], [0, 1]], [0.5, 0.1]),
+    ...     n_words=2,
+    ...     codebook=[[0.0], [5.0], [1.0]],
+    ...     classes=["cat", "dog"],
+    ...     heads={2: Head([[1, -1], [-1, 1]], [0, 0])},
+    ... )
+    >>> bags = Bags.from_list([[[0.1], [0.8], [0.2]], [[4.9], [4.0], [0.0], [5.5]]])
+    >>> model.histograms(bags).toarray()
+    array([[2., 0., 1.],
+           [1., 3., 0.]], dtype=float32)
+    >>> model.transform(bags).toarray() ** 2
+    array([[1.  , 0.  ],
+           [0.25, 0.75]], dtype=float32)
+    >>> model.predict(bags)
+    array(['cat', 'dog'], dtype='<U3')
+    >>> model.cut(1).transform(bags).toarray()
+    array([[1.],
+           [1.]], dtype=float32)
+    """
+
+    items: str
+    hierarchy: Hierarchy
+    n_words: int
+    descriptor: BuiltWhenUsed = BuiltWhenUsed()  # noqa: RUF009 - a descriptor of Python holds no state
+    codebook: NDArray[np.float32] | None = None
+    word_names: tuple[str, ...] | None = None
+    word_totals: NDArray[np.float64] | None = None
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
+    pyramid: tuple[tuple[int, int], ...] = ((1, 1),)
+    normalize: tuple[str, ...] = ("l1", "power")
+    classes: tuple[str, ...] = ()
+    heads: Mapping[int, Head] = field(default_factory=dict)
+    path: PathErrors | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    # the name and the parameters of the descriptor; set with the field `descriptor`, which makes it when it is used
+    descriptor_record: DescriptorRecord | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.items, str) or self.items not in ITEMS:
+            raise unknown_name("kind of items", self.items, ITEMS)
+        if not isinstance(self.hierarchy, Hierarchy) or not 1 <= self.hierarchy.n_words <= MOST_WORDS:
+            raise BagwiseError(
+                f"hierarchy must be a Hierarchy of 1 to {MOST_WORDS} words, got {self.hierarchy!r:.100}."
+            )
+        if self.hierarchy.min_words > MOST_GROUPS:
+            raise BagwiseError(
+                f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
+                f"down to {self.hierarchy.min_words}. Merge further."
+            )
+        self._set(n_words=self._checked_size(self.n_words), pyramid=self._checked_pyramid())
+        self._set(normalize=resolve_steps(self.normalize))
+        self._check_words()
+        self._check_classes()
+        if self.path is not None and not isinstance(self.path, PathErrors):
+            raise BagwiseError(f"path must be PathErrors or None, got {type(self.path).__name__}.")
+        for name in ("options", "provenance"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise BagwiseError(f"{name} must be a mapping, got {type(getattr(self, name)).__name__}.")
+            self._set(**{name: json_copy(dict(getattr(self, name)), name)})
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _checked_size(self, n: Any) -> int:
+        least, most = self.hierarchy.min_words, self.hierarchy.n_words
+        n = as_count(n, "n_words", least=1)
+        if not least <= n <= most:
+            raise BagwiseError(f"n_words must be from {least} to {most}, where the hierarchy can be cut; got {n}.")
+        return n
+
+    def _checked_pyramid(self) -> tuple[tuple[int, int], ...]:
+        grids = resolve_pyramid(self.pyramid)
+        if n_cells(grids) > MOST_CELLS:
+            raise BagwiseError(f"A pyramid has at most {MOST_CELLS} cells, this one has {n_cells(grids)}.")
+        n_columns = n_cells(grids) * self.hierarchy.n_words
+        if n_cells(grids) > 1 and n_columns > MOST_TABLE:
+            raise BagwiseError(
+                f"{n_cells(grids)} cells of {self.hierarchy.n_words} words make {n_columns} columns; a model has at "
+                f"most {MOST_TABLE}. Take fewer words, or no pyramid."
+            )
+        return grids
+
+    def _check_words(self) -> None:
+        """Check that everything there is one of per word belongs to these items, and is as long as the hierarchy."""
+        n, record, seen = self.hierarchy.n_words, self.descriptor_record, self.items in ("images", "videos")
+        counted = None if record is None else record.known.n_words
+        if record is not None and record.known.kind != self.items:
+            raise BagwiseError(f"{record.name} describes {record.known.kind}, but the model takes {self.items}.")
+        if (self.codebook is not None) != (seen and counted is None):
+            raise BagwiseError(
+                f"A model of {self.items}{'' if record is None else f' by {record.name}'} "
+                f"{'needs a' if self.codebook is None else 'has no'} codebook."
+            )
+        if counted is not None and (n != counted or self.pyramid != ((1, 1),)):
+            raise BagwiseError(f"A model by {record.name} has {counted} words and no pyramid; got {n} words.")  # type: ignore[union-attr]
+        if not seen and self.pyramid != ((1, 1),):
+            raise BagwiseError(f"Items of {self.items} have no positions, so there is no pyramid; got {self.pyramid}.")
+        if self.items == "texts" and self.word_names is None:
+            raise BagwiseError("A model of texts needs word_names, its vocabulary.")
+        if self.word_names is not None:
+            if seen:
+                raise BagwiseError(f"Words of {self.items} have no names, but word_names were given.")
+            self._set(word_names=checked_names(self.word_names, "word_names", unique=self.items == "texts"))
+        if self.codebook is not None:
+            self._set(codebook=frozen(as_values(self.codebook, np.float32, "codebook")))
+        if self.word_totals is not None:
+            totals = as_values(np.asarray(self.word_totals).reshape(-1, 1), np.float64, "word_totals")
+            self._set(word_totals=frozen(totals.ravel()))
+        for name in ("codebook", "word_names", "word_totals"):
+            held = getattr(self, name)
+            if held is not None and len(held) != n:
+                raise BagwiseError(f"{name} must have one entry per word of the hierarchy, {n}; got {len(held)}.")
+        if self.codebook is not None and self.codebook.shape[1] < 1:
+            raise BagwiseError("Words of a codebook need at least one feature, got 0.")
+        self._set(tokenizer=checked_tokenizer(self.tokenizer))
+        if self.tokenizer and self.items != "texts":
+            raise BagwiseError(f"Only texts have a tokenizer, but the model takes {self.items}.")
+
+    def _check_classes(self) -> None:
+        self._set(classes=checked_names(self.classes, "classes", unique=True))
+        if not isinstance(self.heads, Mapping):
+            raise BagwiseError(f"heads must be a mapping from numbers of words to Head, got {self.heads!r:.100}.")
+        heads = {self._checked_size(size): head for size, head in self.heads.items()}
+        for size, head in heads.items():
+            expected = (len(self.classes), self.n_cells * size)
+            if not isinstance(head, Head) or len(self.classes) < 2 or head.coef.shape != expected:
+                what = f"one of shape {head.coef.shape}" if isinstance(head, Head) else type(head).__name__
+                raise BagwiseError(
+                    f"The head for {size} words must be a Head of shape {expected}, for at least two classes "
+                    f"and all cells; got {what}."
+                )
+        self._set(heads=dict(sorted(heads.items())))
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of the pyramid."""
+        return n_cells(self.pyramid)
+
+    @cached_property
+    def lookup(self) -> NDArray[np.int64]:
+        """The group of each word, shape (d,): the hierarchy cut at `n_words`."""
+        return frozen(self.hierarchy.cut(self.n_words))
+
+    @cached_property
+    def encoder(self) -> Any:
+        """What finds the nearest words of vectors; None where there is no codebook."""
+        from bagwise.codebooks.encoders import HardEncoder
+
+        return None if self.codebook is None else HardEncoder(self.codebook)
+
+    @cached_property
+    def counter(self) -> Any:
+        """What counts the words of texts, a `WordCounts`; None for other items."""
+        from bagwise.descriptors.words import WordCounts
+
+        if self.items != "texts" or self.word_names is None:
+            return None
+        options = {name: tuple(value) if name == "ngram_range" else value for name, value in self.tokenizer.items()}
+        return WordCounts(vocabulary=list(self.word_names), **options)
+
+    def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
+        """Count the words of items, over the full vocabulary.
+
+        Parameters
+        ----------
+        X : Collection, iterable of items, Bags, iterable of Bags, or matrix
+            Images and videos as arrays, texts as str. Bags, and iterators over them such as
+            ``model.descriptor.iter_transform(collection, on_error="skip")``, for images and videos. A matrix, dense or
+            sparse, holds histograms already; its columns are checked, and their names where it has any.
+        n_jobs : int, default=None
+            Threads, for images, videos and bags. None: one, or what the descriptor says.
+
+        Returns
+        -------
+        histograms : CSR array, or ndarray where X is a dense matrix, of shape (n, n_cells * d)
+        """
+        from bagwise.model.inputs import word_histograms
+
+        return word_histograms(self, X, n_jobs)
+
+    def group(self, histograms: Any, n: int | None = None) -> Any:
+        """Merge the words of histograms, and normalise.
+
+        Parameters
+        ----------
+        histograms : ndarray or sparse matrix of shape (n_items, n_cells * d)
+        n : int, default=None
+            Groups. None: `n_words`.
+
+        Returns
+        -------
+        features : ndarray or CSR of float32, shape (n_items, n_cells * n)
+            Sparse if histograms are.
+        """
+        from bagwise.codebooks.normalizing import normalize_rows
+        from bagwise.merging.pooling import pool
+        from bagwise.model.inputs import as_histograms
+
+        n_groups = self.n_words if n is None else self._checked_size(n)
+        table = self.lookup if n_groups == self.n_words else self.hierarchy.cut(n_groups)
+        cells = np.arange(self.n_cells)[:, None]
+        given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
+        merged = pool(given, (cells * n_groups + table).ravel(), self.n_cells * n_groups)
+        return normalize_rows(merged.astype(np.float64), self.normalize).astype(np.float32)
+
+    def transform(self, X: Any, *, n_jobs: int | None = None) -> Any:
+        """Turn items into features: ``group(histograms(X))``."""
+        return self.group(self.histograms(X, n_jobs=n_jobs))
+
+    def decision_function(self, X: Any, *, n_jobs: int | None = None) -> NDArray[np.float64]:
+        """Score all classes, shape (n_items, n_classes), for any X that `histograms` takes."""
+        return self.head.scores(self.transform(X, n_jobs=n_jobs))
+
+    def predict(self, X: Any, *, n_jobs: int | None = None) -> NDArray[Any]:
+        """Give the class with the highest score of each item, for any X that `histograms` takes."""
+        return np.array(self.classes)[self.decision_function(X, n_jobs=n_jobs).argmax(axis=1)]
+
+    @property
+    def head(self) -> Head:
+        """The linear classifier for `n_words`."""
+        if self.n_words not in self.heads:
+            if not self.heads:
+                raise BagwiseError("This model has no classifier: it was made without classes. It can transform.")
+            sizes = ", ".join(map(str, self.heads))
+            raise BagwiseError(
+                f"This model has no classifier for {self.n_words} words, but for {sizes}. Cut it at one of these."
+            )
+        return self.heads[self.n_words]
+
+    def cut(self, n: int) -> Model:
+        """Give the same model with n groups of words. Nothing is learned, and arrays are shared."""
+        other = copy.copy(self)
+        other.__dict__.pop("lookup", None)
+        other._set(n_words=self._checked_size(n))
+        return other
+
+    def group_names(self) -> NDArray[Any]:
+        """Name the groups: by their most frequent words where words have names, by numbers otherwise.
+
+        Returns
+        -------
+        names : ndarray of str objects, shape (n_words,)
+        """
+        from bagwise.merging.grouping import name_groups
+
+        if self.items in ("images", "videos"):
+            return np.array([f"group{number}" for number in range(self.n_words)], dtype=object)
+        d = self.hierarchy.n_words
+        words = [f"x{k}" for k in range(d)] if self.word_names is None else self.word_names
+        totals = np.ones(d) if self.word_totals is None else self.word_totals
+        return name_groups(np.array(words, dtype=object), totals, self.lookup, self.n_words)
+
+    def feature_names(self) -> NDArray[Any]:
+        """Name the columns of features: groups, behind the names of cells in a pyramid."""
+        groups = self.group_names()
+        return np.array([cell + name for cell in cell_names(self.pyramid) for name in groups], dtype=object)
+
+    def info(self) -> dict[str, Any]:
+        """Say what the model is, as JSON can hold it: the header that `save` writes."""
+        return model_files.parts_of(self)[0]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model: to one file if the name ends in ``.bagwise``, otherwise to a folder.
+
+        Either is there wholly or not at all, at any time. An old model of the same name is replaced.
+        """
+        return model_files.write_model(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Read a model that `save` wrote, file or folder. Nothing in it is run, and everything is checked."""
+        return model_files.read_model(path, cls)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Model):
+            return NotImplemented
+        (header, tensors), (others_header, others_tensors) = model_files.parts_of(self), model_files.parts_of(other)
+        return (
+            header == others_header
+            and tensors.keys() == others_tensors.keys()
+            and all(np.array_equal(tensors[name], others_tensors[name], equal_nan=True) for name in tensors)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        about = f"{self.items}, {self.hierarchy.n_words} words merged to {self.n_words}"
+        if self.classes:
+            about += f", {len(self.classes)} classes"
+        return f"<Model: {about}>"

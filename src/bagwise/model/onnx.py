@@ -1,0 +1,216 @@
+"""Models as ONNX graphs, for whatever runs those: from descriptors or counts to features, scores and classes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._io.atomic import write_atomically
+from bagwise._utils.extras import require
+from bagwise.model import Model
+
+__all__ = ["export_onnx"]
+
+# Old enough for runtimes of 2023 on, new enough to have sums over scattered entries and axes as inputs.
+_OPSET, _IR_VERSION = 18, 8
+
+
+def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
+    """Write a model as an ONNX graph, with the number of words it is cut at.
+
+    Where the model has a codebook, one run is one image or video; otherwise one run is any number of rows. All numbers
+    are float32, but for ``label``, int64.
+
+    - Inputs: ``descriptors`` (M, D), and ``positions`` (M, 2) in [0, 1] if the pyramid has more than one cell; or
+      ``counts`` (n, d), counts of all words.
+    - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of words, ``scores``
+      (1 or n, n_classes) and ``label`` (1 or n,), the index of the class with the highest score.
+
+    The names of the classes are in the graph's metadata, under ``classes``, as a JSON list; so are ``items`` and
+    ``n_words``. The descriptor and the tokenizer are not part of the graph.
+
+    Parameters
+    ----------
+    model : Model
+    path : path
+        File to write, wholly or not at all.
+
+    Returns
+    -------
+    path : Path
+
+    See Also
+    --------
+    bagwise.runtime : The same with NumPy, from the model file itself.
+
+    Notes
+    -----
+    Features agree with `Model.transform` up to float32, but for vectors that are equally near to two words up to
+    rounding. Positions outside of [0, 1] are refused by `Model`; a graph cannot refuse, and takes the nearest cell.
+
+    Needs ``bagwise[onnx]``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import onnxruntime
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.model import export_onnx
+    >>> model = Model(items="table", hierarchy=Hierarchy(3, [[0, 2]], [0.5]), n_words=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = export_onnx(model, f"{folder}/model.onnx")
+    ...     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    >>> (features,) = session.run(["features"], {"counts": np.array([[1, 3, 0]], np.float32)})
+    >>> features**2
+    array([[0.25, 0.75]], dtype=float32)
+    """
+    onnx = require("onnx", "onnx", "Exporting to ONNX")
+    graph = _Graph(onnx)
+    n_rows: int | str = "n" if model.codebook is None else 1
+    sums = _add_counts(graph, model) if model.codebook is None else _add_descriptors(graph, model)
+    width = model.n_cells * model.n_words
+    graph.output("features", _add_steps(graph, sums, model.normalize), "FLOAT", [n_rows, width])
+    if model.n_words in model.heads:
+        coef, intercept = graph.constant(model.head.coef.T), graph.constant(model.head.intercept)
+        scores = graph.add("Gemm", "features", coef, intercept)
+        graph.output("scores", scores, "FLOAT", [n_rows, len(model.classes)])
+        graph.output("label", graph.add("ArgMax", "scores", axis=1, keepdims=0), "INT64", [n_rows])
+    about = {"items": model.items, "n_words": str(model.n_words), "classes": json.dumps(list(model.classes))}
+    return write_atomically(path, graph.serialized(about))
+
+
+def _add_counts(graph: _Graph, model: Model) -> str:
+    """Sums of the counts of each group: rows are items."""
+    counts = graph.input("counts", ["n", len(model.lookup)])
+    n_rows = graph.add("Shape", counts, start=0, end=1)
+    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_words])), axis=0)
+    groups = graph.add("Expand", graph.constant(model.lookup[np.newaxis]), graph.add("Shape", counts))
+    return _add_scattered(graph, graph.add("ConstantOfShape", shape), groups, counts)
+
+
+def _add_descriptors(graph: _Graph, model: Model) -> str:
+    """Counts of each group in each cell, one row."""
+    assert model.codebook is not None
+    mean = model.codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
+    words = model.codebook - mean  # so that words far from the origin lose no digits
+    descriptors = graph.input("descriptors", ["M", words.shape[1]])
+    shifted = graph.add("Sub", descriptors, graph.constant(mean))
+    products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
+    # |x - w|² less |x|², which is the same for all words
+    distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
+    nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
+    groups = graph.add("Gather", graph.constant(model.lookup), nearest, axis=0)
+    firsts = graph.constant(_first_cells(model) * model.n_words)
+    if all(grid == (1, 1) for grid in model.pyramid):
+        columns = graph.add("Add", groups, firsts)
+    else:
+        cells = graph.add("Mul", _add_places(graph, model), graph.constant(np.array(model.n_words)))
+        columns = graph.add("Add", graph.add("Add", groups, firsts), cells)
+    row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
+    ones = graph.add("ConstantOfShape", graph.add("Shape", row), value=graph.value(1.0))
+    zeros = graph.constant(np.zeros((1, model.n_cells * model.n_words), np.float32))
+    return _add_scattered(graph, zeros, row, ones)
+
+
+def _first_cells(model: Model) -> NDArray[np.int64]:
+    """Number of the first cell of each grid, as a row."""
+    sizes = [rows * columns for rows, columns in model.pyramid]
+    return np.cumsum([0, *sizes[:-1]])[np.newaxis]
+
+
+def _add_places(graph: _Graph, model: Model) -> str:
+    """Cell of each vector in each grid, vectors x grids, numbered row by row."""
+    positions = graph.input("positions", ["M", 2])
+    n_rows, n_columns = np.array(model.pyramid).T[:, np.newaxis]
+    numbers = []
+    for axis, n in ((1, n_rows), (0, n_columns)):
+        place = graph.add("Gather", positions, graph.constant(np.array([axis])), axis=1)
+        number = graph.cast(graph.add("Mul", place, graph.constant(n.astype(np.float32))), "INT64")
+        inside = graph.add("Max", graph.add("Min", number, graph.constant(n - 1)), graph.constant(np.array(0)))
+        numbers.append(inside)
+    return graph.add("Add", graph.add("Mul", numbers[0], graph.constant(n_columns)), numbers[1])
+
+
+def _add_scattered(graph: _Graph, zeros: str, columns: str, values: str) -> str:
+    """Add each value to the column it belongs to, in its row."""
+    # not ScatterND, whose sums over repeated places are made by several threads at once in some runtimes
+    return graph.add("ScatterElements", zeros, columns, values, axis=1, reduction="add")
+
+
+def _add_steps(graph: _Graph, rows: str, steps: tuple[str, ...]) -> str:
+    """Normalise rows, see `bagwise.codebooks.normalizing.normalize_rows`."""
+    one, zero, axis = (graph.constant(value) for value in (np.float32(1), np.float32(0), np.array([1])))
+    for step in steps:
+        if step == "power":
+            rows = graph.add("Mul", graph.add("Sign", rows), graph.add("Sqrt", graph.add("Abs", rows)))
+            continue
+        # by the largest number first: squares of the rest neither overflow nor vanish
+        for norm in ("Max", step.upper()):
+            size = graph.add(f"Reduce{norm}", graph.add("Abs", rows), axis)
+            rows = graph.add("Div", rows, graph.add("Where", graph.add("Greater", size, zero), size, one))
+    return rows
+
+
+class _Graph:
+    """Nodes of an ONNX graph, put behind one another."""
+
+    def __init__(self, onnx: Any) -> None:
+        self._onnx = onnx
+        self._nodes: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._constants: list[Any] = []
+
+    def input(self, name: str, shape: list[int | str]) -> str:
+        """Declare an input of float32."""
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.FLOAT, shape))
+        return name
+
+    def output(self, name: str, value: str, kind: str, shape: list[int | str]) -> None:
+        """Give a value a name outside of the graph."""
+        number = getattr(self._onnx.TensorProto, kind)
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, number, shape))
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+
+    def constant(self, array: Any) -> str:
+        """Add an array of float32 or int64."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def value(self, number: float) -> Any:
+        """One number, as an attribute."""
+        return self._onnx.numpy_helper.from_array(np.array([number], np.float32))
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output, and give the output's name."""
+        name = f"{operator.lower()}_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+    def cast(self, value: str, kind: str) -> str:
+        """Change the type of a value."""
+        return self.add("Cast", value, to=getattr(self._onnx.TensorProto, kind))
+
+    def serialized(self, about: dict[str, str]) -> bytes:
+        """Check the graph, and give it as a file holds it."""
+        import bagwise
+
+        helper = self._onnx.helper
+        graph = helper.make_graph(self._nodes, "bagwise", self._inputs, self._outputs, self._constants)
+        made = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", _OPSET)],
+            ir_version=_IR_VERSION,
+            producer_name="bagwise",
+            producer_version=bagwise.__version__,
+        )
+        helper.set_model_props(made, about)
+        self._onnx.checker.check_model(made, full_check=True)
+        return made.SerializeToString(deterministic=True)

@@ -1,0 +1,229 @@
+"""What models are made of besides words and merges: heads, errors along the path, and checks of the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bagwise._utils.checks import as_count, as_values
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["Head", "PathErrors", "checked_names", "checked_tokenizer", "json_copy"]
+
+_LONGEST_PATTERN = 1000
+_MOST_STOP_WORDS = 100_000
+_LONGEST_NGRAM = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A linear classifier: scores are ``features @ coef.T + intercept``, one for each class.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_classes, n_features)
+        Finite numbers, held as float32.
+    intercept : array-like of shape (n_classes,)
+
+    Examples
+    --------
+    >>> from bagwise.model import Head
+    >>> Head([[1, 0], [0, 1]], [0, 0.5]).scores([[2, 3]])
+    array([[2. , 3.5]])
+    """
+
+    coef: NDArray[np.float32]
+    intercept: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        coef = as_values(self.coef, np.float32, "coef")
+        intercept = as_values(np.asarray(self.intercept).reshape(-1, 1), np.float32, "intercept").ravel()
+        if len(intercept) != len(coef):
+            raise BagwiseError(f"A head has one intercept per class; got {len(intercept)} for {len(coef)} classes.")
+        object.__setattr__(self, "coef", frozen(coef))
+        object.__setattr__(self, "intercept", frozen(intercept))
+
+    def scores(self, features: Any) -> NDArray[np.float64]:
+        """Score features, an array-like or sparse matrix of shape (n, n_features): shape (n, n_classes)."""
+        given = features if hasattr(features, "toarray") else np.asarray(features)
+        return np.asarray(given.astype(np.float64) @ self.coef.astype(np.float64).T + self.intercept)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Head):
+            return NotImplemented
+        return np.array_equal(self.coef, other.coef) and np.array_equal(self.intercept, other.intercept)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class PathErrors:
+    """Errors of classification along the merging path.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of words, all different. Kept in ascending order.
+    errors, standard_errors : sequence of float
+        Share of items that are classified wrongly at each size, and the standard error of that.
+    protocol : str, default=""
+        How they were measured, for people.
+
+    Examples
+    --------
+    >>> from bagwise.model import PathErrors
+    >>> PathErrors([2, 5, 10, 50], [0.4, 0.22, 0.21, 0.2], [0.02] * 4, "5 folds").one_se
+    5
+    """
+
+    sizes: tuple[int, ...]
+    errors: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+    protocol: str = ""
+
+    def __post_init__(self) -> None:
+        columns = [self._column(name) for name in ("sizes", "errors", "standard_errors")]
+        n = len(columns[0])
+        if n == 0 or any(len(column) != n for column in columns):
+            raise BagwiseError(
+                "A path needs as many errors and standard errors as sizes, at least one; "
+                f"got {', '.join(str(len(column)) for column in columns)}."
+            )
+        sizes = [as_count(size, "A size of the path", least=1) for size in columns[0]]
+        if len(set(sizes)) < n:
+            raise BagwiseError(f"Sizes of a path must differ, got {sizes}.")
+        order = sorted(range(n), key=sizes.__getitem__)
+        object.__setattr__(self, "sizes", tuple(sizes[k] for k in order))
+        for name, column in zip(("errors", "standard_errors"), columns[1:], strict=True):
+            numbers = [_share(value, name) for value in column]
+            object.__setattr__(self, name, tuple(numbers[k] for k in order))
+        if not isinstance(self.protocol, str):
+            raise BagwiseError(f"protocol is a text for people, got {self.protocol!r}.")
+
+    def _column(self, name: str) -> list[Any]:
+        values = getattr(self, name)
+        try:
+            return list(values)
+        except TypeError as error:
+            raise BagwiseError(f"{name} must be a list with one number per size, got {values!r}.") from error
+
+    @property
+    def best(self) -> int:
+        """The size with the smallest error; of several the smallest."""
+        return self.sizes[self.errors.index(min(self.errors))]
+
+    @property
+    def one_se(self) -> int:
+        """The smallest size whose error is within one standard error of the best."""
+        best = self.errors.index(min(self.errors))
+        limit = self.errors[best] + self.standard_errors[best]
+        return next(size for size, error in zip(self.sizes, self.errors, strict=True) if error <= limit)
+
+
+def _share(value: Any, name: str) -> float:
+    number = float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else np.nan
+    if not 0 <= number <= 1:
+        raise BagwiseError(f"{name} of a path must be numbers from 0 to 1, got {value!r}.")
+    return number
+
+
+def frozen(array: ArrayLike) -> NDArray[Any]:
+    """Copy into an array that cannot be written to."""
+    held: NDArray[Any] = np.array(array, order="C")
+    held.setflags(write=False)
+    return held
+
+
+def json_copy(value: Any, name: str) -> Any:
+    """Give what JSON makes of a value: what is saved and loaded is the same. Scalars of NumPy are taken as numbers."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=_scalar))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BagwiseError(
+            f"{name} must be made of what JSON holds (texts, finite numbers, true, false, null, lists and mappings by "
+            f"texts): {error}."
+        ) from error
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"there is an object of type {type(value).__name__}")
+
+
+def checked_names(names: Any, what: str, *, unique: bool) -> tuple[str, ...]:
+    """Check a list of texts."""
+    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+        raise BagwiseError(f"{what} must be a list of texts, got {names!r:.100}.")
+    given = tuple(names)
+    for number, name in enumerate(given):
+        if not isinstance(name, str):
+            raise BagwiseError(f"{what} must be texts, but number {number} is {name!r:.100}. Use str(...) first.")
+    plain = tuple(map(str, given))  # NumPy's own kind of text as well
+    if unique and len(set(plain)) < len(plain):
+        seen: set[str] = set()
+        repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise BagwiseError(f"{what} must differ, but {repeated!r:.100} is there more than once.")
+    return plain
+
+
+def checked_tokenizer(options: Any) -> dict[str, Any]:
+    """Check options of `WordCounts` that say how texts become words; ranges become lists."""
+    if not isinstance(options, Mapping):
+        raise BagwiseError(f"tokenizer must be a mapping from options of WordCounts, got {type(options).__name__}.")
+    checked = json_copy(dict(options), "tokenizer")
+    for name, value in checked.items():
+        if name not in _TOKENIZER:
+            raise unknown_name("option of the tokenizer", name, _TOKENIZER)
+        accepts, accepted = _TOKENIZER[name]
+        if not accepts(value):
+            raise BagwiseError(f"{name} of the tokenizer must be {accepted}; got {value!r:.100}.")
+    return checked
+
+
+def _is_pattern(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > _LONGEST_PATTERN:
+        return False
+    try:
+        return re.compile(value).groups <= 1
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _is_range(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(n) is int for n in value)
+        and 1 <= value[0] <= value[1] <= _LONGEST_NGRAM
+    )
+
+
+def _are_stop_words(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) <= _MOST_STOP_WORDS and all(isinstance(word, str) for word in value)
+    return value is None or value == "english"
+
+
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_TOKENIZER = {
+    "analyzer": (lambda value: value in ("word", "char", "char_wb"), "'word', 'char' or 'char_wb'"),
+    "binary": (_is_boolean, "true or false"),
+    "lowercase": (_is_boolean, "true or false"),
+    "ngram_range": (_is_range, f"[least, most], from 1 to {_LONGEST_NGRAM}"),
+    "stop_words": (_are_stop_words, f"null, 'english', or a list of up to {_MOST_STOP_WORDS} words"),
+    "strip_accents": (lambda value: value in ("ascii", "unicode", None), "null, 'ascii' or 'unicode'"),
+    "token_pattern": (
+        _is_pattern,
+        f"a regular expression of up to {_LONGEST_PATTERN} characters with at most one group",
+    ),
+}

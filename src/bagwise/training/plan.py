@@ -1,0 +1,241 @@
+"""`plan_fit`: what a fit will do, how much memory it needs and about how long it takes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import effective_n_jobs
+
+from bagwise._utils.memory import free_memory
+from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
+from bagwise.errors import BagwiseError
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria.base import AdditiveScore
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import ItemError
+from bagwise.sources.tables import TableCollection
+from bagwise.training.fit import choose_criterion, class_names, parts_of
+from bagwise.training.options import FitOptions, make_descriptor
+from bagwise.training.path import path_sizes
+from bagwise.training.words import IMAGE_WORDS, TEXT_WORDS, check_options, open_source
+
+__all__ = ["FitPlan", "PlannedStep", "plan_fit"]
+
+_SAMPLE = 8
+_SAMPLED_VECTORS = 100_000  # what BagOfFeatures learns words from
+# Rough experience, for a forecast that is right within a factor of a few: iterations of k-means until words settle,
+# seconds per squared word of a search, and per squared word and number of a score, passes of the SVM over the data
+# and numbers it handles in a second.
+_KMEANS_ITERATIONS = 40
+_SEARCH_SECONDS = 5e-9
+_SCORE_SECONDS = 4e-9
+_SVM_PASSES = 60
+_SVM_SPEED = 1e8
+_BASE_MEMORY = 250 * 2**20  # Python and the libraries
+_LARGEST_DENSE = 20_000  # words up to which merging holds two dense matrices
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of a fit: what is done, and about how many seconds it takes."""
+
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """What a fit will do.
+
+    Attributes
+    ----------
+    source, items : str
+        Where items come from, and what they are.
+    n_items, n_words, n_features : int
+        Items to learn from; words before merging (an upper limit for texts); numbers per item afterwards.
+    n_test : int
+        Items that are kept apart.
+    classes : tuple of str
+    criterion : str
+    to : int or "auto"
+    steps : tuple of PlannedStep
+    memory : int
+        Bytes needed at the peak, about.
+    free : int or None
+        Bytes that are free now, where the system tells.
+    """
+
+    source: str
+    items: str
+    n_items: int
+    n_test: int
+    n_words: int
+    n_features: int
+    classes: tuple[str, ...]
+    criterion: str
+    to: int | str
+    steps: tuple[PlannedStep, ...]
+    memory: int
+    free: int | None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for all steps, about."""
+        return sum(step.seconds for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as numbers, strings and lists."""
+        plan = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("steps", "classes")}
+        steps = [{"what": step.what, "seconds": step.seconds} for step in self.steps]
+        return plan | {"classes": list(self.classes), "steps": steps, "seconds": self.seconds}
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A forecast of the words: how many, how many an item has, and what it takes to find them."""
+
+    n_words: int
+    per_item: float
+    memory: int
+    steps: tuple[PlannedStep, ...]
+
+
+def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
+    """Say what `fit_model` would do, without doing it: a few items are read and timed, nothing is written.
+
+    Times and memory are forecasts, right within a factor of a few; they do not count the first call's compiling.
+
+    Parameters
+    ----------
+    source : Collection or path
+    options : FitOptions, default=None
+
+    Returns
+    -------
+    plan : FitPlan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.training import FitOptions, plan_fit
+    >>> plan = plan_fit(rows, FitOptions(to=2, folds=3))
+    >>> [step.what for step in plan.steps]
+    ['merge 3 words by aib', 'cross-validate 2 sizes in 3 folds', 'learn 2 classifiers for 2 classes']
+    """
+    options = FitOptions() if options is None else options
+    collection, test = parts_of(open_source(source, options))
+    if not len(collection):
+        raise BagwiseError(f"{collection.source} has no items to learn from.")
+    check_options(options, collection.kind)
+    threads = effective_n_jobs(options.jobs)
+    speed = _multiplications_per_second()
+    words = _forecast_words(collection, options, threads, speed)
+    if options.to != "auto" and int(options.to) > words.n_words:
+        raise BagwiseError(f"to={options.to}, but there are only {words.n_words} words. Give at most {words.n_words}.")
+    classes = class_names(collection, options)
+    criterion = choose_criterion(options, collection.kind, bool(classes))
+    n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(options.pyramid))
+    entries = words.per_item * n
+    merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
+    steps = [*words.steps, PlannedStep(f"merge {d:,} words by {criterion}", merging)]
+    sizes = path_sizes(d, *(() if options.to == "auto" else (int(options.to),)))
+    if classes:
+        rows = len(resolve_pyramid(options.pyramid))  # a word counts once in each grid
+        heads = len(sizes) * len(classes) * entries * rows * _SVM_PASSES / _SVM_SPEED
+        if options.folds:
+            what = f"cross-validate {len(sizes)} sizes in {options.folds} folds"
+            steps.append(PlannedStep(what, options.folds * (merging + heads) / min(threads, options.folds)))
+        steps.append(PlannedStep(f"learn {len(sizes)} classifiers for {len(classes)} classes", heads))
+    to = options.to if options.to == "auto" else int(options.to)
+    return FitPlan(
+        source=collection.source,
+        items=collection.kind,
+        n_items=n,
+        n_test=0 if test is None else len(test),
+        n_words=d,
+        n_features=cells * (d if to == "auto" else int(to)),
+        classes=classes,
+        criterion=criterion,
+        to=to,
+        steps=tuple(steps),
+        memory=int(_BASE_MEMORY + max(words.memory, merging_memory) + 8 * entries),
+        free=free_memory(),
+    )
+
+
+def _forecast_merging(criterion: str, n_items: int, words: _Words, n_classes: int, speed: float) -> tuple[float, float]:
+    """Seconds and bytes that merging takes."""
+    d, entries = float(words.n_words), words.per_item * n_items
+    chosen = resolve_criterion(criterion)
+    if isinstance(chosen, AdditiveScore):  # a row of numbers for each word: one a class, or one an item
+        width = n_classes if chosen.supervised else n_items
+        return _SCORE_SECONDS * d**2 * width, 24 * d * width
+    gram = min(n_items * d**2, entries * words.per_item) / speed
+    memory = 2.2 * 8 * d**2 if d <= _LARGEST_DENSE else 24 * entries
+    return gram + _SEARCH_SECONDS * d**2, memory
+
+
+def _forecast_words(collection: Collection, options: FitOptions, threads: int, speed: float) -> _Words:
+    n = len(collection)
+    if isinstance(collection, TableCollection):
+        X = collection.X
+        return _Words(X.shape[1], (X.nnz if sp.issparse(X) else X.size) / n, 0, ())
+    sample = [collection[i] for i in np.unique(np.linspace(0, n - 1, _SAMPLE).astype(int)).tolist()]
+    if collection.kind == "texts":
+        started = time.perf_counter()
+        texts = [text.split() for text in _contents(sample, options)]
+        seconds = (time.perf_counter() - started) / len(texts) * n
+        distinct = float(np.mean([len(set(text)) for text in texts]))
+        d = options.words or TEXT_WORDS
+        return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
+    descriptor = make_descriptor(options, collection.kind)
+    d = options.words or IMAGE_WORDS
+    contents = _contents(sample, options)
+    descriptor.describe(contents[0])  # compiling does not count
+    started = time.perf_counter()
+    described = [descriptor.describe(content)[0] for content in contents]
+    describing = (time.perf_counter() - started) / len(described) * n / threads
+    vectors = float(np.mean([len(values) for values in described]))
+    width = described[0].shape[1]
+    sampled = min(_SAMPLED_VECTORS, vectors * n)
+    learning = _KMEANS_ITERATIONS * sampled * d * width / speed
+    counting = describing + vectors * n * d * width / speed
+    steps = (
+        PlannedStep(f"describe {n:,} {collection.kind} by {type(descriptor).__name__}", describing),
+        PlannedStep(f"learn {d:,} words from {int(sampled):,} of about {int(vectors * n):,} vectors", learning),
+        PlannedStep("count the words of each item", counting),
+    )
+    return _Words(d, min(vectors, d), int(4 * width * (3 * sampled + 64 * vectors)), steps)
+
+
+def _contents(sample: list[Any], options: FitOptions) -> list[Any]:
+    """Load a few items; those that cannot be read are passed over if the fit would do so too."""
+    contents = []
+    error: ItemError | None = None
+    for item in sample:
+        try:
+            contents.append(item.load())
+        except ItemError as found:
+            if options.on_error == "raise":
+                raise
+            error = found
+    if not contents:
+        raise BagwiseError(f"None of {len(sample)} items that were tried can be read. {error}")
+    return contents
+
+
+def _multiplications_per_second() -> float:
+    """Measure how fast this machine multiplies matrices."""
+    A = np.ones((512, 512), np.float32)
+    A @ A  # threads start
+    started = time.perf_counter()
+    for _ in range(3):
+        A @ A
+    return 3 * 512**3 / max(time.perf_counter() - started, 1e-6)

@@ -1,0 +1,121 @@
+"""ONNX graphs give what the library and the runtime give."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from bagwise import Bags, BagwiseError, Model, runtime
+from bagwise._io import atomic as _files
+from bagwise.model import Head, export_onnx
+from model_cases import MADE
+from models.make_models import random_hierarchy
+
+
+def opened(model, tmp_path):
+    path = export_onnx(model, tmp_path / "model.onnx")
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("pyramid", [None, 5, 8, [(1, 1), (1, 1)], [(2, 3)]])
+@pytest.mark.parametrize("normalize", [(), ("l1", "power"), ("power", "l2")])
+def test_one_image_a_run(pyramid, normalize, tmp_path):
+    random = np.random.default_rng(0)
+    model = Model(
+        items="images",
+        hierarchy=random_hierarchy(40, random),
+        n_words=7,
+        codebook=random.normal(50.0, 1.0, (40, 6)),
+        pyramid=pyramid,
+        normalize=normalize,
+    )
+    head = Head(random.normal(size=(4, 7 * model.n_cells)), random.normal(size=4))
+    model = dataclasses.replace(model, classes=list("abcd"), heads={7: head})
+    lengths = [200, 0, 1, 33]
+    positions = [random.random((n, 2)) for n in lengths]
+    positions[3][:2] = [[0, 1], [1, 1]]  # the last cells
+    bags = Bags.from_list([random.normal(50.0, 1.0, (n, 6)) for n in lengths], positions, n_features=6)
+    session, ours = opened(model, tmp_path), runtime.load(model.save(tmp_path / "m.bagwise"))
+    expected, scores, classes = model.transform(bags).toarray(), model.decision_function(bags), model.predict(bags)
+    with_positions = "positions" in [given.name for given in session.get_inputs()]
+    assert with_positions == any(grid != (1, 1) for grid in model.pyramid)
+    for i, bag in enumerate(bags):
+        inputs = {"descriptors": bag} | ({"positions": bags.positions_of(i)} if with_positions else {})
+        found, scored, label = session.run(["features", "scores", "label"], inputs)
+        np.testing.assert_allclose(found[0], expected[i], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(found[0], ours.transform(bag, bags.positions_of(i)), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(scored[0], scores[i], rtol=1e-4, atol=1e-4)
+        assert model.classes[label[0]] == classes[i]
+
+
+@pytest.mark.parametrize("normalize", [("l1", "power"), ("power", "l2")])
+def test_counts_many_rows_a_run(normalize, tmp_path):
+    model = dataclasses.replace(MADE["texts"](), normalize=normalize)
+    session = opened(model, tmp_path)
+    random = np.random.default_rng(0)
+    counts = (random.integers(0, 5, (30, 8)) * random.choice([1, 1e30], (30, 1))).astype(np.float32)
+    counts[3] = 0
+    features, scores, label = session.run(None, {"counts": counts})
+    np.testing.assert_allclose(features, model.transform(counts), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(scores, model.decision_function(counts), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(np.array(model.classes)[label], model.predict(counts))
+    assert session.run(["features"], {"counts": counts[:0]})[0].shape == (0, 3)
+
+
+def test_a_graph_says_what_it_is(tmp_path):
+    model = MADE["images"]()
+    about = opened(model, tmp_path).get_modelmeta()
+    assert json.loads(about.custom_metadata_map["classes"]) == list(model.classes)
+    assert about.custom_metadata_map["n_words"] == "4"
+    assert about.custom_metadata_map["items"] == "images"
+    assert about.producer_name == "bagwise"
+
+
+def test_without_a_head_there_are_features_alone(tmp_path):
+    session = opened(MADE["images"]().cut(3), tmp_path)
+    assert [output.name for output in session.get_outputs()] == ["features"]
+    assert session.get_outputs()[0].shape == [1, 15]
+
+
+def test_positions_outside_are_taken_to_the_nearest_cell(tmp_path):
+    session = opened(MADE["images"](), tmp_path)
+    vectors = np.zeros((2, 4), np.float32)
+    far, near = np.array([[-3, 7], [0.5, 2]], np.float32), np.array([[0, 1], [0.5, 1]], np.float32)
+    outside, inside = (session.run(["features"], {"descriptors": vectors, "positions": p})[0] for p in (far, near))
+    np.testing.assert_array_equal(outside, inside)
+
+
+def test_the_same_model_is_the_same_bytes(tmp_path):
+    paths = [export_onnx(MADE["texts"](), tmp_path / name) for name in ("a.onnx", "b.onnx")]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_fault_leaves_the_old_file(tmp_path, monkeypatch):
+    export_onnx(MADE["texts"](), tmp_path / "m.onnx")
+    before = (tmp_path / "m.onnx").read_bytes()
+
+    def fail(*_):
+        raise OSError("full")
+
+    monkeypatch.setattr(_files.os, "fsync", fail)
+    with pytest.raises(OSError, match="full"):
+        export_onnx(MADE["images"](), tmp_path / "m.onnx")
+    assert os.listdir(tmp_path) == ["m.onnx"]
+    assert (tmp_path / "m.onnx").read_bytes() == before
+
+
+def test_without_onnx_it_says_what_it_needs(tmp_path):
+    path = MADE["texts"]().save(tmp_path / "m.bagwise")
+    script = (
+        "import sys\nsys.modules['onnx'] = None\nfrom bagwise import Model\nfrom bagwise.model import export_onnx\n"
+        f"export_onnx(Model.load({str(path)!r}), {str(tmp_path / 'never.onnx')!r})"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert 'Exporting to ONNX needs onnx. Install it with: pip install "bagwise[onnx]"' in run.stderr
+    assert os.listdir(tmp_path) == ["m.bagwise"]
+    assert BagwiseError.__name__ in run.stderr

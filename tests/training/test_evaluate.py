@@ -1,0 +1,270 @@
+import json
+
+import numpy as np
+import pytest
+
+from bagwise import BagwiseError, open_collection
+from bagwise.report import render_report
+from bagwise.sources import TableCollection
+from bagwise.sources.collection import SkippedItemsWarning
+from bagwise.training import (
+    FitOptions,
+    ItemIndex,
+    account_of,
+    account_of_evaluation,
+    compare_criteria,
+    evaluate_model,
+    fit_model,
+    histograms_of,
+    open_items,
+    plan_fit,
+    read_config,
+)
+from bagwise.training.item_index import index_of_fit, shares_of
+from small_sources import table, write_image_folder, write_records, write_text_folder
+
+OPTIONS = FitOptions(to=4, folds=2, jobs=1)
+
+
+def rows(X, y, splits=None):
+    labels = [() if label is None else (label,) for label in y]
+    return TableCollection(X, [str(i) for i in range(len(y))], labels, splits)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = table()
+    return fit_model(rows(X, y), OPTIONS)
+
+
+def test_errors_on_what_was_learned_are_those_of_predicting(fitted):
+    model, (X, y) = fitted.model, table()
+    found = evaluate_model(model, rows(X, y))
+    for size, error in zip(found.sizes, found.errors, strict=True):
+        assert error == np.mean(model.cut(size).predict(X) != y)
+    assert found.confusion(4).sum() == len(y)
+    assert np.trace(found.confusion(4)) == np.sum(model.predict(X) == y)
+    with pytest.raises(BagwiseError, match="no classifier for 7 words"):
+        found.confusion(7)
+
+
+def test_the_part_test_is_evaluated(fitted):
+    X, y = table(seed=1)
+    parts = ["test" if i % 2 else "train" for i in range(len(y))]
+    found = evaluate_model(fitted.model, rows(X, y, parts))
+    assert found.collection.ids == [str(i) for i in range(1, len(y), 2)]
+    alone = evaluate_model(fitted.model, rows(X[1::2], y[1::2]))
+    assert found.errors == alone.errors
+
+
+def test_items_without_labels_are_counted_as_left_out(fitted):
+    X, y = table()
+    found = evaluate_model(fitted.model, rows(X, [None, *y[1:]]))
+    assert (len(found.collection), found.n_skipped) == (len(y) - 1, 1)
+    with pytest.raises(BagwiseError, match="have no labels"):
+        evaluate_model(fitted.model, rows(X, [None] * len(y)))
+    with pytest.raises(BagwiseError, match="labelled 'new', which the model does not know"):
+        evaluate_model(fitted.model, rows(X, ["new", *y[1:]]))
+    with pytest.raises(BagwiseError, match="holds images"):
+        open_items(fitted.model, open_images())
+
+
+def open_images():
+    from bagwise.sources import Collection
+
+    return Collection([], "images", "nowhere")
+
+
+def test_models_open_sources_as_they_were_learned(tmp_path):
+    path = tmp_path / "texts.csv"
+    path.write_bytes(write_records(tmp_path / "plain.csv").read_bytes().replace(b"id,text,label", b"id,said,what"))
+    options = OPTIONS.with_changes(text="said", label="what")
+    model = fit_model(path, options).model
+    assert evaluate_model(model, path).errors == evaluate_model(model, path, options).errors
+    folder = write_text_folder(tmp_path / "folder")
+    assert len(evaluate_model(model, folder).collection) == 36
+
+
+def test_tables_are_opened_by_the_columns_they_were_learned_with(tmp_path):
+    rows = [(1, 0, "a"), (2, 1, "a"), (0, 3, "b"), (1, 4, "b")]
+    for name, end in (("with.csv", 3), ("without.csv", 2)):
+        lines = [",".join(map(str, row[:end])) for row in [("red", "blue", "species"), *rows]]
+        (tmp_path / name).write_text("\n".join(lines))
+    model = fit_model(tmp_path / "with.csv", FitOptions(to=1, folds=2, label="species")).model
+    with_labels, without = (open_items(model, tmp_path / name) for name in ("with.csv", "without.csv"))
+    assert with_labels.labels.tolist() == ["a", "a", "b", "b"]
+    assert without.label_sets == [()] * 4
+    np.testing.assert_array_equal(with_labels.X, without.X)
+
+
+def test_plans_count_what_fits_find(tmp_path):
+    source = write_image_folder(tmp_path / "stripes", parts=("train", "test"))
+    options = FitOptions(descriptor="patches", words=12, to=4, folds=2, pyramid=5)
+    before = sorted(tmp_path.rglob("*"))
+    plan = plan_fit(source, options)
+    assert sorted(tmp_path.rglob("*")) == before
+    fit = fit_model(source, options)
+    assert (plan.n_items, plan.n_test) == (len(fit.data.collection), len(fit.test))
+    assert (plan.n_words, plan.classes, plan.criterion) == (12, fit.model.classes, fit.model.hierarchy.criterion)
+    assert plan.n_features == fit.model.group(fit.data.histograms).shape[1]
+    assert plan.memory > 0
+    with pytest.raises(BagwiseError, match="only 12 words"):
+        plan_fit(source, options.with_changes(to=13))
+
+
+def test_options_are_read_from_files(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text("to = 7\nstop-words = 'english'\n")
+    assert FitOptions.from_mapping(read_config(path)) == FitOptions(to=7, stop_words="english")
+    for text, said in [("to = ", "not valid TOML"), ("[fitt]\nto = 3", "not known"), ("to = 0", "at least 1")]:
+        path.write_text(text)
+        with pytest.raises(BagwiseError, match=said):
+            read_config(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"to": "all"},
+        {"folds": 1},
+        {"jobs": 0},
+        {"penalty": 0},
+        {"penalty": float("inf")},
+        {"seed": 2**32},
+        {"pyramid": 7},
+        {"criterion": "x"},
+        {"stop_words": "x"},
+    ],
+)
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(BagwiseError):
+        FitOptions(**wrong)
+
+
+def test_comparing_gives_what_fitting_gives():
+    X, y = table()
+    compared = compare_criteria(rows(X, y), ["csm", "aib"], OPTIONS)
+    for one in compared:
+        path = fit_model(rows(X, y), OPTIONS.with_changes(criterion=one.name)).model.path
+        at = {size: error for size, error in zip(path.sizes, path.errors, strict=True) if size in one.path.sizes}
+        assert at == dict(zip(one.path.sizes, one.path.errors, strict=True))
+    with pytest.warns(SkippedItemsWarning, match="1 of 45 items have no label"):
+        compare_criteria(rows(X, [None, *y[1:]]), ["csm"], OPTIONS, sizes=[2])
+    with pytest.raises(BagwiseError, match="at least two classes"):
+        compare_criteria(rows(X, [None] * len(y)), ["lpp"], OPTIONS)
+
+
+def test_accounts_tell_the_figures_of_the_fit(fitted):
+    X, y = table(seed=1)
+    tried = evaluate_model(fitted.model, rows(X, y))
+    account = account_of(fitted)
+    assert account.curve.errors == fitted.model.path.errors
+    assert account.confusion.n_items == len(fitted.codes)
+    assert sum(group.share for group in account.groups) == pytest.approx(1)
+    assert sum(group.n_words for group in account.groups) == 12
+    with_test = account_of(fitted, tried)
+    assert with_test.confusion.counts.tolist() == tried.confusion(4).tolist()
+    assert with_test.curve == account.curve
+    other = account_of_evaluation(fitted.model, tried)
+    assert other.curve.errors == tried.errors
+    assert other.confusion.counts.tolist() == tried.confusion(4).tolist()
+
+
+def test_accounts_describe_every_group_that_decided():
+    X, y = table(n_words=80)
+    fit = fit_model(rows(X, y), FitOptions(to=60, folds=2, jobs=1))
+    account = account_of(fit)
+    totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
+    assert [group.number for group in account.groups] == np.argsort(-totals, kind="stable").tolist()
+    np.testing.assert_allclose([group.share for group in account.groups], np.sort(totals)[::-1] / X.sum())
+    for group in account.groups:
+        assert group.n_words == np.sum(fit.model.lookup == group.number)
+    assert {number for example in account.examples for number, _ in example.evidence}
+    assert "The 48 largest of 60 groups" in render_report(account)
+
+
+def test_accounts_say_whose_answers_examples_show(fitted):
+    assert "may answer otherwise" in account_of(fitted).notes[-1]
+    X, y = table(seed=1)
+    tried = evaluate_model(fitted.model, rows(X, y))
+    assert account_of(fitted, tried).notes == tuple(fitted.notes)  # there the model itself has answered
+
+
+def test_accounts_tell_all_words_also_without_errors():
+    X, y = table()
+    account = account_of(fit_model(rows(X, [None] * len(y)), OPTIONS))
+    assert account.curve.sizes == ()
+    assert account.curve.n_before == 12
+    assert "words of the model, of 12<" in render_report(account)
+
+
+def test_evidence_adds_up_to_the_score():
+    X, y = table()
+    fit = fit_model(rows(X, y), FitOptions(to=4, folds=2))
+    example = account_of(fit).examples[0]
+    number = int(example.id)
+    answer = fit.model.classes.index(example.predicted)
+    score = fit.model.decision_function(X[[number]])[0, answer]
+    assert sum(value for _, value in example.evidence) + fit.model.head.intercept[answer] == pytest.approx(
+        score, abs=1e-5
+    )
+
+
+def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
+    X, _ = table()
+    index = index_of_fit(fitted, None, "counts.csv", OPTIONS)
+    shares = shares_of(fitted.model, X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(shares), fitted.model.group(X), rtol=1e-5)  # Hellinger's kernel, squared
+    found = index.search(X[:5], k=3)
+    scores = fitted.model.group(X[:5]) @ fitted.model.group(X).T
+    for row, hits in zip(scores, found, strict=True):
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(row)[::-1][:3], rtol=1e-5)
+    again = ItemIndex.load(index.save(tmp_path / "counts.index"))
+    assert again.search(X[:5], k=3) == found
+    assert (again.ids, again.labels, again.model) == (index.ids, index.labels, index.model)
+
+
+def test_an_index_replaces_nothing_but_an_index(fitted, tmp_path):
+    index = index_of_fit(fitted, None, "", OPTIONS)
+    path = index.save(tmp_path / "my.index")
+    (path / "items.json").write_text("damaged")
+    index.save(path)
+    assert len(ItemIndex.load(path)) == len(index)
+    (path / "precious.txt").write_text("x")
+    with pytest.raises(BagwiseError, match=r"not an index; it is not replaced \(there is 'precious\.txt' in it\)"):
+        index.save(path)
+    assert (path / "precious.txt").exists()
+    other = tmp_path / "shop"
+    other.mkdir()
+    (other / "items.json").write_text("[1, 2]")
+    with pytest.raises(BagwiseError, match="is not an index; it is not replaced"):
+        index.save(other)
+    assert (other / "items.json").read_text() == "[1, 2]"
+
+
+def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path):
+    path = index_of_fit(fitted, None, "", OPTIONS).save(tmp_path / "my.index")
+    written = json.loads((path / "items.json").read_text())
+    for wrong in (
+        {"reading": {"cache": "/somewhere"}},
+        {"reading": {"kind": 3}},
+        {"labels": [99] * len(written["ids"])},
+    ):
+        (path / "items.json").write_text(json.dumps(written | wrong))
+        with pytest.raises(BagwiseError, match="is damaged"):
+            ItemIndex.load(path)
+    (path / "items.json").write_text("[" * 100_000)
+    with pytest.raises(BagwiseError, match="is damaged"):
+        ItemIndex.load(path)
+
+
+def test_items_may_come_one_by_one(tmp_path):
+    source = write_image_folder(tmp_path / "stripes")
+    model = fit_model(source, FitOptions(descriptor="patches", words=12, to=4, folds=0)).model
+    collection = open_collection(source)
+    whole, _ = histograms_of(model, collection, FitOptions(jobs=2, cache=str(tmp_path / "cache")))
+    for number in (0, 7):
+        one, _ = histograms_of(model, collection[[number]])
+        np.testing.assert_array_equal(one.toarray(), whole.toarray()[[number]])
+    assert any((tmp_path / "cache").iterdir())
