@@ -91,11 +91,15 @@ def test_any_cut_and_any_number_of_threads(assignment, dtype, monkeypatch):
     whole = encode_bags(bags, codebook, **options)
     assert whole.dtype == dtype
     parts = np.concatenate([encode_bags(bags[a:b], codebook, **options) for a, b in ((0, 1), (1, 17), (17, 40))])
-    np.testing.assert_array_equal(parts, whole)
+    # a matrix product may round a row differently at another place of its block, depending on the processor
+    rounding = {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-12}
+    np.testing.assert_allclose(parts, whole, **rounding)
     monkeypatch.setattr(encoding_module, "_TASK_ROWS", 50)
-    np.testing.assert_array_equal(encode_bags(bags, codebook, n_jobs=2, **options), whole)
+    one = encode_bags(bags, codebook, n_jobs=1, **options)
+    np.testing.assert_allclose(one, whole, **rounding)
+    np.testing.assert_array_equal(encode_bags(bags, codebook, n_jobs=2, **options), one)
     sparse = encode_bags(bags, codebook, n_jobs=2, sparse_output=True, **options)
-    np.testing.assert_array_equal(sparse.toarray(), whole)
+    np.testing.assert_array_equal(sparse.toarray(), one)
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(0, 2**32 - 1), st.sampled_from([5, 8, 21]))

@@ -45,8 +45,8 @@ class WordDistances:
     """Squared Euclidean distances from vectors to all words of a codebook.
 
     Vectors and words are shifted by the mean word first, so that data far from the origin lose no digits. Blocks always
-    have the same number of rows (the last is filled up), so that the distances of a vector do not depend on the
-    vectors it comes with, not even in the last bit.
+    have the same number of rows (the last is filled up), so that the distances of a vector do not depend on the number
+    of vectors it comes with; its position in a block may change their last bit, depending on the BLAS library.
 
     Parameters
     ----------
