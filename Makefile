@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types imports check bench format clean clean-cache
+.PHONY: demo test lint types imports check fuzz bench format clean clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -26,6 +26,10 @@ imports: $(VENV)/.installed-dev
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
+
+# the property tests with fresh examples, and ten times as many
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz tests
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/merging.py
