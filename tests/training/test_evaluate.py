@@ -10,11 +10,11 @@ from bagwise.sources.collection import SkippedItemsWarning
 from bagwise.training import (
     FitOptions,
     ItemIndex,
-    account_of,
-    account_of_evaluation,
     compare_criteria,
     evaluate_model,
+    evaluation_report_data,
     fit_model,
+    fit_report_data,
     histograms_of,
     open_items,
     plan_fit,
@@ -154,54 +154,54 @@ def test_comparing_gives_what_fitting_gives():
         compare_criteria(rows(X, [None] * len(y)), ["lpp"], OPTIONS)
 
 
-def test_accounts_tell_the_figures_of_the_fit(fitted):
+def test_report_data_has_the_errors_and_confusions_of_the_fit(fitted):
     X, y = table(seed=1)
     tried = evaluate_model(fitted.model, rows(X, y))
-    account = account_of(fitted)
-    assert account.curve.errors == fitted.model.path.errors
-    assert account.confusion.n_items == len(fitted.codes)
-    assert sum(group.share for group in account.groups) == pytest.approx(1)
-    assert sum(group.n_words for group in account.groups) == 12
-    with_test = account_of(fitted, tried)
+    data = fit_report_data(fitted)
+    assert data.curve.errors == fitted.model.path.errors
+    assert data.confusion.n_items == len(fitted.codes)
+    assert sum(group.share for group in data.groups) == pytest.approx(1)
+    assert sum(group.n_words for group in data.groups) == 12
+    with_test = fit_report_data(fitted, tried)
     assert with_test.confusion.counts.tolist() == tried.confusion(4).tolist()
-    assert with_test.curve == account.curve
-    other = account_of_evaluation(fitted.model, tried)
+    assert with_test.curve == data.curve
+    other = evaluation_report_data(fitted.model, tried)
     assert other.curve.errors == tried.errors
     assert other.confusion.counts.tolist() == tried.confusion(4).tolist()
 
 
-def test_accounts_describe_every_group_that_decided():
+def test_report_data_has_every_group():
     X, y = table(n_words=80)
     fit = fit_model(rows(X, y), FitOptions(to=60, folds=2, jobs=1))
-    account = account_of(fit)
+    data = fit_report_data(fit)
     totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
-    assert [group.number for group in account.groups] == np.argsort(-totals, kind="stable").tolist()
-    np.testing.assert_allclose([group.share for group in account.groups], np.sort(totals)[::-1] / X.sum())
-    for group in account.groups:
+    assert [group.number for group in data.groups] == np.argsort(-totals, kind="stable").tolist()
+    np.testing.assert_allclose([group.share for group in data.groups], np.sort(totals)[::-1] / X.sum())
+    for group in data.groups:
         assert group.n_words == np.sum(fit.model.lookup == group.number)
-    assert {number for example in account.examples for number, _ in example.evidence}
-    assert "The 48 largest of 60 groups" in render_report(account)
+    assert {number for example in data.examples for number, _ in example.evidence}
+    assert "The 48 largest of 60 groups" in render_report(data)
 
 
-def test_accounts_say_whose_answers_examples_show(fitted):
-    assert "may answer otherwise" in account_of(fitted).notes[-1]
+def test_report_data_says_which_model_predicted_the_examples(fitted):
+    assert "may predict another class" in fit_report_data(fitted).notes[-1]
     X, y = table(seed=1)
     tried = evaluate_model(fitted.model, rows(X, y))
-    assert account_of(fitted, tried).notes == tuple(fitted.notes)  # there the model itself has answered
+    assert fit_report_data(fitted, tried).notes == tuple(fitted.notes)  # there the model itself has answered
 
 
-def test_accounts_tell_all_words_also_without_errors():
+def test_report_data_has_the_vocabulary_size_without_errors():
     X, y = table()
-    account = account_of(fit_model(rows(X, [None] * len(y)), OPTIONS))
-    assert account.curve.sizes == ()
-    assert account.curve.n_before == 12
-    assert "words of the model, of 12<" in render_report(account)
+    data = fit_report_data(fit_model(rows(X, [None] * len(y)), OPTIONS))
+    assert data.curve.sizes == ()
+    assert data.curve.n_before == 12
+    assert "words of the model, of 12<" in render_report(data)
 
 
 def test_evidence_adds_up_to_the_score():
     X, y = table()
     fit = fit_model(rows(X, y), FitOptions(to=4, folds=2))
-    example = account_of(fit).examples[0]
+    example = fit_report_data(fit).examples[0]
     number = int(example.id)
     answer = fit.model.classes.index(example.predicted)
     score = fit.model.decision_function(X[[number]])[0, answer]

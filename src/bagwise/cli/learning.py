@@ -145,9 +145,9 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
         session.wrote(index_of_fit(fitted, evaluation, source, options).save(outputs.index), "index")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.report import write_markdown, write_report
-        from bagwise.training import account_of
+        from bagwise.training import fit_report_data
 
-        data = account_of(fitted, evaluation)
+        data = fit_report_data(fitted, evaluation)
         if outputs.report is not None:
             session.wrote(write_report(data, outputs.report), "report")
         if outputs.markdown is not None:

@@ -149,12 +149,12 @@ def _write_pages(
 def _seen(item: Any, kind: str) -> tuple[bytes | None, str | None]:
     """A picture or an excerpt of an item or of a text; nothing where it cannot be read any more."""
     from bagwise.sources import ItemError
-    from bagwise.training.account import excerpt_of, picture_of
+    from bagwise.training.report_data import excerpt_of, preview
 
     if isinstance(item, str):
         return None, excerpt_of(item)
     try:
-        return (None, None) if item is None else picture_of(item, kind)
+        return (None, None) if item is None else preview(item, kind)
     except ItemError:
         return None, None
 

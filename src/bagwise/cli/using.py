@@ -58,7 +58,7 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Classify labelled items: the error at every size of the model, and what is taken for what."""
-    from bagwise.training import account_of_evaluation, evaluate_model
+    from bagwise.training import evaluate_model, evaluation_report_data
 
     if report is not None:
         need_pages()
@@ -84,7 +84,7 @@ def evaluate(
     if report is not None:
         from bagwise.report import write_report
 
-        data = account_of_evaluation(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
+        data = evaluation_report_data(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
         session.wrote(write_report(data, report), "report")
 
 

@@ -1,5 +1,3 @@
-from .account import account_of as account_of
-from .account import account_of_evaluation as account_of_evaluation
 from .compare import ComparedCriterion as ComparedCriterion
 from .compare import compare_criteria as compare_criteria
 from .counting import histograms_of as histograms_of
@@ -13,3 +11,5 @@ from .options import FitOptions as FitOptions
 from .options import read_config as read_config
 from .plan import FitPlan as FitPlan
 from .plan import plan_fit as plan_fit
+from .report_data import evaluation_report_data as evaluation_report_data
+from .report_data import fit_report_data as fit_report_data

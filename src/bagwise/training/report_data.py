@@ -1,0 +1,374 @@
+"""Data of the report of a fitted model, or of an evaluation: curves, word groups and examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._utils.text import how_many
+from bagwise.codebooks.distances import WordDistances, nearest_words
+from bagwise.model import Head, Model, PathErrors
+from bagwise.report.data import ClassCount, Confusion, Example, MergingCurve, ReportData, WordGroup
+from bagwise.report.html import LIMITS
+from bagwise.report.pictures import thumbnail
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Item, ItemError
+from bagwise.training.evaluate import Evaluation, confusion_matrix
+from bagwise.training.fit import Fit
+from bagwise.training.provenance import versions
+
+__all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
+
+N_NAMES = 12
+N_CLASSES_SHOWN = 3
+N_EVIDENCE = 5
+N_EXAMPLE_CLASSES = 20
+EXCERPT_LENGTH = 300
+PICTURE_SIDE = 160
+# Limits on the patches of a report: images read, patches per group, patches in total, pixels of a side.
+N_PATCH_ITEMS = 80
+N_PATCHES = 16
+N_ALL_PATCHES = 384
+PATCH_SIDE = 48
+
+
+def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str | None = None) -> ReportData:
+    """Collect the data of the report of a fit.
+
+    Parameters
+    ----------
+    fit : Fit
+    evaluation : Evaluation, default=None
+        Results on the test split. Without it, the confusion matrix and the examples come from cross-validation.
+    title : str, default=None
+        None: the name of the source.
+
+    Returns
+    -------
+    data : ReportData
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.training import FitOptions, fit_model, fit_report_data
+    >>> data = fit_report_data(fit_model(rows, FitOptions(to=2, folds=3)))
+    >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
+    ((2, 3), 0, [2, 1])
+    """
+    model, data = fit.model, fit.data
+    predictions, notes = None if evaluation is None else _tested(model, evaluation), list(fit.notes)
+    if evaluation is None and fit.held_out is not None and fit.codes is not None and model.path is not None:
+        predictions = _Predictions(
+            data.collection,
+            data.histograms,
+            fit.codes,
+            fit.held_out[model.path.sizes.index(model.n_words)],
+            model.path.protocol,
+        )
+        notes.append(
+            f"The predictions of the examples come from {model.path.protocol}: each item was classified by a model "
+            "trained without it. The contributions of the groups come from the final model, trained on all items, "
+            "which may predict another class."
+        )
+    return ReportData(
+        title=str(model.provenance["source"]) if title is None else title,
+        facts=_facts(model, evaluation),
+        classes=_class_counts(model, evaluation),
+        curve=_curve(model, model.path, evaluation),
+        confusion=_confusion(model, predictions),
+        groups=_word_groups(model, data.collection, data.histograms, fit.codes),
+        examples=_examples(model, predictions),
+        timings=tuple(fit.timings.items()),
+        versions=tuple(model.provenance["versions"].items()),
+        notes=notes,
+    )
+
+
+def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | None = None) -> ReportData:
+    """Collect the data of the report of an evaluation.
+
+    Parameters
+    ----------
+    model : Model
+    evaluation : Evaluation
+    title : str, default=None
+        None: the name of the evaluated source.
+
+    Returns
+    -------
+    data : ReportData
+        The errors of the curve and the frequencies of the groups are those of the evaluated items.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.training import FitOptions, evaluate_model, evaluation_report_data, fit_model
+    >>> model = fit_model(rows, FitOptions(to=2, folds=0)).model
+    >>> evaluation_report_data(model, evaluate_model(model, rows[::2])).curve.protocol
+    'a test on 3 items'
+    """
+    predictions = _tested(model, evaluation)
+    notes = [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []
+    return ReportData(
+        title=evaluation.collection.source if title is None else title,
+        facts=_facts(model, evaluation),
+        classes=_class_counts(model, evaluation),
+        curve=_curve(model, None, evaluation),
+        confusion=_confusion(model, predictions),
+        groups=_word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes),
+        examples=_examples(model, predictions),
+        versions=tuple(versions().items()),
+        notes=notes,
+    )
+
+
+def preview(item: Item, items: str) -> tuple[bytes | None, str | None]:
+    """Make a thumbnail of an image, or an excerpt of a text.
+
+    Parameters
+    ----------
+    item : Item
+    items : str
+        The modality of the collection.
+
+    Returns
+    -------
+    picture : bytes or None
+    excerpt : str or None
+        Both are None for table rows and videos.
+    """
+    if items == "images":
+        return thumbnail(item.load(), PICTURE_SIDE), None
+    if items == "texts":
+        return None, excerpt_of(item.load())
+    return None, None
+
+
+def excerpt_of(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT_LENGTH else line[: EXCERPT_LENGTH - 1] + "…"
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """Items with their histograms, true and predicted class indices, and how they were predicted."""
+
+    collection: Collection
+    histograms: Any
+    codes: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    protocol: str
+
+
+def _tested(model: Model, evaluation: Evaluation) -> _Predictions | None:
+    if model.n_words not in evaluation.sizes:
+        return None
+    predicted = evaluation.at(model.n_words)
+    return _Predictions(
+        evaluation.collection, evaluation.histograms, evaluation.codes, predicted, _test_protocol(evaluation)
+    )
+
+
+def _test_protocol(evaluation: Evaluation) -> str:
+    return f"a test on {len(evaluation.collection):,} items"
+
+
+def _facts(model: Model, evaluation: Evaluation | None) -> tuple[tuple[str, str], ...]:
+    provenance = model.provenance
+    facts = []
+    if "source" in provenance:
+        facts.append(("Source", str(provenance["source"])))
+    if "n_items" in provenance:
+        facts.append(("Training items", how_many(provenance["n_items"], model.items)))
+    if model.classes:
+        facts.append(("Classes", str(len(model.classes))))
+    if evaluation is not None:
+        facts.append(("Test items", how_many(len(evaluation.collection), model.items)))
+    if model.descriptor_record is not None:
+        facts.append(("Descriptor", _describe(model.descriptor_record)))
+    facts += [
+        ("Words", f"{model.hierarchy.n_words:,}"),
+        ("Groups", f"{model.n_words:,}"),
+        ("Criterion", str(model.hierarchy.criterion)),
+    ]
+    if len(model.pyramid) > 1:
+        facts.append(("Pyramid", ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)))
+    if model.heads and "penalty" in model.options:
+        facts.append(("Classifier", f"linear SVM, C = {model.options['penalty']:g}"))
+    return tuple(facts)
+
+
+def _describe(record: Any) -> str:
+    """Return the name of a descriptor with its main parameters."""
+    names = ("patch", "step", "cell", "mode", "space", "features")
+    parameters = ", ".join(f"{name} {record.parameters[name]}" for name in names if name in record.parameters)
+    return f"{record.name}, {parameters}" if parameters else str(record.name)
+
+
+def _class_counts(model: Model, evaluation: Evaluation | None) -> tuple[ClassCount, ...]:
+    n_train = model.provenance.get("class_counts", {})
+    n_test: Any = [None] * len(model.classes)
+    if evaluation is not None:
+        n_test = np.bincount(evaluation.codes, minlength=len(model.classes)).tolist()
+    return tuple(ClassCount(name, int(n_train.get(name, 0)), n) for name, n in zip(model.classes, n_test, strict=True))
+
+
+def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None) -> MergingCurve:
+    """Return the errors of cross-validation, or else those of the test, and the scores of the hierarchy."""
+    scores = model.hierarchy.scores
+    sizes = model.hierarchy.n_words - 1 - np.arange(len(scores))
+    finite = np.isfinite(scores)
+    common: dict[str, Any] = {
+        "chosen": model.n_words,
+        "criterion_name": str(model.hierarchy.criterion),
+        "criterion_sizes": sizes[finite][::-1].tolist(),
+        "criterion_values": scores[finite][::-1].tolist(),
+        "n_before": model.hierarchy.n_words,
+    }
+    if path is not None:
+        return MergingCurve(path.sizes, path.errors, path.standard_errors, path.protocol, one_se=path.one_se, **common)
+    if evaluation is not None:
+        return MergingCurve(evaluation.sizes, evaluation.errors, protocol=_test_protocol(evaluation), **common)
+    return MergingCurve((), (), **common)
+
+
+def _confusion(model: Model, predictions: _Predictions | None) -> Confusion | None:
+    if predictions is None:
+        return None
+    matrix = confusion_matrix(predictions.codes, predictions.predicted, len(model.classes))
+    return Confusion(model.classes, matrix, predictions.protocol)
+
+
+def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, ...]:
+    """Return one correct and one wrong item of each of the largest classes."""
+    if predictions is None:
+        return ()
+    codes, predicted = predictions.codes, predictions.predicted
+    chosen: list[int] = []
+    for code in sorted(c for c, _ in Counter(codes.tolist()).most_common(N_EXAMPLE_CLASSES)):
+        for correct in (True, False):
+            chosen += np.flatnonzero((codes == code) & ((predicted == code) == correct))[:1].tolist()
+    rows = model.group(predictions.histograms[chosen])
+    examples = []
+    for k, number in enumerate(chosen):
+        item, answer = predictions.collection[number], int(predicted[number])
+        picture, excerpt = preview(item, model.items)
+        evidence = _contributions(rows[[k]], model.head, answer, model.n_words)
+        examples.append(
+            Example(item.id, model.classes[codes[number]], model.classes[answer], picture, excerpt, evidence)
+        )
+    return tuple(examples)
+
+
+def _contributions(row: Any, head: Head, answer: int, n_groups: int) -> tuple[tuple[int, float], ...]:
+    """Return the groups with the largest absolute contributions to the score of a class."""
+    values = row.toarray() if sp.issparse(row) else np.asarray(row)
+    contributions = _sum_cells(values * head.coef[answer], n_groups)[0]
+    strongest = np.argsort(-np.abs(contributions), kind="stable")[:N_EVIDENCE]
+    return tuple((int(group), float(contributions[group])) for group in strongest if contributions[group] != 0)
+
+
+def _sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64]:
+    """Sum the contributions of a group over all cells of the pyramid."""
+    return contributions.reshape(len(contributions), -1, n_groups).sum(axis=1, dtype=np.float64)
+
+
+def _word_groups(
+    model: Model, collection: Collection, histograms: Any, codes: NDArray[np.int64] | None
+) -> tuple[WordGroup, ...]:
+    """Return all groups, the most frequent first; only groups that a page shows have patches."""
+    n_words = model.hierarchy.n_words
+    rows, columns = model.pyramid[0]
+    whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
+    occurrences = whole.reshape(-1, n_words).sum(axis=0)
+    totals = np.bincount(model.lookup, weights=occurrences, minlength=model.n_words)
+    order = np.argsort(-totals, kind="stable")
+    has_head = codes is not None and model.n_words in model.heads
+    weights = _class_weights(model, model.group(histograms), codes) if has_head else None
+    patches = _patches(model, collection, order[: LIMITS.groups]) if model.items == "images" else {}
+    members_of = model.hierarchy.groups(model.n_words)
+    groups = []
+    for group in order.tolist():
+        members = members_of[group]
+        names: Iterable[str] = ()
+        if model.word_names is not None:
+            frequent = members[np.argsort(-occurrences[members], kind="stable")][:N_NAMES]
+            names = [model.word_names[word] for word in frequent]
+        classes: list[tuple[str, float]] = []
+        if weights is not None:
+            strongest = np.argsort(-np.abs(weights[:, group]), kind="stable")[:N_CLASSES_SHOWN]
+            classes = [(model.classes[c], float(weights[c, group])) for c in strongest]
+        frequency = float(totals[group] / max(totals.sum(), 1e-300))
+        groups.append(WordGroup(group, len(members), frequency, tuple(names), tuple(patches.get(group, ())), classes))
+    return tuple(groups)
+
+
+def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
+    """Return the mean contribution of each group to the score of each class, minus its mean over all items.
+
+    The mean of a class is taken over its own items. Shape (n_classes, n_groups); 0 for classes without items.
+    """
+    n_classes = len(model.classes)
+    members = sp.csr_array((np.ones(len(codes)), (codes, np.arange(len(codes)))), shape=(n_classes, len(codes)))
+    sums = members @ features
+    counts = np.bincount(codes, minlength=n_classes)[:, None]
+    means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
+    overall = np.asarray(features.mean(axis=0)).ravel()
+    return _sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_words)
+
+
+def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) -> dict[int, list[bytes]]:
+    """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and group."""
+    wanted = set(groups.tolist())
+    codebook = model.codebook
+    if codebook is None:
+        return {}
+    table = WordDistances(codebook)
+    found: dict[int, list[tuple[float, int, NDArray[Any]]]] = {group: [] for group in wanted}
+    for number in np.unique(np.linspace(0, len(collection) - 1, N_PATCH_ITEMS).astype(int)).tolist():
+        try:
+            image = collection[number].load()
+        except ItemError:  # deleted or changed since the fit
+            continue
+        values, positions = model.descriptor.describe(image)
+        if not len(values):
+            continue
+        words = nearest_words(values, table, 1)
+        distances = np.linalg.norm(values - codebook[words], axis=1)
+        group_of = model.lookup[words]
+        for group in wanted.intersection(group_of.tolist()):
+            own = np.flatnonzero(group_of == group)
+            best = own[np.argmin(distances[own])]
+            patch = _cut_out(image, positions[best], _patch_size(model.descriptor))
+            found[group].append((float(distances[best]), number, patch.copy()))
+    n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
+    nearest = {group: sorted(some, key=itemgetter(0, 1))[:n_each] for group, some in found.items()}
+    return {group: [thumbnail(patch, PATCH_SIDE) for *_, patch in some] for group, some in nearest.items()}
+
+
+def _patch_size(descriptor: Any) -> int:
+    """Return the side, in pixels, of the image region that a descriptor covers."""
+    parameters = descriptor.get_params(deep=False)
+    return int(parameters.get("patch", 3 * parameters.get("cell", 8)))
+
+
+def _cut_out(image: NDArray[Any], position: NDArray[Any], side: int) -> NDArray[Any]:
+    """Cut a square out of an image, shifted inwards at the borders."""
+    height, width = image.shape[:2]
+    top = int(np.clip(round(position[1] * height - side / 2), 0, max(height - side, 0)))
+    left = int(np.clip(round(position[0] * width - side / 2), 0, max(width - side, 0)))
+    return image[top : top + side, left : left + side]
