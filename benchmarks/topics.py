@@ -117,8 +117,7 @@ def corpus_bound(lda: Any, X: Any) -> float:
     """Variational bound of documents and topics, for topics that any solver found."""
     import numpy as np
 
-    from bagwise.topics.counts import to_counts
-    from bagwise.topics.inference import infer, topic_bound, topic_weights
+    from bagwise.topics.inference import infer, to_counts, topic_bound, topic_weights
 
     counts = np.ascontiguousarray(lda.topic_counts_.T)
     documents = infer(to_counts(X, "benchmark"), topic_weights(counts, "bayes"), lda.alpha_, max_iter=1000, tol=1e-5)

@@ -21,7 +21,7 @@ from .merging.word_merger_cv import WordMergerCV as WordMergerCV
 from .model import Model as Model
 from .retrieval.bag_index import BagIndex as BagIndex
 from .sources.opening import open_collection as open_collection
-from .topics.free_energy_kernel import FreeEnergyKernel as FreeEnergyKernel
+from .topics.free_energy import FreeEnergyKernel as FreeEnergyKernel
 from .topics.latent_dirichlet import LatentDirichlet as LatentDirichlet
 from .training import fit_model as fit_model
 from .warmup import warmup as warmup

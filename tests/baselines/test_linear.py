@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.baselines import ConfidenceWeightedClassifier
-from bagwise.baselines._linear_kernels import step_size
+from bagwise.baselines._kernels import step_size
 
 
 @parametrize_with_checks([ConfidenceWeightedClassifier(), ConfidenceWeightedClassifier(average=True)])

@@ -13,11 +13,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.kernels import DiagonalKernelLearner
+from bagwise.kernels import diagonal_kernel as diagonal_kernel_module
 from bagwise.kernels import label_similarity as label_similarity_module
-from bagwise.kernels import pair_loss as pair_loss_module
-from bagwise.kernels.diagonal_kernel import ball_weights
+from bagwise.kernels.diagonal_kernel import PairLoss, ball_weights
 from bagwise.kernels.label_similarity import ClassAgreement, GivenSimilarity, SharedLabels, label_similarity
-from bagwise.kernels.pair_loss import PairLoss
 
 OBJECTIVES = ("ball", "prox", "logistic")
 
@@ -200,7 +199,7 @@ def test_blocks_of_pairs_add_up(form, monkeypatch):
     X, y = random_problem(n=23)
     weights = np.linspace(0, 2, X.shape[1])
     whole = PairLoss(form(X), ClassAgreement(y), 0.1).of_all(weights)
-    monkeypatch.setattr(pair_loss_module, "_BLOCK", 5)
+    monkeypatch.setattr(diagonal_kernel_module, "_BLOCK", 5)
     parts = PairLoss(form(X), ClassAgreement(y), 0.1).of_all(weights)
     assert parts[0] == pytest.approx(whole[0])
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9)

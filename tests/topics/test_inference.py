@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy.special import digamma, gammaln, logsumexp
 from sklearn.decomposition import LatentDirichletAllocation
 
-from bagwise.topics import _topic_kernels as kernels
-from bagwise.topics.counts import Corpus, to_counts
-from bagwise.topics.inference import FLOOR, expected_counts, infer, topic_bound, topic_weights
-from bagwise.topics.priors import SMALLEST, learn_asymmetric, learn_symmetric, prior_objective
+from bagwise.topics import _kernels as kernels
+from bagwise.topics.inference import FLOOR, Corpus, expected_counts, infer, to_counts, topic_bound, topic_weights
+from bagwise.topics.training import SMALLEST, learn_asymmetric, learn_symmetric, prior_objective
 from helpers import topic_counts
 
 

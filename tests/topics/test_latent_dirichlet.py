@@ -10,9 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import latent_dirichlet
-from bagwise.topics.counts import to_counts
-from bagwise.topics.held_out import split_tokens
-from bagwise.topics.inference import infer, topic_bound, topic_weights
+from bagwise.topics.inference import infer, split_tokens, to_counts, topic_bound, topic_weights
 from helpers import topic_counts
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bagwise._utils.threads import run_over_ranges
-from bagwise.baselines._linear_kernels import confidence_weighted_pass
+from bagwise.baselines._kernels import confidence_weighted_pass
 from bagwise.errors import BagwiseError
 
 __all__ = ["ConfidenceWeightedClassifier", "GaussianWeights"]

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise.baselines._selection_kernels import distinct_states, expand, information, partition, three_states
+from bagwise.baselines._kernels import distinct_states, expand, information, partition, three_states
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["MinRedundancyMaxRelevance"]

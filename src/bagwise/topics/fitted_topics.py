@@ -13,9 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.errors import BagwiseError
-from bagwise.topics.counts import CountReader
-from bagwise.topics.held_out import completion_perplexity, split_tokens
-from bagwise.topics.inference import FLOOR, Posterior, infer
+from bagwise.topics.inference import FLOOR, CountReader, Posterior, completion_perplexity, infer, split_tokens
 from bagwise.topics.training import State
 
 __all__ = ["FittedTopics"]

@@ -17,11 +17,19 @@ from sklearn.utils._param_validation import Interval
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.exchange import ExchangedTopics
-from bagwise.topics.gibbs import sample_topics
 from bagwise.topics.inference import SMOOTHINGS
-from bagwise.topics.priors import SMALLEST
 from bagwise.topics.tables import TopicTables
-from bagwise.topics.training import PRIORS, Learning, State, batch_passes, is_settled, online_passes, online_step
+from bagwise.topics.training import (
+    PRIORS,
+    SMALLEST,
+    Learning,
+    State,
+    batch_passes,
+    is_settled,
+    online_passes,
+    online_step,
+    sample_topics,
+)
 
 __all__ = ["LatentDirichlet"]
 

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.errors import BagwiseError
-from bagwise.topics.counts import CountReader, to_counts
+from bagwise.topics.inference import CountReader, to_counts
 from bagwise.topics.latent_dirichlet import LatentDirichlet
 from bagwise.topics.templates import TEMPLATES, new_model
 

@@ -15,9 +15,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._utils.threads import run_over_ranges
-from bagwise.topics._plsa_kernels import update_shares
-from bagwise.topics._topic_kernels import add_expected_counts
-from bagwise.topics.counts import Corpus, CountReader
+from bagwise.topics._kernels import add_expected_counts, update_shares
+from bagwise.topics.inference import Corpus, CountReader
 from bagwise.topics.tables import TopicTables
 
 __all__ = ["PLSA"]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from bagwise.errors import BagwiseError
-from bagwise.topics.counts import to_counts
+from bagwise.topics.inference import to_counts
 
 __all__ = ["TopicTables", "coherence", "prepare_view", "top_words", "word_relevance"]
 

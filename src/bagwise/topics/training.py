@@ -1,4 +1,4 @@
-"""Passes over a corpus that learn topics: all documents at once, or batch by batch."""
+"""Learning the Dirichlet prior of the shares of topics by Newton's method."""
 
 from __future__ import annotations
 
@@ -8,12 +8,130 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import digamma, gammaln, polygamma
 
-from bagwise.topics.counts import Corpus
-from bagwise.topics.inference import Posterior, expected_counts, infer, mean_logs, topic_bound, topic_weights
-from bagwise.topics.priors import learn_asymmetric, learn_symmetric
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError
+from bagwise.topics.inference import (
+    Corpus,
+    Posterior,
+    check_whole,
+    expected_counts,
+    infer,
+    mean_logs,
+    topic_bound,
+    topic_weights,
+)
 
-__all__ = ["PRIORS", "Learning", "State", "batch_passes", "is_settled", "learn_prior", "online_passes", "online_step"]
+__all__ = [
+    "PRIORS",
+    "SMALLEST",
+    "Learning",
+    "State",
+    "batch_passes",
+    "is_settled",
+    "learn_asymmetric",
+    "learn_prior",
+    "learn_symmetric",
+    "online_passes",
+    "online_step",
+    "prior_objective",
+    "sample_topics",
+]
+
+
+SMALLEST = 1e-6  # below it digamma is beyond -10⁶
+_LARGEST = 1e6  # documents that all have the same shares would like an infinite prior
+
+
+def prior_objective(alpha: NDArray[np.float64], mean_logs: NDArray[np.float64]) -> float:
+    """``lgamma(Σα) - Σ lgamma(α_i) + Σ (α_i - 1) s_i`` with s the mean of E[log share] over documents."""
+    return float(gammaln(alpha.sum()) - gammaln(alpha).sum() + (alpha - 1) @ mean_logs)
+
+
+def _climb(
+    alpha: NDArray[np.float64], step: NDArray[np.float64], mean_logs: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Take the step, halved until it does not lead down or out of bounds; None where none is left."""
+    before = prior_objective(alpha, mean_logs)
+    for _ in range(40):
+        after = alpha + step
+        if after.min() >= SMALLEST and after.max() <= _LARGEST and prior_objective(after, mean_logs) >= before:
+            return after
+        step = step / 2
+    return None
+
+
+def learn_asymmetric(
+    alpha: NDArray[np.float64], mean_logs: NDArray[np.float64], max_iter: int = 100, tol: float = 1e-8
+) -> NDArray[np.float64]:
+    """Maximise `prior_objective` over α, each topic with its own.
+
+    The Hessian is diagonal plus rank one, so a Newton step costs O(K). The objective never falls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.special import digamma
+    >>> from bagwise.topics.training import learn_asymmetric
+    >>> truth = np.array([0.2, 1.0, 3.0])
+    >>> learn_asymmetric(np.ones(3), digamma(truth) - digamma(truth.sum())).round(6)
+    array([0.2, 1. , 3. ])
+    """
+    for _ in range(max_iter):
+        gradient = digamma(alpha.sum()) - digamma(alpha) + mean_logs
+        if np.abs(gradient).max() <= tol:
+            break
+        diagonal = -polygamma(1, alpha)
+        rank_one = polygamma(1, alpha.sum())
+        shift = (gradient / diagonal).sum() / (1 / rank_one + (1 / diagonal).sum())
+        after = _climb(alpha, -(gradient - shift) / diagonal, mean_logs)
+        if after is None:
+            # Newton leads out of the positive numbers; multiplying does not: up where the gradient is, by up to 2.
+            after = _climb(alpha, alpha * np.clip(gradient / -(diagonal * alpha), -0.5, 1.0), mean_logs)
+        if after is None:
+            break
+        alpha = after
+    return alpha
+
+
+def learn_symmetric(alpha: float, mean_logs: NDArray[np.float64], max_iter: int = 100, tol: float = 1e-8) -> float:
+    """Maximise `prior_objective` over one α for all topics, by Newton in log α.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.special import digamma
+    >>> from bagwise.topics.training import learn_symmetric
+    >>> round(learn_symmetric(1.0, np.full(4, digamma(0.3) - digamma(1.2))), 6)
+    0.3
+    """
+    n_topics, total = len(mean_logs), float(mean_logs.sum())
+
+    def value(a: float) -> float:
+        return prior_objective(np.full(n_topics, a), mean_logs)
+
+    for _ in range(max_iter):
+        slope = n_topics * (digamma(n_topics * alpha) - digamma(alpha)) + total
+        if abs(slope) * alpha <= tol:
+            break
+        curve = n_topics * (n_topics * polygamma(1, n_topics * alpha) - polygamma(1, alpha))
+        in_log = curve * alpha**2 + slope * alpha
+        step = -slope * alpha / in_log if in_log < 0 else np.sign(slope)
+        step = float(np.clip(step, -2.0, 2.0))
+        before = value(alpha)
+        for _ in range(40):
+            after = float(np.clip(alpha * np.exp(step), SMALLEST, _LARGEST))
+            if value(after) >= before:
+                break
+            step /= 2
+        else:
+            break
+        if after == alpha:
+            break
+        alpha = after
+    return alpha
+
 
 PRIORS = ("fixed", "symmetric", "asymmetric")
 # Topics that are still random make all documents look alike, which would blow up the prior.
@@ -157,3 +275,50 @@ def online_passes(X: sp.csr_array, state: State, learning: Learning, rng: np.ran
             total += bound
         state = replace(state, bound=total + learning.topic_bound(state))
         yield state
+
+
+_SWEEPS_BETWEEN_PRIORS = 10
+
+
+def sample_topics(
+    X: sp.csr_array,
+    alpha: NDArray[np.float64],
+    eta: float,
+    *,
+    prior: str = "fixed",
+    n_sweeps: int = 500,
+    seed: int = 0,
+    n_threads: int = 1,
+) -> State:
+    """Sample a topic for every token, again and again, and count what each topic emitted at the end.
+
+    A sweep draws ``p(z = i) ∝ (n_di + α_i) (n_iv + η) / (n_i + V η)`` for each token, counts without the token itself.
+    With one thread the same seed gives the same topics; with more, tomotopy's threads work on copies that are put
+    together after each sweep, and results differ.
+    """
+    tomotopy = require("tomotopy", "topics", 'solver="gibbs"')
+    if prior == "symmetric":
+        raise BagwiseError(
+            'solver="gibbs" learns a prior for each topic or none, not prior="symmetric". '
+            'Use prior="asymmetric" or "fixed", or another solver.'
+        )
+    if eta <= 0:
+        raise BagwiseError(f'solver="gibbs" needs eta above 0, got {eta:g}. 0.01 is usual.')
+    check_whole(X, 'solver="gibbs"')
+    n_words, n_topics = X.shape[1], len(alpha)
+    if X.nnz == 0:
+        raise BagwiseError('All documents are empty: solver="gibbs" has no token to sample. Give counts above 0.')
+    model = tomotopy.LDAModel(k=n_topics, alpha=alpha.tolist(), eta=eta, seed=seed, min_cf=0, rm_top=0)
+    model.optim_interval = _SWEEPS_BETWEEN_PRIORS if prior == "asymmetric" else 0
+    names = np.arange(n_words).astype(str).astype(object)
+    for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        if begin < end:
+            tokens = np.repeat(X.indices[begin:end], X.data[begin:end].astype(np.int64))
+            model.add_doc(names[tokens].tolist())
+    model.train(n_sweeps, workers=n_threads)
+    order = np.array([int(name) for name in model.used_vocabs])
+    counts = np.full((n_words, n_topics), eta)
+    for topic in range(n_topics):
+        counts[order, topic] = model.get_topic_word_dist(topic, normalize=False)
+    learned = np.array(model.alpha, dtype=np.float64) if prior == "asymmetric" else alpha
+    return State(np.maximum(counts, eta), learned)

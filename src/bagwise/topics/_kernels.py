@@ -310,3 +310,102 @@ def expected_logs(gamma, out, first, last):
         below = digamma(gamma[d].sum())
         for k in range(gamma.shape[1]):
             out[d, k] = digamma(gamma[d, k]) - below
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def split_bound_of_words(
+    starts, words, counts, weights, logs, expected, ratios, shifts, per_topic, in_words, per_word, first, last
+):
+    """Split ``Σ_v n_v φ_vi (e_i - log φ_vi + log β_vi)`` over topics and over words, for documents first..last.
+
+    With phi of a document as words x topics, n its counts and e its E[log share]::
+
+        per_topic[d] = n @ (phi * (e - log(phi)))
+        in_words[d] = n @ (phi * log(beta[words]))
+        per_word[begin:end] = n * (phi * log(beta[words])).sum(axis=1)
+
+    As ``e_i - log φ_vi = log norm_v - log β_vi``, no logarithm of φ is taken. `logs` is log(weights), `shifts` what
+    `expected` lacks per document, as a logarithm. Cost O(nnz K).
+    """
+    for d in range(first, last):
+        shares, topic, word = expected[d], per_topic[d], in_words[d]
+        topic[:] = 0.0
+        word[:] = 0.0
+        for p in range(starts[d], starts[d + 1]):
+            v = np.uint64(words[p])
+            ratio = ratios[p]
+            norm = math.log(counts[p] / ratio) + shifts[d]
+            total = 0.0
+            for k in range(shares.shape[0]):
+                emitted = ratio * weights[v, k] * shares[k]
+                part = emitted * logs[v, k]
+                topic[k] += emitted * norm - part
+                word[k] += part
+                total += part
+            per_word[p] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_emissions(starts, words, weights, expected, ratios, smallest, sizes, first, last):
+    """``sizes[d] = (n[:, None] * phi >= smallest).sum()`` for the documents first..last. Cost O(nnz K)."""
+    for d in range(first, last):
+        size = 0
+        for p in range(starts[d], starts[d + 1]):
+            v = np.uint64(words[p])
+            for k in range(expected.shape[1]):
+                size += ratios[p] * weights[v, k] * expected[d, k] >= smallest
+        sizes[d] = size
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def list_emissions(
+    starts, words, weights, logs, expected, ratios, smallest, n_words, out_starts, columns, values, first, last
+):
+    """List ``n_v φ_vi log β_vi`` of what `count_emissions` counts, columns ``i n_words + v`` in order. O(nnz K)."""
+    for d in range(first, last):
+        filled = out_starts[d]
+        for k in range(expected.shape[1]):
+            for p in range(starts[d], starts[d + 1]):
+                v = np.uint64(words[p])
+                emitted = ratios[p] * weights[v, k] * expected[d, k]
+                if emitted >= smallest:
+                    columns[filled] = k * n_words + words[p]
+                    values[filled] = emitted * logs[v, k]
+                    filled += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def update_shares(starts, words, counts, weights, powers, shares, ratios, logs, first, last):
+    """One EM step on the shares of the documents first..last of a CSR matrix without stored zeros.
+
+    For each document, with `weights` words x topics and `powers` its shares to the power of the temperature::
+
+        norms = weights[words] @ powers; ratios = counts / norms; logs = counts @ log(norms)
+        shares = powers * (ratios @ weights[words]); shares /= shares.sum()
+
+    Words of norm 0, which no topic of the document emits, have no part. Empty documents get even shares. Cost O(nnz K).
+    """
+    n_topics = powers.shape[1]
+    sums = np.empty(n_topics)
+    for d in range(first, last):
+        begin, end = starts[d], starts[d + 1]
+        weigh(words[begin:end], counts[begin:end], weights, powers[d], ratios[begin:end], sums)
+        logs[d] = 0.0
+        known = True
+        for p in range(begin, end):
+            if ratios[p] < np.inf:
+                logs[d] += counts[p] * math.log(counts[p] / ratios[p])
+            else:
+                known = False
+                ratios[p] = 0.0
+        if not known:
+            sums[:] = 0.0
+            for p in range(begin, end):
+                for k in range(n_topics):
+                    sums[k] += ratios[p] * weights[words[p], k]
+        total = 0.0
+        for k in range(n_topics):
+            shares[d, k] = powers[d, k] * sums[k]
+            total += shares[d, k]
+        for k in range(n_topics):
+            shares[d, k] = shares[d, k] / total if total > 0.0 else 1.0 / n_topics
