@@ -67,7 +67,7 @@ def searches(draw):
 @given(searches(), st.sampled_from(METRICS))
 def test_found_is_what_comparing_with_all_finds(data, metric):
     X, Q, k = data
-    ids, scores = BagIndex(metric).add(X).search(Q, k)
+    scores, ids = BagIndex(metric).add(X).search(Q, k)
     assert_nearest(metric, Q, X, k, ids, scores)
 
 
@@ -76,13 +76,13 @@ def test_negative_numbers_are_compared_as_well(data, metric, seed):
     X, Q, k = data
     signs = np.random.default_rng(seed).choice([-1, 1], size=X.shape[1])
     X, Q = np.clip(X, -1e9, 1e9) * signs, np.clip(Q, -1e9, 1e9) * -signs
-    ids, scores = BagIndex(metric).add(X).search(Q, k)
+    scores, ids = BagIndex(metric).add(X).search(Q, k)
     assert_nearest(metric, Q, X, k, ids, scores)
 
 
 def same(found, expected):
-    np.testing.assert_array_equal(found[0], expected[0])
-    assert found[1].tobytes() == expected[1].tobytes()
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert found[0].tobytes() == expected[0].tobytes()
 
 
 @given(searches(), st.sampled_from(METRICS), st.data())
@@ -145,7 +145,7 @@ def test_scores_are_those_of_the_kernels():
         "hellinger": additive_kernel(Q, X, "hellinger"),
         "inner": additive_kernel(Q, X, "linear"),
     }.items():
-        ids, scores = BagIndex(metric).add(X).search(Q, 30)
+        scores, ids = BagIndex(metric).add(X).search(Q, 30)
         np.testing.assert_allclose(scores, np.take_along_axis(expected, ids, axis=1), rtol=1e-7)
     totals = Q.sum(axis=1, keepdims=True) + X.sum(axis=1)
     np.testing.assert_allclose(-additive_chi2_kernel(Q, X), totals - 2 * additive_kernel(Q, X, "chi2"))
@@ -156,7 +156,7 @@ def test_scores_are_those_of_the_kernels():
 def test_an_item_is_at_no_distance_from_itself(metric, density):
     rng = np.random.default_rng(0)
     X = rng.random((200, 300)) * (rng.random((200, 300)) < density)
-    ids, scores = BagIndex(metric, normalize="l1").add(X).search(X, 1)
+    scores, ids = BagIndex(metric, normalize="l1").add(X).search(X, 1)
     np.testing.assert_array_equal(ids[:, 0], np.arange(200))
     np.testing.assert_array_equal(scores, 0)
 
@@ -166,8 +166,8 @@ def test_normalizing_is_scaling_first(norm):
     rng = np.random.default_rng(0)
     X, Q = rng.random((20, 6)), rng.random((3, 6))
     scaled = [A / np.linalg.norm(A, 1 if norm == "l1" else 2, axis=1, keepdims=True) for A in (X, Q)]
-    ids, scores = BagIndex("inner", normalize=norm).add(X).search(Q)
-    expected_ids, expected = BagIndex("inner").add(scaled[0]).search(scaled[1])
+    scores, ids = BagIndex("inner", normalize=norm).add(X).search(Q)
+    expected, expected_ids = BagIndex("inner").add(scaled[0]).search(scaled[1])
     np.testing.assert_array_equal(ids, expected_ids)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
 
@@ -176,7 +176,7 @@ def test_far_from_the_origin_dense_rows_are_still_told_apart():
     rng = np.random.default_rng(0)
     X = (10_000 + rng.random((300, 50))).astype(np.float32)
     Q = (10_000 + rng.random((20, 50))).astype(np.float32)
-    ids, _ = BagIndex("euclidean").add(X).search(Q, 5)
+    _, ids = BagIndex("euclidean").add(X).search(Q, 5)
     expected = np.argsort(all_scores("euclidean", Q, X), axis=1, kind="stable")[:, :5]
     np.testing.assert_array_equal(ids, expected)
 
@@ -190,7 +190,7 @@ def test_items_are_numbered_on():
     assert index.ids.tolist() == [1, 2, 3, 5]
     index.add(np.eye(3)[:1], ids=[-7]).add(np.eye(3)[:1], ids=np.array([90], dtype=np.uint8)).add(np.eye(3)[1:])
     assert index.ids.tolist() == [1, 2, 3, 5, -7, 90, 91, 92]
-    assert index.search(np.eye(3)[:1], 3)[0].tolist() == [[3, 5, -7]]
+    assert index.search(np.eye(3)[:1], 3)[1].tolist() == [[3, 5, -7]]
     assert repr(index) == "<BagIndex: 8 items, 3 words, exact inner>"
 
 
@@ -206,12 +206,12 @@ def test_what_was_given_is_not_changed():
     dense = np.eye(3)
     index = BagIndex("inner").add(dense)
     dense[:] = 7  # the index has its own
-    assert index.search(np.eye(3), 1)[1].tolist() == [[1.0]] * 3
+    assert index.search(np.eye(3), 1)[0].tolist() == [[1.0]] * 3
 
 
 def test_k_is_cut_to_what_is_there():
     index = BagIndex("inner").add(np.eye(3))
-    ids, scores = index.search(np.eye(3)[:2], k=50)
+    scores, ids = index.search(np.eye(3)[:2], k=50)
     assert ids.shape == scores.shape == (2, 3)
     assert index.search(np.empty((0, 3)))[0].shape == (0, 3)
 

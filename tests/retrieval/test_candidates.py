@@ -40,8 +40,8 @@ def test_with_all_items_as_candidates_it_is_exact(metric, structure, n, seed, sp
     X, Q = clustered(rng, n), clustered(rng, 4)
     index = BagIndex(metric, method="approximate", structure=structure, n_candidates=n, n_probe=10**6)
     index.add(sp.csr_array(X) if sparse else X)
-    ids, scores = index.search(Q, 7)
-    expected_ids, expected = BagIndex(metric).add(X).search(Q, 7)
+    scores, ids = index.search(Q, 7)
+    expected, expected_ids = BagIndex(metric).add(X).search(Q, 7)
     np.testing.assert_array_equal(ids, expected_ids)
     assert scores.tobytes() == expected.tobytes()
 
@@ -52,10 +52,10 @@ def test_most_of_the_nearest_are_found_in_clustered_data(metric, structure):
     rng = np.random.default_rng(0)
     X, Q = np.split(clustered(rng, 1550), [1500])
     index = BagIndex(metric, method="approximate", structure=structure, n_jobs=2).add(X)
-    ids, _ = index.search(Q)
-    assert recall(ids, BagIndex(metric).add(X).search(Q)[0]) >= 0.9
+    _, ids = index.search(Q)
+    assert recall(ids, BagIndex(metric).add(X).search(Q)[1]) >= 0.9
     again = BagIndex(metric, method="approximate", structure=structure, n_jobs=2).add(X)
-    np.testing.assert_array_equal(again.search(Q)[0], ids)
+    np.testing.assert_array_equal(again.search(Q)[1], ids)
 
 
 def test_intersections_of_histograms_of_different_sizes_are_ranked_by_l1():
@@ -65,18 +65,18 @@ def test_intersections_of_histograms_of_different_sizes_are_ranked_by_l1():
     index = BagIndex("intersection", method="approximate", structure="flat", n_candidates=30).add(X[:1000])
     index.search(Q)
     index.add(X[1000:])  # larger ones than before
-    np.testing.assert_allclose(index.search(Q)[1], BagIndex("intersection").add(X).search(Q)[1])
+    np.testing.assert_allclose(index.search(Q)[0], BagIndex("intersection").add(X).search(Q)[0])
 
 
 def test_more_cells_find_more_and_can_be_set_later():
     rng = np.random.default_rng(0)
     X, Q = rng.random((4000, 30)), rng.random((50, 30))
-    expected = BagIndex("euclidean").add(X).search(Q)[0]
+    expected = BagIndex("euclidean").add(X).search(Q)[1]
     index = BagIndex("euclidean", method="approximate", structure="ivf", n_probe=1).add(X)
     recalls = []
     for n_probe in (1, 8, 1000):
         index.n_probe = n_probe
-        recalls.append(recall(index.search(Q)[0], expected))
+        recalls.append(recall(index.search(Q)[1], expected))
     assert recalls == sorted(recalls)
     assert recalls[0] < recalls[-1] == 1
     index.n_probe = 0
@@ -100,18 +100,18 @@ def test_items_come_and_go(structure):
         expected = BagIndex("chi2").add(X[kept], np.flatnonzero(kept)).search(Q)
         found = index.search(Q)
         if structure == "hnsw":
-            assert recall(found[0], expected[0]) >= 0.9
+            assert recall(found[1], expected[1]) >= 0.9
         else:
-            np.testing.assert_allclose(found[1], expected[1])
-        assert kept[found[0]].all()
+            np.testing.assert_allclose(found[0], expected[0])
+        assert kept[found[1]].all()
 
 
 def test_queries_with_too_few_candidates_are_searched_exactly():
     rng = np.random.default_rng(0)
     X, Q = clustered(rng, 400), clustered(rng, 10)
     index = BagIndex("hellinger", method="approximate", structure="ivf", n_probe=1).add(X)
-    ids, scores = index.search(Q, 200)
-    expected_ids, expected = BagIndex("hellinger").add(X).search(Q, 200)
+    scores, ids = index.search(Q, 200)
+    expected, expected_ids = BagIndex("hellinger").add(X).search(Q, 200)
     np.testing.assert_array_equal(ids, expected_ids)
     assert scores.tobytes() == expected.tobytes()
 
@@ -133,11 +133,11 @@ def test_a_large_index_gets_cells(monkeypatch, tmp_path):
     index.search(X[:1])
     assert learned == [600]
     loaded = BagIndex.load(index.save(tmp_path / "index"))
-    np.testing.assert_array_equal(loaded.search(X[:50])[0], index.search(X[:50])[0])
+    np.testing.assert_array_equal(loaded.search(X[:50])[1], index.search(X[:50])[1])
     for other in (index, BagIndex.load(tmp_path / "index")):
         other.remove(np.arange(50)).add(X[600:])
     later = BagIndex.load(tmp_path / "index").remove(np.arange(50)).add(X[600:])
-    np.testing.assert_array_equal(later.search(X[:50])[0], index.search(X[:50])[0])
+    np.testing.assert_array_equal(later.search(X[:50])[1], index.search(X[:50])[1])
     assert learned == [600]  # what was saved is not learned again
 
 

@@ -31,8 +31,8 @@ def small_blocks(monkeypatch):
 
 
 def same(found, expected):
-    np.testing.assert_array_equal(found[0], expected[0])
-    assert found[1].tobytes() == expected[1].tobytes()
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert found[0].tobytes() == expected[0].tobytes()
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -100,7 +100,7 @@ def test_an_empty_index_is_saved_as_well(tmp_path, index):
     loaded = BagIndex.load(index.save(tmp_path / "index"))
     assert (len(loaded), loaded.n_words) == (0, index.n_words)
     assert len(loaded.add(np.eye(3), list("abc"))) == 3
-    assert loaded.search(np.eye(3), 1)[0].ravel().tolist() == list("abc")
+    assert loaded.search(np.eye(3), 1)[1].ravel().tolist() == list("abc")
 
 
 @given(st.lists(st.text(st.characters()), unique=True, min_size=1, max_size=8))
@@ -109,7 +109,7 @@ def test_any_string_is_an_identifier(tmp_path_factory, names):
     path = index.save(tmp_path_factory.mktemp("index") / "index")
     for mmap in (True, False):
         loaded = BagIndex.load(path, mmap=mmap)
-        assert loaded.search(np.eye(len(names)), 1)[0].ravel().tolist() == names
+        assert loaded.search(np.eye(len(names)), 1)[1].ravel().tolist() == names
         assert loaded.ids.tolist() == names
 
 
@@ -308,7 +308,7 @@ def test_lists_are_checked_when_they_are_read_and_do_no_harm_when_mapped(saved, 
     with pytest.raises(BagwiseError, match=f"damaged: .*{message}"):
         BagIndex.load(path, mmap=False)
     mapped = BagIndex.load(path)
-    ids, scores = mapped.search(mixed(), 40)
+    scores, ids = mapped.search(mixed(), 40)
     assert ids.shape == scores.shape == (40, 40)
     if "names item" in message:
         with pytest.raises(BagwiseError, match="index is damaged: a list names item 65535"):

@@ -38,7 +38,7 @@ class BagIndex:
 
     Parameters
     ----------
-    metric : {"chi2", "intersection", "hellinger", "euclidean", "inner"}, default="chi2"
+    metric : {"hellinger", "chi2", "intersection", "euclidean", "inner"}, default="hellinger"
         What nearest means, and what a **score** is, for a query q and an item x:
 
         ============== ============================== ======================
@@ -105,20 +105,20 @@ class BagIndex:
     --------
     >>> from bagwise import BagIndex
     >>> index = BagIndex("intersection").add([[4, 3, 0], [0, 1, 4], [2, 2, 2]], ids=["cat", "dog", "both"])
-    >>> ids, scores = index.search([[3, 3, 0], [0, 0, 5]], k=2)
+    >>> scores, ids = index.search([[3, 3, 0], [0, 0, 5]], k=2)
     >>> ids
     array([['cat', 'both'],
            ['dog', 'both']], dtype=object)
     >>> scores
     array([[6., 4.],
            [4., 2.]])
-    >>> index.remove(["both"]).add([[0, 2, 9]], ids=["dogs"]).search([[0, 0, 5]], k=1)[0]
+    >>> index.remove(["both"]).add([[0, 2, 9]], ids=["dogs"]).search([[0, 0, 5]], k=1)[1]
     array([['dogs']], dtype=object)
     """
 
     def __init__(
         self,
-        metric: str = "chi2",
+        metric: str = "hellinger",
         *,
         method: str = "exact",
         normalize: str | None = None,
@@ -248,7 +248,7 @@ class BagIndex:
                 self._candidates.remove(items)
         return self
 
-    def search(self, Q: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def search(self, Q: Any, k: int = 10) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Find the items nearest to each query.
 
         Parameters
@@ -259,10 +259,10 @@ class BagIndex:
 
         Returns
         -------
-        ids : ndarray of shape (n_queries, min(k, len(index)))
-            Nearest first; equally near items in the order of adding. int64, or strings as objects.
-        scores : ndarray of float64, same shape
-            See `metric`.
+        scores : ndarray of float64, shape (n_queries, min(k, len(index)))
+            Nearest first; see `metric`.
+        ids : ndarray of int64 or of str objects, same shape
+            Identifiers of these items. Equally near items come in the order of adding.
         """
         k = check_integer(k, "k", 1)
         rows = check_histograms(Q, self._measure, self.n_words, "Queries")
@@ -278,7 +278,7 @@ class BagIndex:
             else:
                 keys, items = self._search_candidates(prepared, queries, k)
             ids[part], scores[part] = self._ids.take(items), self._measure.scores(keys)
-        return ids, scores
+        return scores, ids
 
     def _search_candidates(self, rows: Any, queries: Queries, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         assert self._store is not None

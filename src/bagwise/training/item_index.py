@@ -133,7 +133,7 @@ class ItemIndex:
         -------
         found : list of lists of Found
         """
-        numbers, scores = self.index.search(shares_of(self.model, histograms), min(k, len(self)))
+        scores, numbers = self.index.search(shares_of(self.model, histograms), min(k, len(self)))
         return [
             [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
             for row, of_row in zip(np.asarray(numbers).tolist(), scores, strict=True)
