@@ -52,8 +52,10 @@ written by `python -m experiments page` from the figures in `experiments/results
 `python -m experiments NAME --data DIR`, and goes on where it was. Plots show means, bands are their standard errors;
 the line below each experiment says how much of it is finished.
 
-That one method is better than another *holds*, or does not, where the interval of 99 % of their difference over tasks,
-splits or draws says so (Student, in pairs; ± is its standard error); otherwise it is *not decided*. Goals about levels,
+That one method is better than another is *supported*, or *refuted*, where the interval of 99 % of their difference
+over tasks,
+splits or draws says so (Student, in pairs; ± is its standard error); otherwise it is *inconclusive*. Goals about
+levels,
 such as a published accuracy, compare means."""
 
 

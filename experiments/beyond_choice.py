@@ -54,7 +54,7 @@ def measure(options: Options, source: str, pair: Any, split: int, criterion: str
     n_train = min(200 if options.quick else N_TRAIN, n // 2)
     train, test = train_test_split(np.arange(n), train_size=n_train, stratify=words.y, random_state=split)
     X, y = words.X.astype(np.float64), words.y
-    # counts of merged words, as roots of shares
+    # counts of merged words, Hellinger-normalised
     machine = make_pipeline(BagNormalizer(), LinearSVC(C=PENALTY, dual=False))
     search = WordMergerCV(SIZES, estimator=machine, rule="1se", criterion=criterion, cv=5).fit(X[train], y[train])
     scores = search.cv_results_["mean_test_score"]
@@ -101,7 +101,8 @@ def sections(results: Results) -> list[Section]:
 Pairs of newsgroups and of Reuters topics, the 1000 most frequent words, {N_TRAIN} training documents or half of all,
 up to {N_SPLITS} random splits, as far as they are finished.
 WordMergerCV tries {", ".join(map(str, SIZES))} words by 5 folds of the training documents,
-with a linear SVM (C = {PENALTY:g}) on roots of shares of merged counts, and takes the size with the best mean score, or
+with a linear SVM (C = {PENALTY:g}) on Hellinger-normalised merged counts, and takes the size with the best mean
+score, or
 the smallest within one standard error of it. The test error at that size is compared with that of all words, with the
 same classifier. All criteria look at counts."""
     columns = ("criterion, rule", "words, median (range)", "error, %", "all words, %", "difference, points")

@@ -42,7 +42,7 @@ LABELS = {
     "lpp": "LPP, no labels",
     "csm": "CSM",
     "nda": "NDA, k = 10",
-    "csm_shares": "CSM of shares",
+    "csm_shares": "CSM, L1",
     "csm_hellinger": "CSM by the Hellinger kernel",
     "csm_intersection": "CSM by the intersection kernel",
     "csm_standard": "CSM, words of the same variance",
@@ -75,7 +75,7 @@ def task_of(options: Options, draw: int) -> Task:
 
 
 def measure(options: Options, method: str, draw: int) -> dict[str, Any]:
-    """Errors at all sizes by the same features, roots of summed shares; and what the groups look like."""
+    """Measure errors at all sizes on square roots of summed relative frequencies, and describe the groups."""
     task = task_of(options, draw)
     if method == "all":
         return {str(task.counts.shape[1]): {"error": _error(task, *task.roots)}}
@@ -205,10 +205,11 @@ def sections(results: Results) -> list[Section]:
     plots = [Curves("15 scenes at once, linear SVM", "words", "test error, %", series)] if series else []
     text = """
 All 15 classes of Scene-15 at once: 100 training images a class, the others to test; the fixed draw, then random ones.
-Groups are found by each criterion, AIB, MLT, DITC and MMI from counts, the others from roots of shares unless said
-otherwise; then all are treated alike: shares of a group are summed, and a linear SVM gets roots of the sums. A ratio of
-traces adds up over words before it divides. One word with much scatter that lies between classes makes it large, and
-in one direction 15 classes are not told apart; for two classes, one direction is all there is. Directions are
+Groups are found by each criterion, AIB, MLT, DITC and MMI from counts, the others from Hellinger-normalised
+histograms unless said otherwise; then all are treated alike: relative frequencies of a group are summed, and a linear
+SVM gets square roots of the sums. A trace ratio adds up over words before it divides. One word with a large variance
+between classes makes it large, and one direction does not separate 15 classes; for two classes, one direction is
+enough. Directions are
 (Σ e)² / Σ e² of the eigenvalues e of the scatter between classes, 14 at most."""
     return [Section("15 scenes at once", text, _claims(found), tables, plots)]
 

@@ -156,8 +156,10 @@ def sections(results: Results) -> list[Section]:
 splits, as far as they are finished.
 Words are all that are in at least {MIN_DOCUMENTS} training documents, without stop words and
 without the lines of the header that name groups: some thousand. AIB (smoothed), MLT and DITC look at counts, CSM and
-NDA (5 neighbours) at roots of shares; words of a group are summed. A linear SVM gets roots of shares, naive Bayes
-counts. Chosen words keep their shares of the whole document. SVD is of roots of shares; tf-idf is of all words."""
+NDA (5 neighbours) at Hellinger-normalised histograms; words of a group are summed. A linear SVM gets
+Hellinger-normalised
+histograms, naive Bayes counts. Selected words keep their relative frequency in the whole document. SVD is of
+Hellinger-normalised histograms; TF-IDF is of all words."""
         tables = errors.tables(title, HOW, METHODS, sizes)
         plots = errors.plots(title, HOW, METHODS)
         found.append(Section(f"Merging or choosing: {title[0].lower()}{title[1:]}", text, _claims(errors, sizes),

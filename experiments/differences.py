@@ -34,12 +34,12 @@ class Difference:
 
     @property
     def below(self) -> bool | None:
-        """Whether the first is lower; None if the two are not told apart."""
+        """Whether the first is lower; None if the difference is not significant."""
         return self.less_than(0)
 
     @property
     def above(self) -> bool | None:
-        """Whether the first is higher; None if the two are not told apart."""
+        """Whether the first is higher; None if the difference is not significant."""
         return self.more_than(0)
 
     def less_than(self, points: float) -> bool | None:

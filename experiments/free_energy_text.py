@@ -157,8 +157,8 @@ def _on_most(against: dict[str, Difference]) -> Claim:
     return Claim(
         f"LDA-FEK better than LDA-FESS on at least {MOST} of the {len(PUBLISHED)} tasks",
         holds,
-        f"In the mean over folds on {lower} of {len(against)}; told apart by folds on {len(better)}{names}, worse on "
-        f"{len(worse)}.",
+        f"Mean over folds: lower on {lower} of {len(against)}; significant on {len(better)}{names}, "
+        f"worse on {len(worse)}.",
     )
 
 

@@ -131,7 +131,7 @@ def by_chi2(learning: Learning, setting: Setting, queries: Images, gallery: Imag
 
 
 def by_nmf(learning: Learning, setting: Setting, queries: Images, gallery: Images) -> Distances:
-    """Cosines of the coefficients of a non-negative factorisation of roots of shares."""
+    """Cosines of the coefficients of a non-negative factorisation of Hellinger-normalised histograms."""
 
     def fit() -> NMF:
         model = NMF(setting["components"], init="nndsvda", max_iter=1000, tol=1e-3, random_state=learning.seed)
@@ -142,7 +142,7 @@ def by_nmf(learning: Learning, setting: Setting, queries: Images, gallery: Image
 
 
 def by_nca(learning: Learning, setting: Setting, queries: Images, gallery: Images) -> Distances:
-    """Distances after a linear map for nearest neighbours, of roots of shares reduced by PCA."""
+    """Distances after a linear map for nearest neighbours, of Hellinger-normalised histograms reduced by PCA."""
     pca = learning.model(
         ("pca", setting["components"]),
         lambda: PCA(setting["components"], random_state=learning.seed).fit(np.sqrt(learning.images.shares)),

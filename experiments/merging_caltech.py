@@ -71,7 +71,7 @@ def measure(options: Options, pair: str, split: int, group: str) -> dict[str, An
 
 
 def task_of(options: Options, pair: str, split: int, points: bool = False) -> Task:
-    """A random split, with the same shares of classes on both sides."""
+    """A random split, with the same proportions of classes on both sides."""
     words = words_of(options, pair, points)
     n = len(words.y)
     n_train = int(RATIO_IN_QUICK * n) if options.quick else PAIRS[pair][2]
@@ -133,14 +133,14 @@ def _faces(errors: Errors) -> list[Claim | None]:
 def _every(errors: Errors, pair: str, title: str) -> Section:
     text = """
 The same splits with dense SIFT (1000 words, or fewer from the start for k-means), and features as in the paper of 2017:
-roots of shares, summed over merged words. "Shares": without roots; "roots of sums": shares are merged, and roots taken
-then. Methods and classifiers as for Scene-15."""
+Hellinger-normalised histograms, summed over merged words. "L1": without square roots; "roots of sums": relative
+frequencies are merged first, and square roots taken then. Methods and classifiers as for Scene-15."""
     made = claims(
         _increase(errors, "csm", "all", "linear"),
         _increase(errors, "csm", "all", "intersection"),
         fewer_do(errors, "csm", "all", "linear", (5, 10, 20, 50)),
         fewer_do(errors, "csm_histograms", "all_histograms", "linear", (5, 10, 20, 50)),
-        lowest(errors, "CSM has the lowest error of all methods on roots of shares (linear SVM, 2 to 200 words)", "csm",
+        lowest(errors, "CSM has the lowest error of all methods (Hellinger, linear SVM, 2 to 200 words)", "csm",
                ("nda", "nda_local", "mfa", "lde", "aib", "mlt", "uvd", "ditc", "linkage", "mrmr", "plsa", "kmeans",
                 "pca", "hashing"), "linear", SMALL),
     )  # fmt: skip

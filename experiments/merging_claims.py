@@ -1,6 +1,6 @@
 """Statements of the papers about errors of merging, asked of our figures.
 
-"Lower" means told apart by `differences.Difference`.
+"Lower" means significantly lower by `differences.Difference`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lowest(
                           for _, other, size, gap in lower[:3])  # fmt: skip
         evidence = f"Of {len(rivals)} comparisons {len(lower)} go to another, most of all {shown} points."
     else:
-        evidence = f"Of {len(rivals)} comparisons none goes to another, {even} are not told apart."
+        evidence = f"Of {len(rivals)} comparisons none goes to another, {even} are not significant."
     return Claim(text, answer, evidence)
 
 

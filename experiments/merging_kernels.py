@@ -68,7 +68,7 @@ def sections(results: Results) -> list[Section]:
             continue
         n = errors.n_tasks("csm_histograms", "linear")
         text = f"""
-Histograms (shares) without roots, 1000 words; i) CSM and a linear SVM, ii) CSM and an SVM with the kernel, iii) CSM in
+L1-normalised histograms, 1000 words; i) CSM and a linear SVM, ii) CSM and an SVM with the kernel, iii) CSM in
 the space of the kernel and an SVM with it. {n} {"splits" if name == "faces" else "pairs"}. (The paper: ten classes of
 Caltech-101 against background, intersection and Hellinger.)"""
         rows, series = _lines(errors)

@@ -91,9 +91,11 @@ def sections(results: Results) -> list[Section]:
     text = f"""
 Pairs of the 15 classes ({n} of 105), 100 + 100 training images, the rest of the fixed draw for test; 1000 words from
 dense SIFT of the training images. Means and standard deviations are over pairs; pairs share classes, so standard
-errors of differences (± in the statements) are somewhat too small. As in the paper, features are roots of shares, and
-merging adds them up; NDA, MFA, LDE, CSM, UVD, MME and linkage look at these, AIB, MLT and DITC at counts. "Roots
-of sums": shares are merged, and roots taken then. The paper's setting for Scene-15 (k = 100, k' = 200) makes NDA the
+errors of differences (± in the statements) are somewhat too small. As in the paper, features are Hellinger-normalised
+(L1, then square root), and merging adds them up; NDA, MFA, LDE, CSM, UVD, MME and linkage look at these, AIB, MLT
+and DITC at counts. "Roots
+of sums": relative frequencies are merged first, and square roots taken then. The paper's setting for Scene-15 (k =
+100, k' = 200) makes NDA the
 same as CSM, whose line stands for both; k = k' = 40 is its setting for Caltech-256, and "local k" is chosen from
 3, 5, 10, 20, 40 by 5 folds on the training images (linear SVM and 5-NN, at 5, 20 and 100 words). UVD is taken in its
 evidence form; its posterior form scores all pairs at all levels. MME solves an SVM a level and was run on {n_margin}

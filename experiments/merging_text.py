@@ -75,7 +75,7 @@ def sections(results: Results) -> list[Section]:
         if not errors.methods:
             continue
         names = sorted({key.split("/")[1] for key, _ in results.items(f"{source}/")})
-        rule = ("" if source == "newsgroups" else " Alike: the largest cosine between mean shares of words; at least "
+        rule = ("" if source == "newsgroups" else " Alike: the largest cosine between mean frequencies; at least "
                 "200 documents that have one topic and not the other on either side; no topic twice.")  # fmt: skip
         text = f"""
 {title}: {of} ({", ".join(names)}).{rule} {N_TRAIN} documents to learn from, or half if there are fewer, and the others

@@ -39,7 +39,7 @@ def sections(results: Results) -> list[Section]:
         n = len(pairwise.values("lpp", "neighbors", 20))
         text = f"""
 {n} pairs of the 15 classes, 100 + 100 training images (the paper: Caltech-256 against clutter, 30 + 30). Merging sees
-no label; 5-NN on the merged words tells whether classes stay together. Features are roots of shares; LPP (5
+no label; 5-NN on the merged words tells whether classes stay together. Features are Hellinger-normalised; LPP (5
 neighbours), linkage, BSC and PKA (10 neighbours) look at these, MMI at counts."""
         found.append(_section("Without labels, pairs of Scene-15", text, pairwise, _claims(pairwise)))
     if together.methods:

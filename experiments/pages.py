@@ -1,4 +1,4 @@
-"""What results say, for people: tables, curves, and what holds of the papers' statements; as Markdown with plots."""
+"""What results say, for people: tables, curves, and verdicts on the papers' statements; as Markdown with plots."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ class Curves:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper or a goal of ours, whether it holds here, and what shows it. None: not decided."""
+    """A statement of a paper or a goal of ours, whether it is supported here, and the evidence. None: inconclusive."""
 
     text: str
-    holds: bool | None
+    supported: bool | None
     evidence: str
 
     def markdown(self) -> str:
         """One item of a list."""
-        mark = {True: "holds", False: "**does not hold**", None: "not decided"}[self.holds]
+        mark = {True: "supported", False: "**refuted**", None: "inconclusive"}[self.supported]
         return f"- {self.text} — {mark}. {self.evidence}"
 
 
@@ -147,14 +147,14 @@ def mean_and_sd(values: Iterable[float], form: str = ".2f", sd_form: str | None 
 
 
 def _overview(parts: Sequence[tuple[str, str, str, Sequence[Section]]]) -> Table:
-    """How many statements hold, section by section."""
+    """Count the verdicts, section by section."""
     rows = []
     for paper, title in PAPERS.items():
         for section in (section for part in parts if part[0] == paper for section in part[3] if section.claims):
-            verdicts = [claim.holds for claim in section.claims]
+            verdicts = [claim.supported for claim in section.claims]
             rows.append([f"{title}: {section.title}", *(str(sum(one is verdict for one in verdicts) or "")
                                                         for verdict in (True, False, None))])  # fmt: skip
-    return Table("Statements of the papers, and goals of ours", ("", "hold", "do not", "not decided"), rows)
+    return Table("Statements of the papers, and goals of ours", ("", "supported", "refuted", "inconclusive"), rows)
 
 
 def _cell(value: Any) -> str:

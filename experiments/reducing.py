@@ -80,11 +80,11 @@ class Task:
 
     @cached_property
     def roots(self) -> tuple[Any, Any]:
-        """Square roots of the shares."""
+        """Hellinger normalisation: L1, then square root."""
         return normalize_rows(self.counts, ROOTED), normalize_rows(self.counts_test, ROOTED)
 
     def view(self, name: str) -> tuple[Any, Any]:
-        """Counts, shares or roots, of training and of test samples."""
+        """Counts, relative frequencies or Hellinger-normalised rows, of training and of test samples."""
         return (self.counts, self.counts_test) if name == "counts" else getattr(self, name)
 
     def part(self, rows: NDArray[np.intp], held: NDArray[np.intp]) -> Task:
@@ -99,7 +99,7 @@ def reduced(task: Task, method: str, sizes: Sequence[int]) -> Reduced:
 
 
 def _merged(task: Task, labels: NDArray[np.int64], size: int, features: str) -> tuple[int, Any, Any]:
-    """Sum words of a group: counts, shares or roots of shares; or shares of which roots are taken afterwards."""
+    """Sum words of a group, in one of the normalisations; "late roots": square roots are taken of the sums."""
     summed = [pool(X, labels, size) for X in task.view("shares" if features == "late roots" else features)]
     return (size, *(np.sqrt(Z) if features == "late roots" else Z for Z in summed))
 
@@ -110,7 +110,7 @@ def _merging(
     features: str = "roots",
     kernel: str = "linear",
 ) -> Reducer:
-    """Merge by a criterion that looks at counts, shares or roots."""
+    """Merge by a criterion that looks at counts, relative frequencies or Hellinger-normalised rows."""
 
     def reduce(task: Task, sizes: Sequence[int]) -> Reduced:
         if not sizes:
@@ -214,9 +214,9 @@ def _as_they_are(features: str) -> Reducer:
     return reduce
 
 
-# What a criterion of distances sees are the features themselves, roots of shares; one of probabilities sees counts.
-# Then all are treated alike: roots of shares are summed. "late": shares are summed, and roots are taken of the sums.
-# "histograms": shares without roots, before and after. "counts": not even divided by their sum.
+# Trace ratio criteria see the features themselves, Hellinger-normalised; criteria of probabilities see counts. Then all
+# are treated alike: Hellinger-normalised words are summed. "late": relative frequencies are summed, square roots are
+# taken of the sums. "histograms": L1 alone, before and after. "counts": not even divided by their sum.
 METHODS: dict[str, Reducer] = {
     "all": _as_they_are("roots"),
     "csm": _merging("csm"),

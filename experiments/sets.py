@@ -159,7 +159,7 @@ def alike_topics(options: Options, n_pairs: int, at_least: int = 200) -> list[tu
     """The pairs of the ten largest topics of Reuters-21578 whose documents are most alike.
 
     Of pairs with at least so many documents that have one topic and not the other, on either side, those with the
-    largest cosine between the mean shares of words (without stop words) of both sides; no topic twice.
+    largest cosine between the mean relative frequencies of words (without stop words) of both sides; no topic twice.
     """
     texts, topics, _ = zip(*_reuters_documents(options), strict=True)
     X = WordCounts(stop_words="english", min_df=3).fit_transform(texts)

@@ -34,15 +34,16 @@ PUBLISHED = {
     512: {"pca": 72.9, "vq": 75.5, "hashing": 68.9, "bsc": 77.9, "pka": 78.5, "bscb": 78.6, "pkab": 79.1},
     1024: {"pca": 73.3, "vq": 76.8, "hashing": 72.9, "bsc": 79.4, "pka": 79.5, "bscb": 79.6, "pkab": 79.7},
 }
-# What is made of an image: from which parts of it; whether roots are taken of shares before they are reduced, of what
-# they are reduced to, or not at all; and whether the reduction is learned from other images or from the training images
+# What is made of an image: from which parts of it; whether square roots are taken of relative frequencies before the
+# reduction,
+# after it, or not at all; and whether the reduction is learned from other images or from the training images
 # themselves. With the methods it is measured for.
 WAYS = {
-    "cells": ("whole image and quarters, roots of reduced shares", MERGED),
-    "first": ("whole image and quarters, reduced roots of shares", METHODS[1:]),
+    "cells": ("whole image and quarters, square roots after the reduction", MERGED),
+    "first": ("whole image and quarters, square roots before the reduction", METHODS[1:]),
     "own": ("as before, but the reduction is learned from the training images", LEARNED),
-    "whole": ("whole image, roots of reduced shares", ("lbp", "bsc")),
-    "plain": ("whole image and quarters, reduced shares, no roots", ("pca", "bsc")),
+    "whole": ("whole image, square roots after the reduction", ("lbp", "bsc")),
+    "plain": ("whole image and quarters, no square roots", ("pca", "bsc")),
 }
 ONCE = ("own", "whole", "plain")  # with the first draw only
 REPEATS = 5
@@ -105,7 +106,7 @@ def _features(options: Options, method: str, size: int, way: str) -> NDArray[np.
 def _reduced(
     options: Options, method: str, size: int, first: bool, pooling: str, own: bool = False
 ) -> NDArray[np.float32]:
-    """Reduced shares of patterns, or of their roots: images x (whole, four quarters) x size; kept for other draws."""
+    """Reduce frequencies of patterns, or their roots: images x (whole, four quarters) x size; cached."""
     if method == "lbp":
         shares = [normalize_rows(X, ("l1", "power") if first else "l1") for X in _parts(options, 1)]
         return _stacked([X.toarray().astype(np.float32) for X in shares])
@@ -180,8 +181,8 @@ they reach it. LBP, VQ and hashing then have the published accuracies, within 1.
 where roots are taken first and reduced then. PCA has them where no roots are taken at all; with roots it is 4 points
 better than published. BSC in that order is 1.3 to 1.9 points below the published accuracies when it is learned from
 images of other things, and 0.2 to 1.4 below when it is learned from scenes: some of the rest may be Holidays, which are
-scenes for the most part. With roots of what shares are reduced to, our own choice, all that merges gets better, VQ and
-hashing most of all. These settings were found by looking at test accuracies of the fixed draw."""
+scenes for the most part. With square roots after the reduction, our own choice, all merging methods get better, VQ
+and hashing most of all. These settings were found by looking at test accuracies of the fixed draw."""
     return [Section("LBP-D5 on Scene-15", text, _claims(found), [table for table in tables if table.rows])]
 
 

@@ -45,7 +45,8 @@ WAYS = {"cells": "image and quarters", "whole": "image"}
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
 QUICK = 6  # images of each class and part
 TEXT = f"""
-Patches of {PATCH} x {PATCH} pixels, {STEP} apart, each the shares of 65,536 patterns, reduced to {SIZE}; roots, length
+Patches of {PATCH} x {PATCH} pixels, {STEP} apart, each the relative frequencies of 65,536 patterns, reduced to
+{SIZE}; roots, length
 1; VLAD with {N_WORDS} words, of the image and of its quarters beside it, or of the image alone; roots and length 1
 again; linear SVM, the fixed draw of 100 training images a class of Scene-15. Reductions and words are learned from
 patches of the training images {LEARNING_STEP} apart: reductions from all 1.38 million, words from {N_SAMPLES:,}. LBP
@@ -61,8 +62,10 @@ quarters 80.3 % (80.4), with quarters and patches 4 apart 80.7 % (82.2). Folds s
 from 8 apart, nor 64 words from 128, and 4 was taken as it meets the published figure.
 
 So settled, LBP, VQ and hashing have their published accuracies within 0.6 points, BSC and BSCB do not. BSC keeps
-scatter: it gives 428 of its {SIZE} columns to single patterns that are frequent, and puts 45,620 rare ones into one. In
-trials with patches 8 apart it has 81.3 %; learned from roots of shares in quarters of the training images instead,
+variance: it gives 428 of its {SIZE} columns to single patterns that are frequent, and puts 45,620 rare ones into
+one. In
+trials with patches 8 apart it has 81.3 %; learned from Hellinger-normalised histograms of quarters of the training
+images instead,
 groups are more even, and it has 81.4 %; as much with sums over the roots of the sizes of groups; with roots taken
 before merging rather than after, 78.6 %."""
 

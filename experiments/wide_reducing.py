@@ -1,6 +1,7 @@
 """Ways to make some hundred columns of many thousand: sketches and their rivals, with what they cost.
 
-A reduction is learned from rows of a sparse matrix, and is linear, so that it may be applied to counts or to shares.
+A reduction is learned from rows of a sparse matrix, and is linear, so that it may be applied to counts or to
+relative frequencies.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def prepare(options: Options) -> None:
 
 @lru_cache(maxsize=1)
 def features(options: Options) -> tuple[sp.csr_array, sets.Words]:
-    """Roots of shares of all 21 cells together."""
+    """Hellinger-normalised histograms of all 21 cells together."""
     words = sets.scene15(options, pyramid=True)
     return normalize_rows(words.X.astype(np.float32), ("l1", "power")), words
 
@@ -116,7 +116,8 @@ def sections(results: Results) -> list[Section]:
                             ("method", "ours", "published", "ours without negatives"), stacked))  # fmt: skip
     whole = shown(found.get(("all", 0)))
     text = f"""
-1000 words from dense SIFT, counted in the 21 cells of the pyramid; roots of shares of all cells together. Reductions
+1000 words from dense SIFT, counted in the 21 cells of the pyramid; Hellinger-normalised over all cells together.
+Reductions
 are learned from the training images (100 a class; the fixed draw, then random ones), and a linear SVM is taught on
 what they give, with C by 5 folds of the training images of the draw run first. All 21,000 columns:
 {whole or "not measured yet"} %. PCA has no more components than training images.

@@ -160,7 +160,7 @@ def errors_of(tmp_path, tasks, kernel, scores, n_folds=4):
 def test_claims_about_texts_follow_the_errors(tmp_path):
     def said(kernel, scores, n_folds=4, tasks=tuple(free_energy_text.PUBLISHED)):
         claims = errors_of(tmp_path, tasks, kernel, scores, n_folds).claims
-        return [claim.holds for claim in claims if "at least 9" in claim.text]
+        return [claim.supported for claim in claims if "at least 9" in claim.text]
 
     assert said(3.0, 4.0) == [True]
     assert said(4.0, 3.0) == [False]
@@ -173,7 +173,7 @@ def test_claims_about_texts_follow_the_errors(tmp_path):
 def test_levels_of_texts_are_those_published(tmp_path):
     for kernel, holds in ((1.0, [True, True, False]), (3.0, [True, False, False])):
         claims = errors_of(tmp_path, NEWSGROUPS, kernel, 5.0).claims
-        assert [claim.holds for claim in claims if "at or below" in claim.text] == holds
+        assert [claim.supported for claim in claims if "at or below" in claim.text] == holds
 
 
 def test_claims_about_images_need_draws_that_agree(tmp_path):
@@ -183,7 +183,7 @@ def test_claims_about_images_need_draws_that_agree(tmp_path):
             maps = dict.fromkeys(free_energy_retrieval.METHODS, 0.5) | {"FEK": 0.5 + gap}
             result = {"all labels": {method: {"map": value} for method, value in maps.items()}}
             results.keep(f"{draw:02d}", result, 1.0, MACHINE)
-        return [claim.holds for claim in free_energy_retrieval.sections(results)[0].claims]
+        return [claim.supported for claim in free_energy_retrieval.sections(results)[0].claims]
 
     assert said(0.10, 0.11, 0.12) == [True, True]
     assert said(-0.10, -0.11, -0.12) == [False, False]

@@ -149,7 +149,7 @@ def test_claims_are_about_every_repetition_and_the_published_gain(key, gains, ho
         results.keep(f"{k:02d}", run, 1.0, MACHINE)
     (section,) = manifold_protocol.compared("Title", "Text.", published, results)
     (claim,) = section.claims
-    assert claim.holds == holds
+    assert claim.supported == holds
     assert claim.text.endswith("better every time, on average by 10.0 % or more")
     rows = {row[0]: row for row in section.tables[0].rows}
     assert rows[key.replace("_", " ")][4] == f"{np.mean(gains):+.1f} %"
@@ -169,7 +169,7 @@ def test_claims_about_digits_need_repetitions_that_agree(tmp_path):
             for key in manifold_mnist.PUBLISHED:
                 run["all"][key] += (-1 if key == "davies_bouldin" else 1) * gain
             results.keep(f"{k:02d}", run, 1.0, MACHINE)
-        return [claim.holds for claim in manifold_mnist.sections(results)[0].claims]
+        return [claim.supported for claim in manifold_mnist.sections(results)[0].claims]
 
     assert said(0.10, 0.11, 0.12) == [None, True]
     assert said(-0.10, -0.11, -0.12) == [None, False]

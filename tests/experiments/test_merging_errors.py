@@ -106,14 +106,14 @@ def made(levels, n=6):
 def test_claims_follow_the_errors(tmp_path):
     errors = Errors(kept(tmp_path, made({"csm": 0.1, "aib": 0.2, "linkage": 0.4, "mrmr": 0.1001, "all": 0.15})))
     sizes = (2, 5)
-    assert lowest(errors, "", "csm", ("aib", "linkage"), "linear", sizes).holds is True
-    assert lowest(errors, "", "csm", ("aib", "mrmr"), "linear", sizes).holds is None
-    assert lowest(errors, "", "aib", ("csm", "linkage"), "linear", sizes).holds is False
+    assert lowest(errors, "", "csm", ("aib", "linkage"), "linear", sizes).supported is True
+    assert lowest(errors, "", "csm", ("aib", "mrmr"), "linear", sizes).supported is None
+    assert lowest(errors, "", "aib", ("csm", "linkage"), "linear", sizes).supported is False
     assert lowest(errors, "", "nda", ("csm",), "linear", sizes) is None
-    assert worst(errors, ("linkage",), ("csm", "aib"), "linear", sizes).holds is True
-    assert worst(errors, ("linkage", "mrmr"), ("csm", "aib"), "linear", sizes).holds is False
-    assert ahead(errors, "csm", "aib", "linear", sizes).holds is True
-    assert ahead(errors, "aib", "csm", "linear", sizes).holds is False
+    assert worst(errors, ("linkage",), ("csm", "aib"), "linear", sizes).supported is True
+    assert worst(errors, ("linkage", "mrmr"), ("csm", "aib"), "linear", sizes).supported is False
+    assert ahead(errors, "csm", "aib", "linear", sizes).supported is True
+    assert ahead(errors, "aib", "csm", "linear", sizes).supported is False
 
 
 def test_only_what_is_lower_is_better_than_all_words(tmp_path):
@@ -121,8 +121,8 @@ def test_only_what_is_lower_is_better_than_all_words(tmp_path):
     for key in list(levels):
         levels[key]["all"] = {"linear": {"30": 0.2}}
     errors = Errors(kept(tmp_path, levels))
-    assert better_than_all(errors, "csm", ("aib",), "linear", (2, 5)).holds is True
-    assert better_than_all(errors, "aib", ("csm",), "linear", (2, 5)).holds is False
+    assert better_than_all(errors, "csm", ("aib",), "linear", (2, 5)).supported is True
+    assert better_than_all(errors, "aib", ("csm",), "linear", (2, 5)).supported is False
 
 
 def made_up_cell(rng, methods, classifiers):

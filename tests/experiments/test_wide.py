@@ -203,7 +203,7 @@ def test_claims_about_patterns_follow_the_accuracies(tmp_path):
             for k, (method, value) in enumerate({"bsc": bsc, "vq": vq, "lbp": 70.0}.items()):
                 noise = 0.1 * ((draw + k) % 2)
                 results.keep(f"{draw:02d}/{method}/0256/cells", value + noise, 1.0, MACHINE)
-        return [claim.holds for claim in wide_lbp.sections(results)[0].claims]
+        return [claim.supported for claim in wide_lbp.sections(results)[0].claims]
 
     assert said(77.0, 72.0) == [True, True]
     assert said(74.0, 72.0) == [False, True]
