@@ -83,9 +83,9 @@ def make_model(path: Path) -> list[np.ndarray]:
     heads = {n: Head(rng.normal(size=(10, n)), rng.normal(size=10)) for n in (2, 5, 10, 20, TO, 100, 200, 500, N_WORDS)}
     names = [f"class {k}" for k in range(10)]
     model = Model(
-        items="images",
+        modality="images",
         hierarchy=hierarchy,
-        n_words=TO,
+        n_groups=TO,
         descriptor=descriptor,
         codebook=codebook,
         classes=names,

@@ -10,16 +10,16 @@ from models.make_models import image_model, random_hierarchy, text_model
 
 def table_model():
     hierarchy = random_hierarchy(5, np.random.default_rng(0))
-    return Model(items="table", hierarchy=Hierarchy(5, hierarchy.merges[:2], [np.nan, 1.5]), n_words=4)
+    return Model(modality="table", hierarchy=Hierarchy(5, hierarchy.merges[:2], [np.nan, 1.5]), n_groups=4)
 
 
 def odd_model():
     """Names that are hard to write."""
     names = ["", "a b\n", "é\u4e2d", "\udc80", "…" * 50]
     return Model(
-        items="texts",
+        modality="texts",
         hierarchy=Hierarchy(5, [], []),
-        n_words=5,
+        n_groups=5,
         word_names=names,
         classes=["\udcff", '"', "\x00\\"],
         heads={5: Head(np.eye(3, 5), np.zeros(3))},
@@ -30,7 +30,7 @@ def odd_model():
 def pattern_model():
     merges = [[0, k] for k in range((1 << 16) - 1, 9, -1)]
     return Model(
-        items="images", hierarchy=Hierarchy(1 << 16, merges, np.zeros(len(merges))), n_words=10, descriptor=LBPD5()
+        modality="images", hierarchy=Hierarchy(1 << 16, merges, np.zeros(len(merges))), n_groups=10, descriptor=LBPD5()
     )
 
 

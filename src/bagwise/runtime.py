@@ -56,12 +56,12 @@ class RuntimeModel:
     header : dict
         What the file says of itself.
     classes : list of str
-    n_words : int
+    n_groups : int
         Groups of words; features have so many numbers in each cell of the pyramid.
     """
 
     def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
-        self.header, self.classes, self.n_words = header, header["classes"], header["n_words"]
+        self.header, self.classes, self.n_groups = header, header["classes"], header["n_words"]
         self._d, self._merges, self._codebook = header["vocabulary_size"], tensors["merges"], tensors.get("codebook")
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
         floats = [array for name, array in tensors.items() if name == "codebook" or name.startswith("head")]
@@ -83,21 +83,21 @@ class RuntimeModel:
         least = max(1, self._d - len(self._merges))
         _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} words, got {n!r}.")
         other = copy.copy(self)
-        other.n_words = n
+        other.n_groups = n
         other._look_up()
         return other
 
     def _look_up(self) -> None:
         """Make the lookup table from words, in every cell, to features."""
-        root, done = np.arange(self._d), self._merges[: self._d - self.n_words]
+        root, done = np.arange(self._d), self._merges[: self._d - self.n_groups]
         root[done[:, 1]] = done[:, 0]
         while not np.array_equal(root[root], root):
             root = root[root]
         groups = (np.cumsum(root == np.arange(self._d)) - 1)[root]
         cells = np.arange(sum(a * b for a, b in self.header["pyramid"]))[:, np.newaxis]
-        self._table = (cells * self.n_words + groups).ravel()
+        self._table = (cells * self.n_groups + groups).ravel()
         self._order = np.argsort(self._table, kind="stable")
-        self._starts = np.searchsorted(self._table[self._order], np.arange(len(cells) * self.n_words))
+        self._starts = np.searchsorted(self._table[self._order], np.arange(len(cells) * self.n_groups))
 
     def transform(self, descriptors: Any, positions: Any = None) -> np.ndarray:
         """Turn the descriptors of an image or video into features.
@@ -148,8 +148,8 @@ class RuntimeModel:
 
     def scores(self, features: Any) -> np.ndarray:
         """Score each class: features of shape (…, n_features) give shape (…, n_classes)."""
-        _check(self.n_words in self._heads, f"No classifier for {self.n_words} words, only for {list(self._heads)}.")
-        coef, intercept = self._heads[self.n_words]
+        _check(self.n_groups in self._heads, f"No classifier for {self.n_groups} words, only for {list(self._heads)}.")
+        coef, intercept = self._heads[self.n_groups]
         return np.asarray(features, np.float64) @ coef.T.astype(np.float64) + intercept
 
     def predict(self, descriptors: Any, positions: Any = None) -> Any:
@@ -196,7 +196,8 @@ class RuntimeModel:
         return rows.astype(np.float32)
 
     def __repr__(self) -> str:
-        return f"<RuntimeModel: {self.header['items']}, {self._d} words as {self.n_words}, {len(self.classes)} classes>"
+        groups = f"{self._d} words as {self.n_groups}"
+        return f"<RuntimeModel: {self.header['items']}, {groups}, {len(self.classes)} classes>"
 
 
 def read_model_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -37,7 +37,7 @@ def words(tmp_path_factory):
 
 def test_a_fit_writes_model_index_and_report_beside_each_other(stripes):
     model = Model.load(stripes / "stripes.bagwise")
-    assert model.n_words == 4
+    assert model.n_groups == 4
     assert model.classes == ("across", "down")
     report = (stripes / "stripes.report.html").read_text()
     assert "5-fold" not in report
@@ -95,7 +95,7 @@ def test_cut_needs_no_training(stripes, tmp_path):
     told = as_json("info", tmp_path / "two.bagwise")["model"]
     assert (told["n_words"], told["vocabulary_size"]) == (2, 12)
     bagwise("cut", tmp_path / "two.bagwise", "--to", 5)
-    assert Model.load(tmp_path / "two-5.bagwise").n_words == 5
+    assert Model.load(tmp_path / "two-5.bagwise").n_groups == 5
 
 
 def test_evaluate_prints_the_errors_of_the_library(stripes, tmp_path):

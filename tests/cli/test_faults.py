@@ -84,8 +84,8 @@ def test_force_replaces_all_outputs(tmp_path):
     fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise")
     bagwise(*fit, "--to", 4)
     bagwise(*fit, "--to", 3, "--force")
-    assert Model.load(tmp_path / "texts.bagwise").n_words == 3
-    assert ItemIndex.load(tmp_path / "texts.index").model.n_words == 3
+    assert Model.load(tmp_path / "texts.bagwise").n_groups == 3
+    assert ItemIndex.load(tmp_path / "texts.index").model.n_groups == 3
     assert leftovers(tmp_path) == []
     (tmp_path / "photos.index").mkdir()
     (tmp_path / "photos.index" / "precious").write_text("mine")
@@ -118,8 +118,8 @@ def test_two_runs_with_the_same_output(tmp_path):
     errors = [run.communicate(timeout=120)[1] for run in runs]
     assert 0 in [run.returncode for run in runs], errors
     assert all(run.returncode == 0 or "exists already" in error for run, error in zip(runs, errors, strict=True))
-    assert Model.load(tmp_path / "texts.bagwise").n_words in (3, 4)
-    assert ItemIndex.load(tmp_path / "texts.index").model.n_words in (3, 4)
+    assert Model.load(tmp_path / "texts.bagwise").n_groups in (3, 4)
+    assert ItemIndex.load(tmp_path / "texts.index").model.n_groups in (3, 4)
     assert leftovers(tmp_path) == []
 
 
@@ -145,7 +145,7 @@ def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     assert not (tmp_path / "texts.bagwise").exists()
     assert len(leftovers(tmp_path)) == (script is WAIT_IN_SAVING)
     bagwise(*fit)
-    assert Model.load(tmp_path / "texts.bagwise").n_words == 4
+    assert Model.load(tmp_path / "texts.bagwise").n_groups == 4
     assert len(ItemIndex.load(tmp_path / "texts.index")) == 36
 
 

@@ -59,7 +59,7 @@ VALUES += [
 def test_the_table_is_that_of_the_classes(name):
     known = KNOWN_DESCRIPTORS[name]
     made = getattr(descriptors, name)()
-    assert made.kind == known.kind
+    assert made.modality == known.modality
     assert set(made.get_params(deep=False)) - HOW == set(known.rules)
     assert type(made).__module__ == f"bagwise.descriptors.{known.module}"
     record = DescriptorRecord.of(made)

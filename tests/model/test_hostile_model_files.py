@@ -224,7 +224,7 @@ def test_a_changed_byte_is_refused_or_a_sound_model(parts, tmp_path_factory, pla
             model = load(path)
         except kind:
             continue
-        assert model.cut(4).n_words == 4
+        assert model.cut(4).n_groups == 4
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def worded():
 def table_model(d=6, n=3, **more):
     random = np.random.default_rng(0)
     return Model(
-        items="table",
+        modality="table",
         hierarchy=random_hierarchy(d, random),
-        n_words=n,
+        n_groups=n,
         classes=["a", "b"],
         heads={n: Head(random.normal(size=(2, n)), [0, 0.1])},
         **more,
@@ -50,10 +50,10 @@ def table_model(d=6, n=3, **more):
 def plain_features(model, bag, positions):
     """Features of one bag, vector by vector, as the definition says."""
     lookup = {}
-    for group, words in enumerate(model.hierarchy.groups(model.n_words)):
+    for group, words in enumerate(model.hierarchy.groups(model.n_groups)):
         lookup |= dict.fromkeys(words.tolist(), group)
     cells = [(g, r, c) for g, (rows, columns) in enumerate(model.pyramid) for r in range(rows) for c in range(columns)]
-    row = np.zeros((len(cells), model.n_words))
+    row = np.zeros((len(cells), model.n_groups))
     for vector, (x, y) in zip(bag.astype(float), positions, strict=True):
         word = int(np.argmin(((model.codebook.astype(float) - vector) ** 2).sum(axis=1)))
         for g, (rows, columns) in enumerate(model.pyramid):
@@ -80,9 +80,9 @@ def test_features_are_the_definition(seed, d, pyramid, normalize, lengths, data)
     random = np.random.default_rng(seed)
     n = data.draw(st.integers(1, d))
     model = Model(
-        items="images",
+        modality="images",
         hierarchy=random_hierarchy(d, random),
-        n_words=n,
+        n_groups=n,
         codebook=random.normal(size=(d, 3)),
         pyramid=pyramid,
         normalize=normalize,
@@ -161,7 +161,7 @@ def test_patterns_need_no_codebook():
     random = np.random.default_rng(0)
     images = [random.integers(0, 9, (12, 12)) for _ in range(3)]
     hierarchy = Hierarchy(1 << 16, [[0, k] for k in range((1 << 16) - 1, 9, -1)], np.zeros((1 << 16) - 10))
-    model = Model(items="images", hierarchy=hierarchy, n_words=10, descriptor=LBPD5(), normalize=())
+    model = Model(modality="images", hierarchy=hierarchy, n_groups=10, descriptor=LBPD5(), normalize=())
     counts = LBPD5().transform(images)
     expected = np.zeros((3, 10))
     np.add.at(expected.T, hierarchy.cut(10), counts.toarray().T)
@@ -176,7 +176,7 @@ def test_cuts_are_models_made_with_that_size(pictured):
     histograms = pictured.histograms(bags)
     for n in range(1, 13):
         cut = pictured.cut(n)
-        made = dataclasses.replace(pictured, n_words=n)
+        made = dataclasses.replace(pictured, n_groups=n)
         assert cut == made
         np.testing.assert_array_equal(cut.lookup, pictured.hierarchy.cut(n))
         expected = cut.transform(bags).toarray()
@@ -184,7 +184,7 @@ def test_cuts_are_models_made_with_that_size(pictured):
         np.testing.assert_array_equal(pictured.group(histograms, n).toarray(), expected)
         assert expected.shape[1] == 5 * n == len(cut.feature_names())
     assert pictured.cut(2).cut(4) == pictured != pictured.cut(2)
-    assert pictured.n_words == 4
+    assert pictured.n_groups == 4
 
 
 def test_predictions_are_the_largest_scores(pictured):
@@ -220,7 +220,7 @@ def test_models_describe_themselves(pictured, worded):
 
 def test_models_cannot_be_changed_but_copied(pictured):
     with pytest.raises(dataclasses.FrozenInstanceError):
-        pictured.n_words = 3
+        pictured.n_groups = 3
     with pytest.raises(ValueError, match="read-only"):
         pictured.codebook[0, 0] = 1
     copy = pickle.loads(pickle.dumps(pictured))
@@ -232,9 +232,9 @@ def test_models_cannot_be_changed_but_copied(pictured):
 def test_what_was_given_does_not_change_a_model():
     words, options = np.zeros((3, 2), np.float32), {"list": [1]}
     model = Model(
-        items="images",
+        modality="images",
         hierarchy=Hierarchy(3, [], []),
-        n_words=3,
+        n_groups=3,
         codebook=words,
         options=options,
         provenance={"n": np.int64(3)},
@@ -248,24 +248,24 @@ def test_what_was_given_does_not_change_a_model():
 
 
 HIERARCHY = Hierarchy(3, [[0, 1]], [0.5])
-SOUND = {"items": "images", "hierarchy": HIERARCHY, "n_words": 2, "codebook": np.zeros((3, 2))}
-TEXT = {"items": "texts", "hierarchy": HIERARCHY, "n_words": 2, "word_names": ["a", "b", "c"]}
-TABLE = {"items": "table", "hierarchy": HIERARCHY, "n_words": 2}
+SOUND = {"modality": "images", "hierarchy": HIERARCHY, "n_groups": 2, "codebook": np.zeros((3, 2))}
+TEXT = {"modality": "texts", "hierarchy": HIERARCHY, "n_groups": 2, "word_names": ["a", "b", "c"]}
+TABLE = {"modality": "table", "hierarchy": HIERARCHY, "n_groups": 2}
 
 
 @pytest.mark.parametrize(
     ("sound", "changes", "message"),
     [
-        (SOUND, {"items": "sounds"}, "Unknown kind of items: 'sounds'"),
-        (SOUND, {"items": ["images"]}, "Unknown kind of items"),
+        (SOUND, {"modality": "sounds"}, "Unknown modality: 'sounds'"),
+        (SOUND, {"modality": ["images"]}, "Unknown modality"),
         (SOUND, {"hierarchy": [[0, 1]]}, "must be a Hierarchy"),
         (SOUND, {"hierarchy": Hierarchy(0, [], [])}, "must be a Hierarchy of 1 to"),
         (TABLE, {"hierarchy": Hierarchy(2**21, [], [])}, "at most 1048576 groups"),
         (TABLE, {"hierarchy": Hierarchy(2**40, [], [])}, "must be a Hierarchy of 1 to 2147483647"),
-        (SOUND, {"n_words": 1}, "n_words must be from 2 to 3"),
-        (SOUND, {"n_words": 4}, "n_words must be from 2 to 3"),
-        (SOUND, {"n_words": 2.0}, "n_words must be an integer"),
-        (SOUND, {"n_words": True}, "n_words must be an integer"),
+        (SOUND, {"n_groups": 1}, "n_groups must be from 2 to 3"),
+        (SOUND, {"n_groups": 4}, "n_groups must be from 2 to 3"),
+        (SOUND, {"n_groups": 2.0}, "n_groups must be an integer"),
+        (SOUND, {"n_groups": True}, "n_groups must be an integer"),
         (SOUND, {"codebook": None}, "A model of images needs a codebook"),
         (SOUND, {"codebook": np.zeros((2, 2))}, "codebook must have one entry per word of the hierarchy, 3; got 2"),
         (SOUND, {"codebook": np.zeros((3, 0))}, "at least one feature"),
@@ -275,7 +275,7 @@ TABLE = {"items": "table", "hierarchy": HIERARCHY, "n_words": 2}
         (SOUND, {"descriptor": Patches(patch=0)}, "patch of Patches must be an integer from 1"),
         (SOUND, {"descriptor": LBPD5()}, "A model of images by LBPD5 has no codebook"),
         (SOUND, {"descriptor": LBPD5(), "codebook": None}, "has 65536 words and no pyramid"),
-        (SOUND, {"items": "videos", "descriptor": Patches()}, "Patches describes images"),
+        (SOUND, {"modality": "videos", "descriptor": Patches()}, "Patches describes images"),
         (SOUND, {"word_names": ["a", "b", "c"]}, "Words of images have no names"),
         (SOUND, {"word_totals": [1, 2]}, "word_totals must have one entry per word"),
         (SOUND, {"tokenizer": {"lowercase": True}}, "Only texts have a tokenizer"),
@@ -352,7 +352,7 @@ def test_data_that_do_not_fit_are_refused(pictured, worded, tmp_path):
             model.transform(X)
     with pytest.raises(BagwiseError, match="columns"):
         pictured.group(np.zeros((2, 12)))
-    with pytest.raises(BagwiseError, match="n_words must be from 1 to 12"):
+    with pytest.raises(BagwiseError, match="n_groups must be from 1 to 12"):
         pictured.cut(13)
 
 

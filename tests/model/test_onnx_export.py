@@ -27,9 +27,9 @@ def opened(model, tmp_path):
 def test_one_image_a_run(pyramid, normalize, tmp_path):
     random = np.random.default_rng(0)
     model = Model(
-        items="images",
+        modality="images",
         hierarchy=random_hierarchy(40, random),
-        n_words=7,
+        n_groups=7,
         codebook=random.normal(50.0, 1.0, (40, 6)),
         pyramid=pyramid,
         normalize=normalize,

@@ -68,7 +68,9 @@ def test_features_and_classes_are_those_of_the_library(tmp_path_factory, seed, d
     random = np.random.default_rng(seed)
     n = data.draw(st.integers(1, d))
     hierarchy = random_hierarchy(d, random)
-    model = Model(items="images", hierarchy=hierarchy, n_words=n, codebook=random.normal(size=(d, 4)), pyramid=pyramid)
+    model = Model(
+        modality="images", hierarchy=hierarchy, n_groups=n, codebook=random.normal(size=(d, 4)), pyramid=pyramid
+    )
     heads = {n: Head(random.normal(size=(3, n * model.n_cells)), random.normal(size=3))}
     model = dataclasses.replace(model, normalize=normalize, classes=["a", "b", "c"], heads=heads)
     bags = make_bags(random, lengths)

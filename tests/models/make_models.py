@@ -37,9 +37,9 @@ def random_hierarchy(n_words, random):
 
 def image_model(random):
     return Model(
-        items="images",
+        modality="images",
         hierarchy=random_hierarchy(12, random),
-        n_words=4,
+        n_groups=4,
         descriptor=Patches(patch=2, step=2),
         codebook=random.normal(size=(12, 4)),
         pyramid=5,
@@ -53,9 +53,9 @@ def image_model(random):
 def text_model(random):
     names = ["cat", "dog", "home", "ran", "sat", "the", "the cat", "the dog"]
     return Model(
-        items="texts",
+        modality="texts",
         hierarchy=random_hierarchy(8, random),
-        n_words=3,
+        n_groups=3,
         word_names=names,
         word_totals=np.arange(8, 0, -1),
         tokenizer={"lowercase": True, "ngram_range": (1, 2), "stop_words": ["a"]},

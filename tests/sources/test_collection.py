@@ -30,7 +30,7 @@ def write(folder, texts):
 def test_a_folder_of_texts(folder):
     animals = open_collection(folder)
     assert animals.ids == sorted(TEXTS)
-    assert animals.kind == "texts"
+    assert animals.modality == "texts"
     assert animals.labels.tolist() == ["dog", "cat", "cat", "dog"]
     assert animals.label_sets == [("dog",), ("cat",), ("cat",), ("dog",)]
     assert animals.splits == ["test", "train", "train", "train"]
@@ -213,9 +213,9 @@ def test_ids_must_differ():
         ({}, "holds no images, texts, records or videos; it is empty"),
         (
             {"a.xyz": "", "b.xyz": "", "c": ""},
-            "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.*kind= and extensions=",
+            "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.*modality= and extensions=",
         ),
-        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Say which to open: kind='images'"),
+        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Say which to open: modality='images'"),
     ],
 )
 def test_folders_that_are_not_collections(tmp_path, texts, message):
@@ -223,15 +223,15 @@ def test_folders_that_are_not_collections(tmp_path, texts, message):
         open_collection(write(tmp_path, texts))
 
 
-def test_kinds_and_options(folder, tmp_path):
+def test_modalities_and_options(folder, tmp_path):
     with pytest.raises(BagwiseError, match=r"does not exist"):
         open_collection(tmp_path / "nothing")
-    with pytest.raises(BagwiseError, match=r"Unknown kind: 'text'. Did you mean 'texts'"):
-        open_collection(folder, kind="text")
+    with pytest.raises(BagwiseError, match=r"Unknown modality: 'text'. Did you mean 'texts'"):
+        open_collection(folder, modality="text")
     with pytest.raises(BagwiseError, match=r"Unknown option of texts: 'encodin'. Did you mean 'encoding'"):
         open_collection(folder, encodin="latin-1")
     with pytest.raises(BagwiseError, match=r"holds no videos; its 4 files are: 4 .txt"):
-        open_collection(folder, kind="videos")
+        open_collection(folder, modality="videos")
     with pytest.raises(BagwiseError, match=r"encoding='klingon' is not known"):
         open_collection(folder, encoding="klingon")
 
@@ -261,5 +261,5 @@ def test_texts(tmp_path):
     with pytest.raises(ItemError, match=r"byte 6 \(0xe9\) is not UTF-8"):
         texts[1].load()
     write(tmp_path / "raw", {"cat/1234": "posted", "cat/1.md": "other"})
-    assert open_collection(tmp_path / "raw", kind="texts", extensions="*").ids == ["cat/1.md", "cat/1234"]
-    assert open_collection(tmp_path / "raw", kind="texts", extensions="MD").ids == ["cat/1.md"]
+    assert open_collection(tmp_path / "raw", modality="texts", extensions="*").ids == ["cat/1.md", "cat/1234"]
+    assert open_collection(tmp_path / "raw", modality="texts", extensions="MD").ids == ["cat/1.md"]

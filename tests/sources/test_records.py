@@ -88,12 +88,12 @@ def test_files_without_names_of_columns(tmp_path):
     with pytest.raises(
         BagwiseError, match=r"there are '1', 'said \"hello'. Choose by text=.*name its columns by columns="
     ):
-        open_collection(path, kind="records")
+        open_collection(path, modality="records")
 
 
 def test_other_delimiters_and_quotes(tmp_path):
     path = write(tmp_path / "a.csv", "text;label\n'a;b';x\n")
-    assert texts_of(open_collection(path, kind="records", delimiter=";", quote="'")) == ["a;b"]
+    assert texts_of(open_collection(path, modality="records", delimiter=";", quote="'")) == ["a;b"]
 
 
 def test_long_fields(tmp_path):
@@ -151,7 +151,7 @@ def test_what_comes_after_a_bad_record_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("", {"kind": "records"}, r"a.csv cannot be used: it is empty, or its first line is"),
+        ("", {"modality": "records"}, r"a.csv cannot be used: it is empty, or its first line is"),
         ("text\n", {}, r"holds no records: a.csv"),
         ("text,text\na,b\n", {}, r"has columns of the same name: 'text', 'text'"),
         ("text\n\xe9\n".encode("latin-1"), {"on_error": "skip"}, r"None of the 1 items of .* could be read"),

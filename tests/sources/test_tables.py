@@ -152,10 +152,10 @@ def test_bombs_are_refused(tmp_path):
     ("name", "content", "options", "message"),
     [
         ("a.csv", "a,b\n1,nan\n", {}, r"row 0, column 1 is nan. Fill in or remove"),
-        ("a.csv", "a,b\n1,x\n", {}, r"could not convert string 'x' to float64 at row 0, column 2.*kind='records'"),
+        ("a.csv", "a,b\n1,x\n", {}, r"could not convert string 'x' to float64 at row 0, column 2.*modality='records'"),
         ("a.csv", "a,b\n1,2\n3\n", {}, r"cannot be read"),
         ("a.csv", "a,b\n", {}, r"it has no rows, only names of columns"),
-        ("a.csv", "", {"kind": "table"}, r"it is empty"),
+        ("a.csv", "", {"modality": "table"}, r"it is empty"),
         ("a.csv", "label\nx\n", {}, r"it has 1 rows and 0 columns of numbers"),
         ("a.csv", "a,b\n1,2\n", {"label": "c"}, r"there is no column 'c'; there are 'a', 'b'"),
         ("a.csv", "id,b\n1,2\n1,3\n", {}, r"has 2 items with the id '1'"),
@@ -166,7 +166,7 @@ def test_bombs_are_refused(tmp_path):
         ("a.svmlight", "1 x:y\n", {}, r"not an svmlight file, or damaged"),
         ("a.parquet", "nothing", {}, r"not a Parquet file, or damaged"),
         ("a.npz", "nothing", {}, r"is damaged or not an archive"),
-        ("a.xls", "nothing", {"kind": "table"}, r"is not a table we know. Accepted: .csv, .libsvm, .mtx"),
+        ("a.xls", "nothing", {"modality": "table"}, r"is not a table we know. Accepted: .csv, .libsvm, .mtx"),
     ],
 )
 def test_tables_that_cannot_be_used(tmp_path, name, content, options, message):

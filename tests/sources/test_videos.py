@@ -26,7 +26,7 @@ def write_video(path, n_frames, size=(48, 32), codec="mpeg4"):
 def test_frames(tmp_path, name):
     path = write_video(tmp_path / "walking" / name, 6)
     videos = open_collection(tmp_path)
-    assert (videos.kind, videos.labels.tolist()) == ("videos", ["walking"])
+    assert (videos.modality, videos.labels.tolist()) == ("videos", ["walking"])
     frames = videos[0].load()
     assert (frames.shape, frames.dtype) == ((6, 32, 48), np.uint8)
     assert abs(frames.mean(axis=(1, 2)) - (50 + 10 * np.arange(6))).max() < 4

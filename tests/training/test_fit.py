@@ -79,7 +79,7 @@ def test_features_of_the_model_are_those_it_learned_from(image_folder):
     histograms, kept = histograms_of(model, open_collection(image_folder))
     assert kept.tolist() == list(range(12))
     np.testing.assert_array_equal(histograms.toarray(), fit.data.histograms.toarray())
-    expected = group_words(fit.data.histograms, model.lookup, model.n_words, 5)
+    expected = group_words(fit.data.histograms, model.lookup, model.n_groups, 5)
     np.testing.assert_allclose(model.group(histograms).toarray(), expected.toarray(), rtol=1e-5)
     np.testing.assert_allclose(fit.data.whole().toarray(), histograms.toarray()[:, : model.hierarchy.n_words])
 
@@ -119,7 +119,7 @@ def test_auto_takes_the_size_of_one_standard_error():
     X, y = table()
     fit = fit_model(table_of(X, y), FitOptions(to="auto", folds=3))
     path = fit.model.path
-    assert fit.model.n_words == path.one_se
+    assert fit.model.n_groups == path.one_se
     best = int(np.argmin(path.errors))
     assert path.errors[path.sizes.index(path.one_se)] <= path.errors[best] + path.standard_errors[best]
 

@@ -156,9 +156,9 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
 
 def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     model, path = fitted.model, fitted.model.path
-    found = how_many(len(fitted.data.collection), model.items)
+    found = how_many(len(fitted.data.collection), model.modality)
     classes = f" of {len(model.classes)} classes" if model.classes else ""
-    merged = f"{fitted.data.n_words:,} words merged to {model.n_words} by {model.hierarchy.criterion}"
+    merged = f"{fitted.data.n_words:,} words merged to {model.n_groups} by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings)
     heads, columns_of = ["words"], []
@@ -179,7 +179,7 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
 
 
 def _mark(size: int, model: Any) -> str:
-    marks = ["this model"] if size == model.n_words else []
+    marks = ["this model"] if size == model.n_groups else []
     if model.path is not None and size == model.path.one_se:
         marks.append("smallest within one standard error of the best")
     return "<- " + "; ".join(marks) if marks else ""
@@ -193,7 +193,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
     classes = f", {len(plan.classes)} classes" if plan.classes else ", no classes"
     apart = f"; {plan.n_test:,} more are kept apart for testing" if plan.n_test else ""
-    session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.items)}{classes}{apart}")
+    session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
     session.say("Would")
     for step in plan.steps:
         session.say(f"  {step.what}, about {duration(step.seconds)}")

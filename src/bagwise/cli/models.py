@@ -29,7 +29,7 @@ def info(
 
     if is_item_index(path):
         opened = ItemIndex.load(path)
-        session.say(f"index of {how_many(len(opened), opened.model.items)}, compared by {opened.index.metric}")
+        session.say(f"index of {how_many(len(opened), opened.model.modality)}, compared by {opened.index.metric}")
         session.say(f"items were in {printable(opened.source)}")
         session.say()
         session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})
@@ -56,7 +56,7 @@ def cut(
         session.note(
             f"There is no classifier for {to} words, so this model transforms only; there are some for {sizes}."
         )
-    session.answer(n_words=to)
+    session.answer(n_groups=to)
     session.wrote(smaller.save(target), "model")
 
 
@@ -98,27 +98,27 @@ def _print_model(session: Session, model: Any) -> None:
     told = model.info()
     made = model.provenance
     session.answer(model=told)
-    lines: list[tuple[str, str]] = [("items", model.items)]
+    lines: list[tuple[str, str]] = [("items", model.modality)]
     if "source" in made:
         items = f", {made['n_items']:,} items" if "n_items" in made else ""
         lines.append(("learned from", f"{made['source']}{items}"))
     if "created" in made:
         lines.append(("created", f"{made['created']} by {told['library']}"))
-    lines.append(("words", f"{model.hierarchy.n_words:,} merged to {model.n_words} by {model.hierarchy.criterion}"))
+    lines.append(("words", f"{model.hierarchy.n_words:,} merged to {model.n_groups} by {model.hierarchy.criterion}"))
     if model.descriptor_record is not None:
         record = model.descriptor_record
         lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
     if model.n_cells > 1:
         lines.append(("cells", str(model.n_cells)))
-    lines.append(("features", f"{model.n_cells * model.n_words:,}"))
+    lines.append(("features", f"{model.n_cells * model.n_groups:,}"))
     if model.classes:
         some = ", ".join(model.classes[:_MOST_CLASSES]) + (", …" if len(model.classes) > _MOST_CLASSES else "")
         lines.append(("classes", f"{len(model.classes)}: {some}"))
     if model.heads:
         lines.append(("classifiers", f"for {', '.join(map(str, model.heads))} words"))
-    if model.path is not None and model.n_words in model.path.sizes:
-        error = model.path.errors[model.path.sizes.index(model.n_words)]
-        lines.append(("error", f"{percent(error)} with {model.n_words} words, {model.path.protocol}"))
+    if model.path is not None and model.n_groups in model.path.sizes:
+        error = model.path.errors[model.path.sizes.index(model.n_groups)]
+        lines.append(("error", f"{percent(error)} with {model.n_groups} words, {model.path.protocol}"))
     if made.get("content_hash"):
         lines.append(("content hash", str(made["content_hash"])))
     for name, value in lines:

@@ -46,8 +46,8 @@ def index(
         loaded, collection, histograms, source=os.path.abspath(source), options=chosen, metric=metric
     )
     made.save(target)
-    session.say(f"{how_many(len(made), loaded.items)}, {loaded.n_words} words, compared by {metric}")
-    session.answer(n_items=len(made), items=loaded.items, metric=metric)
+    session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} words, compared by {metric}")
+    session.answer(n_items=len(made), modality=loaded.modality, metric=metric)
     session.wrote(target, "index")
 
 
@@ -106,22 +106,22 @@ def _queries(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Queries one by one: what they are called, the item to show (a str for texts), and their words."""
     model = opened.model
-    if texts and model.items != "texts":
+    if texts and model.modality != "texts":
         raise BagwiseError(
-            f"The index holds {model.items}, but --query-text searches texts. Give a file of {model.items}."
+            f"The index holds {model.modality}, but --query-text searches texts. Give a file of {model.modality}."
         )
     for text in texts:
         yield text, text, model.histograms([text])
     for path in paths:
         collection, histograms = counted(session, model, path, options)
         if row is not None:
-            if collection.kind != "table":
-                raise BagwiseError(f"--row chooses a row of a table, but {path} holds {collection.kind}.")
+            if collection.modality != "table":
+                raise BagwiseError(f"--row chooses a row of a table, but {path} holds {collection.modality}.")
             if row >= len(collection):
                 raise BagwiseError(f"{path} has rows from 0 to {len(collection) - 1}, but not {row}.")
             collection, histograms = collection[[row]], histograms[[row]]
         for number, item in enumerate(collection):
-            alone = len(collection) == 1 and collection.kind != "table"
+            alone = len(collection) == 1 and collection.modality != "table"
             yield str(path) if alone else f"{path}: {item.id}", item, histograms[[number]]
 
 
@@ -131,7 +131,7 @@ def _write_pages(
     """Write a page for each query; further ones have numbers in their names."""
     from bagwise.report import Hit, SearchResults, write_results
 
-    kind, items = opened.model.items, _items_of(session, opened, source)
+    kind, items = opened.model.modality, _items_of(session, opened, source)
     facts = [("Index", index.name), ("Items", f"{len(opened):,} {kind}")]
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
@@ -164,7 +164,7 @@ def _items_of(session: Session, opened: Any, source: Path | None) -> dict[str, A
     from bagwise.training import FitOptions, open_items
 
     place = source or (Path(opened.source) if opened.source else None)
-    if place is None or opened.model.items == "table":
+    if place is None or opened.model.modality == "table":
         return {}
     if not place.exists():
         session.note(f"{place} is no longer there, so the page has no pictures. Say where it is by --source.")

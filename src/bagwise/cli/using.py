@@ -67,8 +67,8 @@ def evaluate(
     found = evaluate_model(loaded, source, fit_options(options), progress=session.progress)
     if found.n_skipped:
         session.note(f"{found.n_skipped} items could not be read, or have no label.")
-    session.say(f"{how_many(len(found.collection), loaded.items)} of {len(found.classes)} classes")
-    here = ["<- this model" if size == loaded.n_words else "" for size in found.sizes]
+    session.say(f"{how_many(len(found.collection), loaded.modality)} of {len(found.classes)} classes")
+    here = ["<- this model" if size == loaded.n_groups else "" for size in found.sizes]
     session.table(["words", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
     session.answer(
         n_items=len(found.collection),
@@ -77,10 +77,10 @@ def evaluate(
         sizes=list(found.sizes),
         errors=list(found.errors),
     )
-    if loaded.n_words in found.sizes:
-        matrix = found.confusion(loaded.n_words)
+    if loaded.n_groups in found.sizes:
+        matrix = found.confusion(loaded.n_groups)
         session.answer(confusion=matrix.tolist())
-        _print_confusion(session, found.classes, matrix, loaded.n_words)
+        _print_confusion(session, found.classes, matrix, loaded.n_groups)
     if report is not None:
         from bagwise.report import write_report
 

@@ -40,7 +40,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     must depend on nothing but the item and the other parameters. `_compute` runs in threads.
     """
 
-    kind: ClassVar[str] = "images"
+    modality: ClassVar[str] = "images"
     _parameter_constraints: ClassVar[dict] = {
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
@@ -109,7 +109,7 @@ class Stream(Iterator[Arrays]):
     def __init__(self, transformer: ItemTransformer, given: Any, on_error: str) -> None:
         self.kept: list[int] = []
         self.skipped: list[Skipped] = []
-        things, source = things_of(given, transformer.kind)
+        things, source = things_of(given, transformer.modality)
         compute = partial(_compute_one, transformer._compute, transformer._cache())
         bar = ProgressBar(type(transformer).__name__, len(things), enabled=bool(transformer.verbose))
         n_threads = min(effective_n_jobs(transformer.n_jobs), len(things))
@@ -206,7 +206,7 @@ class Descriptor(ItemTransformer):
     A subclass assigns its parameters in ``__init__`` (`n_jobs`, `verbose` and `cache` among them), lists them in
     ``_parameter_constraints``, and has ``_describe(content)``, which gives values of shape (n, D) and positions of
     shape (n, 2) in the unit square, or None where there are no positions; n may be 0, D must not depend on the item.
-    What is wrong with an item is a `BagwiseError`. ``kind`` says which collections are taken.
+    What is wrong with an item is a `BagwiseError`. ``modality`` says which collections are taken.
 
     Examples
     --------

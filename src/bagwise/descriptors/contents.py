@@ -57,36 +57,38 @@ class GivenArray:
         return digest.hexdigest()
 
 
-def things_of(given: Any, kind: str) -> tuple[Sequence[Thing], str]:
+def things_of(given: Any, modality: str) -> tuple[Sequence[Thing], str]:
     """Check what a descriptor was given: things to describe, and where they come from, for people.
 
     Parameters
     ----------
     given : Collection, or iterable of arrays
-        A collection must be of the right kind. An array is taken as a list along its first axis.
-    kind : str
+        A collection must be of the right modality. An array is taken as a list along its first axis.
+    modality : str
         ``"images"``, ``"videos"`` or ``"texts"``.
     """
     if isinstance(given, Collection):
-        if given.kind != kind:
-            raise BagwiseError(f"This descriptor takes {kind}, got a collection of {given.kind} from {given.source}.")
+        if given.modality != modality:
+            raise BagwiseError(
+                f"This descriptor takes {modality}, got a collection of {given.modality} from {given.source}."
+            )
         things: Sequence[Any] = given
         source = given.source
     else:
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
             raise BagwiseError(
-                f"Expected a list of {kind} or a collection, got {type(given).__name__}. "
+                f"Expected a list of {modality} or a collection, got {type(given).__name__}. "
                 "Open folders and archives by bagwise.open_collection(path)."
             )
         # an array of shape (n, height, 3) could be n grey images, but is one in RGB
-        if kind == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
+        if modality == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
             raise BagwiseError(
                 f"Expected a list of images, got one array of shape {given.shape}. For one image pass [image]."
             )
-        things = [GivenArray(f"{kind[:-1]} {number}", array) for number, array in enumerate(given)]
+        things = [GivenArray(f"{modality[:-1]} {number}", array) for number, array in enumerate(given)]
         source = "the list"
     if len(things) == 0:
-        raise BagwiseError(f"There is nothing to describe: got no {kind}. Pass at least one.")
+        raise BagwiseError(f"There is nothing to describe: got no {modality}. Pass at least one.")
     return things, source
 
 

@@ -94,7 +94,7 @@ class SentenceVectors(Descriptor):
     array([12., 27.], dtype=float32)
     """
 
-    kind: ClassVar[str] = "texts"
+    modality: ClassVar[str] = "texts"
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],

@@ -99,7 +99,7 @@ class VideoHogHof(Descriptor):
     (array([ True, False]), 162)
     """
 
-    kind: ClassVar[str] = "videos"
+    modality: ClassVar[str] = "videos"
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
         "features": [StrOptions(set(_PARTS))],

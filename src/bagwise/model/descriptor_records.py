@@ -74,7 +74,7 @@ class _Known:
     """A descriptor that files may name: where it is, what it describes, and what its parameters may be."""
 
     module: str
-    kind: str
+    modality: str
     rules: Mapping[str, Any]
     # words that it counts itself, where it needs no codebook
     n_words: int | None = None

@@ -99,9 +99,9 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "kind": KIND,
         "schema": SCHEMA,
         "library": f"bagwise {bagwise.__version__}",
-        "items": model.items,
+        "items": model.modality,
         "vocabulary_size": model.hierarchy.n_words,
-        "n_words": model.n_words,
+        "n_words": model.n_groups,
         "criterion": model.hierarchy.criterion,
         "descriptor": None if record is None else {"name": record.name, "parameters": record.parameters},
         "tokenizer": model.tokenizer,
@@ -145,9 +145,9 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
     if path is not None:
         path = PathErrors(**_fields(path, "path", ("sizes", "errors", "standard_errors", "protocol")))
     return {
-        "items": header["items"],
+        "modality": header["items"],
         "hierarchy": Hierarchy(header["vocabulary_size"], tensors["merges"], tensors["scores"], header["criterion"]),
-        "n_words": header["n_words"],
+        "n_groups": header["n_words"],
         "descriptor": descriptor,
         "codebook": tensors.get("codebook"),
         "word_names": _names(tensors),

@@ -26,11 +26,11 @@ _BATCH = 64
 
 def word_histograms(model: Any, X: Any, n_jobs: int | None) -> Any:
     """Count the words of items, see `Model.histograms`."""
-    if isinstance(X, Collection) and X.kind != model.items:
-        raise BagwiseError(f"This model takes {model.items}, got a collection of {X.kind} from {X.source}.")
-    if model.items == "table" or sp.issparse(X) or len(getattr(X, "shape", ())) == 2:
-        return as_histograms(X, model.n_cells * model.hierarchy.n_words, model.word_names, model.items)
-    if model.items == "texts":
+    if isinstance(X, Collection) and X.modality != model.modality:
+        raise BagwiseError(f"This model takes {model.modality}, got a collection of {X.modality} from {X.source}.")
+    if model.modality == "table" or sp.issparse(X) or len(getattr(X, "shape", ())) == 2:
+        return as_histograms(X, model.n_cells * model.hierarchy.n_words, model.word_names, model.modality)
+    if model.modality == "texts":
         return sp.csr_array(model.counter.transform(X)).astype(np.float32)
     return _pooled_words(model, X, n_jobs)
 
@@ -62,7 +62,7 @@ def _pooled_words(model: Any, X: Any, n_jobs: int | None) -> sp.csr_array:
 def _described(model: Any, X: Any, n_jobs: int | None) -> Iterator[Any]:
     if model.descriptor is None:
         raise BagwiseError(
-            f"This model has no descriptor: it takes Bags of the vectors of {model.items}, got {type(X).__name__}. "
+            f"This model has no descriptor: it takes Bags of the vectors of {model.modality}, got {type(X).__name__}. "
             "Describe the items first as it was done for its codebook."
         )
     descriptor = model.descriptor if n_jobs is None else clone(model.descriptor).set_params(n_jobs=n_jobs)

@@ -33,7 +33,7 @@ class Model:
     1. The words of an item are counted over the full vocabulary of d words: vectors of images and videos by their
        nearest word in the codebook, in each cell of the pyramid; tokens of texts by their names; the columns of a table
        are words themselves.
-    2. Words are merged into `n_words` groups, by a lookup table that the hierarchy gives for any number of groups; in
+    2. Words are merged into `n_groups` groups, by a lookup table that the hierarchy gives for any number of groups; in
        each cell by the same table.
     3. The row is normalised (by default square roots of shares, of length 1).
     4. A linear head gives a score to each class.
@@ -44,11 +44,11 @@ class Model:
 
     Parameters
     ----------
-    items : {"images", "videos", "texts", "table"}
+    modality : {"images", "videos", "texts", "table"}
         What the model takes.
     hierarchy : Hierarchy
         Merges of the d words.
-    n_words : int
+    n_groups : int
         Groups that features have, a number the hierarchy can be cut at.
     descriptor : descriptor of this library, default=None
         For images and videos. Without it the model takes `Bags`.
@@ -87,9 +87,9 @@ class Model:
     >>> from bagwise import Bags, Hierarchy, Model
     >>> from bagwise.model import Head
     >>> model = Model(
-    ...     items="images",
+    ...     modality="images",
     ...     hierarchy=Hierarchy(3, [[0, 2], [0, 1]], [0.5, 0.1]),
-    ...     n_words=2,
+    ...     n_groups=2,
     ...     codebook=[[0.0], [5.0], [1.0]],
     ...     classes=["cat", "dog"],
     ...     heads={2: Head([[1, -1], [-1, 1]], [0, 0])},
@@ -108,9 +108,9 @@ class Model:
            [1.]], dtype=float32)
     """
 
-    items: str
+    modality: str
     hierarchy: Hierarchy
-    n_words: int
+    n_groups: int
     descriptor: BuiltWhenUsed = BuiltWhenUsed()  # noqa: RUF009 - a descriptor of Python holds no state
     codebook: NDArray[np.float32] | None = None
     word_names: tuple[str, ...] | None = None
@@ -128,8 +128,8 @@ class Model:
     descriptor_record: DescriptorRecord | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.items, str) or self.items not in ITEMS:
-            raise unknown_name("kind of items", self.items, ITEMS)
+        if not isinstance(self.modality, str) or self.modality not in ITEMS:
+            raise unknown_name("modality", self.modality, ITEMS)
         if not isinstance(self.hierarchy, Hierarchy) or not 1 <= self.hierarchy.n_words <= MOST_WORDS:
             raise BagwiseError(
                 f"hierarchy must be a Hierarchy of 1 to {MOST_WORDS} words, got {self.hierarchy!r:.100}."
@@ -139,7 +139,7 @@ class Model:
                 f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
                 f"down to {self.hierarchy.min_words}. Merge further."
             )
-        self._set(n_words=self._checked_size(self.n_words), pyramid=self._checked_pyramid())
+        self._set(n_groups=self._checked_size(self.n_groups), pyramid=self._checked_pyramid())
         self._set(normalize=resolve_steps(self.normalize))
         self._check_words()
         self._check_classes()
@@ -156,9 +156,9 @@ class Model:
 
     def _checked_size(self, n: Any) -> int:
         least, most = self.hierarchy.min_words, self.hierarchy.n_words
-        n = as_count(n, "n_words", least=1)
+        n = as_count(n, "n_groups", least=1)
         if not least <= n <= most:
-            raise BagwiseError(f"n_words must be from {least} to {most}, where the hierarchy can be cut; got {n}.")
+            raise BagwiseError(f"n_groups must be from {least} to {most}, where the hierarchy can be cut; got {n}.")
         return n
 
     def _checked_pyramid(self) -> tuple[tuple[int, int], ...]:
@@ -175,25 +175,27 @@ class Model:
 
     def _check_words(self) -> None:
         """Check that everything there is one of per word belongs to these items, and is as long as the hierarchy."""
-        n, record, seen = self.hierarchy.n_words, self.descriptor_record, self.items in ("images", "videos")
+        n, record, seen = self.hierarchy.n_words, self.descriptor_record, self.modality in ("images", "videos")
         counted = None if record is None else record.known.n_words
-        if record is not None and record.known.kind != self.items:
-            raise BagwiseError(f"{record.name} describes {record.known.kind}, but the model takes {self.items}.")
+        if record is not None and record.known.modality != self.modality:
+            raise BagwiseError(f"{record.name} describes {record.known.modality}, but the model takes {self.modality}.")
         if (self.codebook is not None) != (seen and counted is None):
             raise BagwiseError(
-                f"A model of {self.items}{'' if record is None else f' by {record.name}'} "
+                f"A model of {self.modality}{'' if record is None else f' by {record.name}'} "
                 f"{'needs a' if self.codebook is None else 'has no'} codebook."
             )
         if counted is not None and (n != counted or self.pyramid != ((1, 1),)):
             raise BagwiseError(f"A model by {record.name} has {counted} words and no pyramid; got {n} words.")  # type: ignore[union-attr]
         if not seen and self.pyramid != ((1, 1),):
-            raise BagwiseError(f"Items of {self.items} have no positions, so there is no pyramid; got {self.pyramid}.")
-        if self.items == "texts" and self.word_names is None:
+            raise BagwiseError(
+                f"Items of {self.modality} have no positions, so there is no pyramid; got {self.pyramid}."
+            )
+        if self.modality == "texts" and self.word_names is None:
             raise BagwiseError("A model of texts needs word_names, its vocabulary.")
         if self.word_names is not None:
             if seen:
-                raise BagwiseError(f"Words of {self.items} have no names, but word_names were given.")
-            self._set(word_names=checked_names(self.word_names, "word_names", unique=self.items == "texts"))
+                raise BagwiseError(f"Words of {self.modality} have no names, but word_names were given.")
+            self._set(word_names=checked_names(self.word_names, "word_names", unique=self.modality == "texts"))
         if self.codebook is not None:
             self._set(codebook=frozen(as_values(self.codebook, np.float32, "codebook")))
         if self.word_totals is not None:
@@ -206,8 +208,8 @@ class Model:
         if self.codebook is not None and self.codebook.shape[1] < 1:
             raise BagwiseError("Words of a codebook need at least one feature, got 0.")
         self._set(tokenizer=checked_tokenizer(self.tokenizer))
-        if self.tokenizer and self.items != "texts":
-            raise BagwiseError(f"Only texts have a tokenizer, but the model takes {self.items}.")
+        if self.tokenizer and self.modality != "texts":
+            raise BagwiseError(f"Only texts have a tokenizer, but the model takes {self.modality}.")
 
     def _check_classes(self) -> None:
         self._set(classes=checked_names(self.classes, "classes", unique=True))
@@ -231,8 +233,8 @@ class Model:
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
-        """The group of each word, shape (d,): the hierarchy cut at `n_words`."""
-        return frozen(self.hierarchy.cut(self.n_words))
+        """The group of each word, shape (d,): the hierarchy cut at `n_groups`."""
+        return frozen(self.hierarchy.cut(self.n_groups))
 
     @cached_property
     def encoder(self) -> Any:
@@ -246,7 +248,7 @@ class Model:
         """What counts the words of texts, a `WordCounts`; None for other items."""
         from bagwise.descriptors.words import WordCounts
 
-        if self.items != "texts" or self.word_names is None:
+        if self.modality != "texts" or self.word_names is None:
             return None
         options = {name: tuple(value) if name == "ngram_range" else value for name, value in self.tokenizer.items()}
         return WordCounts(vocabulary=list(self.word_names), **options)
@@ -278,7 +280,7 @@ class Model:
         ----------
         histograms : ndarray or sparse matrix of shape (n_items, n_cells * d)
         n : int, default=None
-            Groups. None: `n_words`.
+            Groups. None: `n_groups`.
 
         Returns
         -------
@@ -289,8 +291,8 @@ class Model:
         from bagwise.merging.pooling import pool
         from bagwise.model.inputs import as_histograms
 
-        n_groups = self.n_words if n is None else self._checked_size(n)
-        table = self.lookup if n_groups == self.n_words else self.hierarchy.cut(n_groups)
+        n_groups = self.n_groups if n is None else self._checked_size(n)
+        table = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
         cells = np.arange(self.n_cells)[:, None]
         given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
         merged = pool(given, (cells * n_groups + table).ravel(), self.n_cells * n_groups)
@@ -310,21 +312,21 @@ class Model:
 
     @property
     def head(self) -> Head:
-        """The linear classifier for `n_words`."""
-        if self.n_words not in self.heads:
+        """The linear classifier for `n_groups`."""
+        if self.n_groups not in self.heads:
             if not self.heads:
                 raise BagwiseError("This model has no classifier: it was made without classes. It can transform.")
             sizes = ", ".join(map(str, self.heads))
             raise BagwiseError(
-                f"This model has no classifier for {self.n_words} words, but for {sizes}. Cut it at one of these."
+                f"This model has no classifier for {self.n_groups} words, but for {sizes}. Cut it at one of these."
             )
-        return self.heads[self.n_words]
+        return self.heads[self.n_groups]
 
     def cut(self, n: int) -> Model:
         """Give the same model with n groups of words. Nothing is learned, and arrays are shared."""
         other = copy.copy(self)
         other.__dict__.pop("lookup", None)
-        other._set(n_words=self._checked_size(n))
+        other._set(n_groups=self._checked_size(n))
         return other
 
     def group_names(self) -> NDArray[Any]:
@@ -332,16 +334,16 @@ class Model:
 
         Returns
         -------
-        names : ndarray of str objects, shape (n_words,)
+        names : ndarray of str objects, shape (n_groups,)
         """
         from bagwise.merging.grouping import name_groups
 
-        if self.items in ("images", "videos"):
-            return np.array([f"group{number}" for number in range(self.n_words)], dtype=object)
+        if self.modality in ("images", "videos"):
+            return np.array([f"group{number}" for number in range(self.n_groups)], dtype=object)
         d = self.hierarchy.n_words
         words = [f"x{k}" for k in range(d)] if self.word_names is None else self.word_names
         totals = np.ones(d) if self.word_totals is None else self.word_totals
-        return name_groups(np.array(words, dtype=object), totals, self.lookup, self.n_words)
+        return name_groups(np.array(words, dtype=object), totals, self.lookup, self.n_groups)
 
     def feature_names(self) -> NDArray[Any]:
         """Name the columns of features: groups, behind the names of cells in a pyramid."""
@@ -377,7 +379,7 @@ class Model:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        about = f"{self.items}, {self.hierarchy.n_words} words merged to {self.n_words}"
+        about = f"{self.modality}, {self.hierarchy.n_words} words merged to {self.n_groups}"
         if self.classes:
             about += f", {len(self.classes)} classes"
         return f"<Model: {about}>"

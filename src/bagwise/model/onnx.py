@@ -62,7 +62,7 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     >>> import onnxruntime
     >>> from bagwise import Hierarchy, Model
     >>> from bagwise.model import export_onnx
-    >>> model = Model(items="table", hierarchy=Hierarchy(3, [[0, 2]], [0.5]), n_words=2)
+    >>> model = Model(modality="table", hierarchy=Hierarchy(3, [[0, 2]], [0.5]), n_groups=2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = export_onnx(model, f"{folder}/model.onnx")
     ...     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -74,14 +74,14 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     graph = _Graph(onnx)
     n_rows: int | str = "n" if model.codebook is None else 1
     sums = _add_counts(graph, model) if model.codebook is None else _add_descriptors(graph, model)
-    width = model.n_cells * model.n_words
+    width = model.n_cells * model.n_groups
     graph.output("features", _add_steps(graph, sums, model.normalize), "FLOAT", [n_rows, width])
-    if model.n_words in model.heads:
+    if model.n_groups in model.heads:
         coef, intercept = graph.constant(model.head.coef.T), graph.constant(model.head.intercept)
         scores = graph.add("Gemm", "features", coef, intercept)
         graph.output("scores", scores, "FLOAT", [n_rows, len(model.classes)])
         graph.output("label", graph.add("ArgMax", "scores", axis=1, keepdims=0), "INT64", [n_rows])
-    about = {"items": model.items, "n_words": str(model.n_words), "classes": json.dumps(list(model.classes))}
+    about = {"items": model.modality, "n_words": str(model.n_groups), "classes": json.dumps(list(model.classes))}
     return write_atomically(path, graph.serialized(about))
 
 
@@ -89,7 +89,7 @@ def _add_counts(graph: _Graph, model: Model) -> str:
     """Sums of the counts of each group: rows are items."""
     counts = graph.input("counts", ["n", len(model.lookup)])
     n_rows = graph.add("Shape", counts, start=0, end=1)
-    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_words])), axis=0)
+    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_groups])), axis=0)
     groups = graph.add("Expand", graph.constant(model.lookup[np.newaxis]), graph.add("Shape", counts))
     return _add_scattered(graph, graph.add("ConstantOfShape", shape), groups, counts)
 
@@ -106,15 +106,15 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
     nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
     groups = graph.add("Gather", graph.constant(model.lookup), nearest, axis=0)
-    firsts = graph.constant(_first_cells(model) * model.n_words)
+    firsts = graph.constant(_first_cells(model) * model.n_groups)
     if all(grid == (1, 1) for grid in model.pyramid):
         columns = graph.add("Add", groups, firsts)
     else:
-        cells = graph.add("Mul", _add_places(graph, model), graph.constant(np.array(model.n_words)))
+        cells = graph.add("Mul", _add_places(graph, model), graph.constant(np.array(model.n_groups)))
         columns = graph.add("Add", graph.add("Add", groups, firsts), cells)
     row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
     ones = graph.add("ConstantOfShape", graph.add("Shape", row), value=graph.value(1.0))
-    zeros = graph.constant(np.zeros((1, model.n_cells * model.n_words), np.float32))
+    zeros = graph.constant(np.zeros((1, model.n_cells * model.n_groups), np.float32))
     return _add_scattered(graph, zeros, row, ones)
 
 

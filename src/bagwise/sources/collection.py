@@ -43,7 +43,7 @@ class Collection(Sequence[Item]):
     ----------
     items : iterable of Item
         Ids must differ.
-    kind : str
+    modality : str
         ``"images"``, ``"texts"``, ``"videos"`` or ``"table"``.
     source : str
         Where the items come from, for people.
@@ -54,7 +54,7 @@ class Collection(Sequence[Item]):
     ----------
     ids, labels, label_sets, splits
         What the items have, one entry per item.
-    kind, source, ignored
+    modality, source, ignored
         As given.
 
     Examples
@@ -73,9 +73,9 @@ class Collection(Sequence[Item]):
     woof ['meow', 'purr']
     """
 
-    def __init__(self, items: Iterable[Item], kind: str, source: str, ignored: Iterable[str] = ()) -> None:
+    def __init__(self, items: Iterable[Item], modality: str, source: str, ignored: Iterable[str] = ()) -> None:
         self._items = tuple(items)
-        self.kind = kind
+        self.modality = modality
         self.source = source
         self.ignored = tuple(ignored)
         if len({item.id for item in self._items}) < len(self._items):
@@ -206,23 +206,23 @@ class Collection(Sequence[Item]):
         return self._replaced([dataclasses.replace(item, split=found[item.id][0]) for item in self._items])
 
     def _chosen(self, numbers: NDArray[np.int64]) -> Collection:
-        return Collection((self._items[i] for i in numbers.tolist()), self.kind, self.source, self.ignored)
+        return Collection((self._items[i] for i in numbers.tolist()), self.modality, self.source, self.ignored)
 
     def _replaced(self, items: Sequence[Item]) -> Collection:
         """Give a collection with the same contents in the same order, but other labels or parts."""
-        return Collection(items, self.kind, self.source, self.ignored)
+        return Collection(items, self.modality, self.source, self.ignored)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Collection):
             return NotImplemented
-        return self.kind == other.kind and self._items == other._items
+        return self.modality == other.modality and self._items == other._items
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         classes = {label for item in self._items for label in item.labels}
         parts = Counter(item.split for item in self._items if item.split is not None)
-        about = [how_many(len(self), self.kind)]
+        about = [how_many(len(self), self.modality)]
         if classes:
             about.append(f"{len(classes)} classes")
         about += [f"{n} in {name}" for name, n in sorted(parts.items())]

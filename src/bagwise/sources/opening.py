@@ -31,7 +31,7 @@ def _open_table(path: str | os.PathLike[str], **options: Any) -> Collection:
     return open_table(path, **options)
 
 
-def open_collection(path: str | os.PathLike[str], kind: str = "auto", **options: Any) -> Collection:
+def open_collection(path: str | os.PathLike[str], modality: str = "auto", **options: Any) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
 
     Parameters
@@ -41,12 +41,12 @@ def open_collection(path: str | os.PathLike[str], kind: str = "auto", **options:
           an item is its folder; outermost folders named train and test are parts of the collection.
         - A CSV, TSV or JSONL file with a text in every record; or a folder or an archive of them.
         - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.parquet``.
-    kind : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
+    modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
         What to look for. By default what is there, which is an error if it is not clear. (Texts in the outermost folder
         beside other things, such as a README.txt, do not count.) A CSV or TSV file is a file of records if it has a
         column named text, body, content or document, or if `text` is given, and a table otherwise.
     **options
-        What the reader of this kind takes, among others:
+        What the reader of this modality takes, among others:
 
         - images: ``mode="grey"`` or ``"rgb"``; see `bagwise.sources.open_images`.
         - texts: ``encoding``; see `bagwise.sources.open_texts`.
@@ -72,48 +72,54 @@ def open_collection(path: str | os.PathLike[str], kind: str = "auto", **options:
     ...     reviews.labels, [text for _, text in reviews.load()]
     (array(['pos', 'neg'], dtype='<U3'), ['very good', 'boring'])
     """
-    if kind == "auto":
-        kind = _kind_of(path, options)
-    if kind not in _READERS:
-        raise unknown_name("kind", kind, ("auto", *_READERS))
-    accepted = _options_of(kind)
+    if modality == "auto":
+        modality = _modality_of(path, options)
+    if modality not in _READERS:
+        raise unknown_name("modality", modality, ("auto", *_READERS))
+    accepted = _options_of(modality)
     strange = [option for option in options if option not in accepted]
     if strange:
-        raise unknown_name(f"option of {kind}", strange[0], accepted)
-    return _READERS[kind](path, **options)
+        raise unknown_name(f"option of {modality}", strange[0], accepted)
+    return _READERS[modality](path, **options)
 
 
-def _options_of(kind: str) -> list[str]:
-    reader: Callable[..., Any] = _READERS[kind]
-    if kind == "table":
+def _options_of(modality: str) -> list[str]:
+    reader: Callable[..., Any] = _READERS[modality]
+    if modality == "table":
         from bagwise.sources.tables import open_table as reader
     return list(inspect.signature(reader).parameters)[1:]
 
 
-def _kind_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
+def _modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
     name = os.path.basename(os.fspath(path))
     if ending(name) in _TABLES and os.path.isfile(path):
         return "table"
     limits: ArchiveLimits | None = options.get("limits")
     contents, _ = list_place(path, limits)
     if list(contents) == [name] and ending(name) in RECORD_ENDINGS:
-        return _kind_of_records(name, contents[name], options)
-    found = {kind: [name for name in contents if ending(name) in endings] for kind, endings in _ENDINGS.items()}
-    there = {kind: names for kind, names in found.items() if names}
+        return _modality_of_records(name, contents[name], options)
+    found = {modality: [name for name in contents if ending(name) in endings] for modality, endings in _ENDINGS.items()}
+    there = {modality: names for modality, names in found.items() if names}
     if len(there) > 1 and not any("/" in name for name in there.get("texts", [])):
         there.pop("texts", None)
     if not there:
         every = frozenset().union(*_ENDINGS.values())
         raise nothing_found(
-            os.fspath(path), "images, texts, records or videos", contents, every, "; others by kind= and extensions="
+            os.fspath(path),
+            "images, texts, records or videos",
+            contents,
+            every,
+            "; others by modality= and extensions=",
         )
     if len(there) > 1:
-        listed = " and ".join(f"{len(names)} {kind}" for kind, names in there.items())
-        raise BagwiseError(f"{os.fspath(path)} holds {listed}. Say which to open: kind={min(there)!r}, for instance.")
+        listed = " and ".join(f"{len(names)} {modality}" for modality, names in there.items())
+        raise BagwiseError(
+            f"{os.fspath(path)} holds {listed}. Say which to open: modality={min(there)!r}, for instance."
+        )
     return next(iter(there))
 
 
-def _kind_of_records(name: str, content: Content, options: dict[str, Any]) -> str:
+def _modality_of_records(name: str, content: Content, options: dict[str, Any]) -> str:
     if {"text", "columns"} & set(options):
         return "records"
     try:

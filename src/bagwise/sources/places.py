@@ -143,7 +143,7 @@ def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
 
 def collect(
     path: str | os.PathLike[str],
-    kind: str,
+    modality: str,
     decoder: Decoder,
     endings: frozenset[str] | None,
     *,
@@ -158,7 +158,7 @@ def collect(
     contents, ignored = list_place(path, limits)
     chosen = [name for name in contents if endings is None or ending(name) in endings]
     if not chosen:
-        raise nothing_found(os.fspath(path), kind, contents, endings, "; others by extensions=")
+        raise nothing_found(os.fspath(path), modality, contents, endings, "; others by extensions=")
     by_folder = arrange(chosen)
     items = []
     for name in chosen:
@@ -166,7 +166,7 @@ def collect(
         given = (label,) if _by_folder(labels) and label is not None else ()
         items.append(Item(name, contents[name], decoder, given, split if _by_folder(splits) else None))
     others = sorted([*ignored, *(set(contents) - set(chosen))])
-    collection = Collection(items, kind, os.fspath(path), others)
+    collection = Collection(items, modality, os.fspath(path), others)
     return annotated(collection, labels, splits)
 
 
@@ -194,11 +194,11 @@ def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]
 
 
 def nothing_found(
-    path: str, kind: str, names: Mapping[str, Any], endings: frozenset[str] | None, others: str = ""
+    path: str, modality: str, names: Mapping[str, Any], endings: frozenset[str] | None, others: str = ""
 ) -> BagwiseError:
     """Build the error for a place without a single item; `others` says how to open files with other endings."""
     there = Counter(ending(name) for name in names)
     listed = ", ".join(f"{n} {end or 'without an ending'}" for end, n in there.most_common(5))
     holds = f"its {len(names)} files are: {listed}" if names else "it is empty"
     accepted = f" Accepted: {', '.join(sorted(endings))}{others}." if endings is not None else ""
-    return BagwiseError(f"{path} holds no {kind}; {holds}.{accepted}")
+    return BagwiseError(f"{path} holds no {modality}; {holds}.{accepted}")

@@ -168,7 +168,7 @@ def read_csv(path: str, *, label: str | None, id: str | None, split: str | None,
     except ValueError as error:
         raise BagwiseError(
             f"{error} Columns are {shortened(names)}; those of text are chosen by label=, id= and split=, "
-            "and a table of texts is opened by kind='records'."
+            "and a table of texts is opened by modality='records'."
         ) from error
     feature_names = [names[i] for i in numbers] if has_names else None
     return RawTable(X, **_optional(others), feature_names=feature_names)

@@ -33,7 +33,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
 
     What the options do not say is done as when the model was learned: the encoding of texts, the columns of texts
     and labels in files, colours. In a folder with several kinds of things, the images or videos that the model takes
-    are opened; texts among them by ``kind="texts"``.
+    are opened; texts among them by ``modality="texts"``.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     >>> from pathlib import Path
     >>> from bagwise import Hierarchy, Model
     >>> from bagwise.training import open_items
-    >>> model = Model(items="texts", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_words=1, word_names=["cat", "dog"])
+    >>> model = Model(modality="texts", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_groups=1, word_names=["cat", "dog"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt").write_text("cat dog cat")
     ...     open_items(model, folder).ids
@@ -62,20 +62,21 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     color = type(model.descriptor).__name__ == "ColorSIFT"
     changes: dict[str, Any] = {"descriptor": "color-sift" if color else "auto"}
     is_file = not isinstance(source, Collection) and os.path.isfile(source)
-    if options.kind == "auto" and model.items != "texts" and not is_file:
-        changes["kind"] = model.items
-    if model.items == "texts":
+    if options.kind == "auto" and model.modality != "texts" and not is_file:
+        changes["kind"] = model.modality
+    if model.modality == "texts":
         if options.encoding is None:
             changes["encoding"] = model.options.get("encoding")
         if options.text is None and is_file:
             changes["text"] = model.options.get("text")
-    if model.items == "table" and options.label is None and is_file:
+    if model.modality == "table" and options.label is None and is_file:
         changes["label"] = _column_of_labels(model, source)
     collection = open_source(source, options.with_changes(**changes))
-    if collection.kind != model.items:
+    if collection.modality != model.modality:
         raise BagwiseError(
-            f"The model was learned from {model.items}, but {collection.source} holds {collection.kind}. "
-            f"Give {model.items}." + (" Texts among them are opened by kind='texts'." if model.items == "texts" else "")
+            f"The model was learned from {model.modality}, but {collection.source} holds {collection.modality}. "
+            f"Give {model.modality}."
+            + (" Texts among them are opened by modality='texts'." if model.modality == "texts" else "")
         )
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
@@ -118,7 +119,7 @@ def histograms_of(
     >>> from bagwise import Hierarchy, Model
     >>> from bagwise.training import histograms_of
     >>> from bagwise.sources import TableCollection
-    >>> model = Model(items="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_words=1)
+    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_groups=1)
     >>> rows = TableCollection(np.array([[1.0, 2.0], [0.0, 1.0]]), ["a", "b"], [(), ()])
     >>> histograms_of(model, rows)[1]
     array([0, 1])
@@ -130,7 +131,7 @@ def histograms_of(
     parts: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedItemsWarning)  # told by which items are kept
-        batches = _texts(collection, options) if model.items == "texts" else _bags(model, collection, options)
+        batches = _texts(collection, options) if model.modality == "texts" else _bags(model, collection, options)
         for content, kept in batches:
             parts.append(model.histograms(content, n_jobs=options.jobs))
             report("Counting words", kept[-1] + 1, len(collection))

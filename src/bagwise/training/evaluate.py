@@ -100,7 +100,7 @@ def evaluate_model(
     >>> from bagwise.model import Head
     >>> from bagwise.sources import TableCollection
     >>> head = Head([[1, -1], [-1, 1]], [0, 0])
-    >>> model = Model(items="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_words=2, classes=["a", "b"],
+    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_groups=2, classes=["a", "b"],
     ...               heads={2: head})
     >>> X = np.array([[3.0, 1.0], [0.0, 1.0], [2.0, 1.0]])
     >>> evaluate_model(model, TableCollection(X, ["1", "2", "3"], [("a",), ("b",), ("b",)])).confusion(2)

@@ -125,7 +125,7 @@ def fit_model(source: Any, options: FitOptions | None = None, *, progress: Progr
             f'to="auto" chooses the number of words by cross-validation, but {why}. Give the number of words, such as '
             "to=50, or other folds."
         )
-    criterion = choose_criterion(options, data.collection.kind, bool(classes))
+    criterion = choose_criterion(options, data.collection.modality, bool(classes))
     with log.timed("merging"):
         hierarchy = learn_hierarchy(data.whole(), codes, criterion, options.jobs, report)
     sizes = path_sizes(data.n_words, *(() if options.to == "auto" else (int(options.to),)))
@@ -133,15 +133,15 @@ def fit_model(source: Any, options: FitOptions | None = None, *, progress: Progr
     if codes is not None and validated:
         with log.timed("cross-validation"):
             path, held_out = cross_validate(data, codes, sizes, criterion, options, report)
-    n_words = path.one_se if path is not None and options.to == "auto" else int(options.to)
+    n_groups = path.one_se if path is not None and options.to == "auto" else int(options.to)
     heads: dict[int, Head] = {}
     if codes is not None:
         with log.timed("classifiers"):
             heads = _heads(data, codes, len(classes), hierarchy, sizes, options, report)
     model = Model(
-        items=data.collection.kind,
+        modality=data.collection.modality,
         hierarchy=hierarchy,
-        n_words=n_words,
+        n_groups=n_groups,
         descriptor=data.descriptor,
         codebook=data.codebook,
         word_names=data.word_names,
@@ -270,10 +270,10 @@ def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
     return ()
 
 
-def choose_criterion(options: FitOptions, kind: str, has_classes: bool) -> str:
+def choose_criterion(options: FitOptions, modality: str, has_classes: bool) -> str:
     if options.criterion != "auto":
         return options.criterion
-    return _SUPERVISED if has_classes else _UNSUPERVISED[kind]
+    return _SUPERVISED if has_classes else _UNSUPERVISED[modality]
 
 
 def _heads(

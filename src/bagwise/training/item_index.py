@@ -194,7 +194,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     collection, histograms = fit.data.collection, fit.data.histograms
     if evaluation is not None:
         joined = [*collection, *evaluation.collection]
-        collection = Collection(joined, collection.kind, collection.source)
+        collection = Collection(joined, collection.modality, collection.source)
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) else os.path.abspath(source)
@@ -220,9 +220,9 @@ def _check_replaceable(target: Path) -> None:
 def shares_of(model: Model, histograms: Any) -> Any:
     """The share that each group of words has in each item, cell by cell: rows sum to 1."""
     cells = np.arange(model.n_cells)[:, None]
-    everywhere = (cells * model.n_words + model.lookup).ravel()
+    everywhere = (cells * model.n_groups + model.lookup).ravel()
     checked = as_histograms(histograms, model.n_cells * model.hierarchy.n_words)
-    grouped = pool(checked, everywhere, model.n_cells * model.n_words)
+    grouped = pool(checked, everywhere, model.n_cells * model.n_groups)
     return normalize_rows(grouped.astype(np.float64), "l1").astype(np.float32)
 
 

@@ -53,7 +53,7 @@ class FitPlan:
 
     Attributes
     ----------
-    source, items : str
+    source, modality : str
         Where items come from, and what they are.
     n_items, n_words, n_features : int
         Items to learn from; words before merging (an upper limit for texts); numbers per item afterwards.
@@ -70,7 +70,7 @@ class FitPlan:
     """
 
     source: str
-    items: str
+    modality: str
     n_items: int
     n_test: int
     n_words: int
@@ -133,14 +133,14 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
     collection, test = parts_of(open_source(source, options))
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    check_options(options, collection.kind)
+    check_options(options, collection.modality)
     threads = effective_n_jobs(options.jobs)
     speed = _multiplications_per_second()
     words = _forecast_words(collection, options, threads, speed)
     if options.to != "auto" and int(options.to) > words.n_words:
         raise BagwiseError(f"to={options.to}, but there are only {words.n_words} words. Give at most {words.n_words}.")
     classes = class_names(collection, options)
-    criterion = choose_criterion(options, collection.kind, bool(classes))
+    criterion = choose_criterion(options, collection.modality, bool(classes))
     n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(options.pyramid))
     entries = words.per_item * n
     merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
@@ -156,7 +156,7 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
     to = options.to if options.to == "auto" else int(options.to)
     return FitPlan(
         source=collection.source,
-        items=collection.kind,
+        modality=collection.modality,
         n_items=n,
         n_test=0 if test is None else len(test),
         n_words=d,
@@ -188,14 +188,14 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
         X = collection.X
         return _Words(X.shape[1], (X.nnz if sp.issparse(X) else X.size) / n, 0, ())
     sample = [collection[i] for i in np.unique(np.linspace(0, n - 1, _SAMPLE).astype(int)).tolist()]
-    if collection.kind == "texts":
+    if collection.modality == "texts":
         started = time.perf_counter()
         texts = [text.split() for text in _contents(sample, options)]
         seconds = (time.perf_counter() - started) / len(texts) * n
         distinct = float(np.mean([len(set(text)) for text in texts]))
         d = options.words or TEXT_WORDS
         return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
-    descriptor = make_descriptor(options, collection.kind)
+    descriptor = make_descriptor(options, collection.modality)
     d = options.words or IMAGE_WORDS
     contents = _contents(sample, options)
     descriptor.describe(contents[0])  # compiling does not count
@@ -208,7 +208,7 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
     learning = _KMEANS_ITERATIONS * sampled * d * width / speed
     counting = describing + vectors * n * d * width / speed
     steps = (
-        PlannedStep(f"describe {n:,} {collection.kind} by {type(descriptor).__name__}", describing),
+        PlannedStep(f"describe {n:,} {collection.modality} by {type(descriptor).__name__}", describing),
         PlannedStep(f"learn {d:,} words from {int(sampled):,} of about {int(vectors * n):,} vectors", learning),
         PlannedStep("count the words of each item", counting),
     )

@@ -72,7 +72,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
             data.collection,
             data.histograms,
             fit.codes,
-            fit.held_out[model.path.sizes.index(model.n_words)],
+            fit.held_out[model.path.sizes.index(model.n_groups)],
             model.path.protocol,
         )
         notes.append(
@@ -175,9 +175,9 @@ class _Predictions:
 
 
 def _tested(model: Model, evaluation: Evaluation) -> _Predictions | None:
-    if model.n_words not in evaluation.sizes:
+    if model.n_groups not in evaluation.sizes:
         return None
-    predicted = evaluation.at(model.n_words)
+    predicted = evaluation.at(model.n_groups)
     return _Predictions(
         evaluation.collection, evaluation.histograms, evaluation.codes, predicted, _test_protocol(evaluation)
     )
@@ -193,16 +193,16 @@ def _facts(model: Model, evaluation: Evaluation | None) -> tuple[tuple[str, str]
     if "source" in provenance:
         facts.append(("Source", str(provenance["source"])))
     if "n_items" in provenance:
-        facts.append(("Training items", how_many(provenance["n_items"], model.items)))
+        facts.append(("Training items", how_many(provenance["n_items"], model.modality)))
     if model.classes:
         facts.append(("Classes", str(len(model.classes))))
     if evaluation is not None:
-        facts.append(("Test items", how_many(len(evaluation.collection), model.items)))
+        facts.append(("Test items", how_many(len(evaluation.collection), model.modality)))
     if model.descriptor_record is not None:
         facts.append(("Descriptor", _describe(model.descriptor_record)))
     facts += [
         ("Words", f"{model.hierarchy.n_words:,}"),
-        ("Groups", f"{model.n_words:,}"),
+        ("Groups", f"{model.n_groups:,}"),
         ("Criterion", str(model.hierarchy.criterion)),
     ]
     if len(model.pyramid) > 1:
@@ -233,7 +233,7 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
     sizes = model.hierarchy.n_words - 1 - np.arange(len(scores))
     finite = np.isfinite(scores)
     common: dict[str, Any] = {
-        "chosen": model.n_words,
+        "chosen": model.n_groups,
         "criterion_name": str(model.hierarchy.criterion),
         "criterion_sizes": sizes[finite][::-1].tolist(),
         "criterion_values": scores[finite][::-1].tolist(),
@@ -266,8 +266,8 @@ def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, 
     examples = []
     for k, number in enumerate(chosen):
         item, answer = predictions.collection[number], int(predicted[number])
-        picture, excerpt = preview(item, model.items)
-        evidence = _contributions(rows[[k]], model.head, answer, model.n_words)
+        picture, excerpt = preview(item, model.modality)
+        evidence = _contributions(rows[[k]], model.head, answer, model.n_groups)
         examples.append(
             Example(item.id, model.classes[codes[number]], model.classes[answer], picture, excerpt, evidence)
         )
@@ -295,12 +295,12 @@ def _word_groups(
     rows, columns = model.pyramid[0]
     whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
     occurrences = whole.reshape(-1, n_words).sum(axis=0)
-    totals = np.bincount(model.lookup, weights=occurrences, minlength=model.n_words)
+    totals = np.bincount(model.lookup, weights=occurrences, minlength=model.n_groups)
     order = np.argsort(-totals, kind="stable")
-    has_head = codes is not None and model.n_words in model.heads
+    has_head = codes is not None and model.n_groups in model.heads
     weights = _class_weights(model, model.group(histograms), codes) if has_head else None
-    patches = _patches(model, collection, order[: LIMITS.groups]) if model.items == "images" else {}
-    members_of = model.hierarchy.groups(model.n_words)
+    patches = _patches(model, collection, order[: LIMITS.groups]) if model.modality == "images" else {}
+    members_of = model.hierarchy.groups(model.n_groups)
     groups = []
     for group in order.tolist():
         members = members_of[group]
@@ -328,7 +328,7 @@ def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float6
     counts = np.bincount(codes, minlength=n_classes)[:, None]
     means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
     overall = np.asarray(features.mean(axis=0)).ravel()
-    return _sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_words)
+    return _sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
 
 
 def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) -> dict[int, list[bytes]]:

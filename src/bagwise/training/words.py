@@ -122,18 +122,18 @@ def learn_words(collection: Collection, options: FitOptions, progress: Progress)
     """
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    check_options(options, collection.kind)
+    check_options(options, collection.modality)
     if isinstance(collection, TableCollection):
         return _table_words(collection, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedItemsWarning)  # told by `skipped`
-        if collection.kind == "texts":
+        if collection.modality == "texts":
             return _text_words(collection, options, progress)
         return _visual_words(collection, options, progress)
 
 
 def _visual_words(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
-    descriptor = make_descriptor(options, collection.kind)
+    descriptor = make_descriptor(options, collection.modality)
     encoder = BagOfFeatures(
         options.words or IMAGE_WORDS,
         pyramid=options.pyramid,
@@ -145,7 +145,7 @@ def _visual_words(collection: Collection, options: FitOptions, progress: Progres
     )
 
     describing: Any = None
-    describe = f"Describing {collection.kind}"
+    describe = f"Describing {collection.modality}"
 
     def batches(step: str) -> Iterator[Any]:
         nonlocal describing
