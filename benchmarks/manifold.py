@@ -37,8 +37,7 @@ def make_problem(n: int, length: int, d: int, n_words: int) -> tuple[Any, Any, A
 
 
 def ours(n: int, length: int, d: int, n_words: int, n_iter: int) -> dict[str, float]:
-    from bagwise.codebooks.manifold.learning import learn_words
-    from bagwise.codebooks.manifold.soft import SoftHistograms
+    from bagwise.codebooks.manifold.learning import SoftHistograms, learn_words
 
     values, offsets, words, target = make_problem(n, length, d, n_words)
     few = SoftHistograms(values[: 4 * length], offsets[:5], 0.05, 2)

@@ -12,9 +12,8 @@ from sklearn.cluster import KMeans
 
 from bagwise import Bags, SpectralClusterer
 from bagwise.codebooks import learn_codebook
-from bagwise.codebooks.manifold.objective import chi2_distances
-from bagwise.codebooks.manifold.start import typical_scale
-from bagwise.codebooks.manifold.target import learn_target
+from bagwise.codebooks.manifold.learning import chi2_distances
+from bagwise.codebooks.manifold.target import learn_target, typical_scale
 from experiments.differences import always, difference
 from experiments.manifold_protocol import CRITERIA, Figures, gains, repetitions, report, spread
 from experiments.pages import Claim, Section, Table

@@ -15,7 +15,7 @@ from bagwise.baselines import HashMerger
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import LBPD5
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
-from bagwise.descriptors.patterns import as_comparable, pattern_codes
+from bagwise.descriptors.lbp import as_comparable, pattern_codes
 from bagwise.merging import PatternWords
 from bagwise.merging.pooling import pool
 from bagwise.sources import Collection

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.memory import check_memory
-from bagwise.codebooks.manifold.graph import LAPLACIANS, embed, neighbor_graph
-from bagwise.codebooks.manifold.objective import chi2_distances
+from bagwise.codebooks.manifold.learning import chi2_distances
+from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["SpectralClusterer", "cluster_bags"]

@@ -8,10 +8,9 @@ import scipy.sparse as sp
 from bagwise.baselines.linear import ConfidenceWeightedClassifier
 from bagwise.codebooks.bag_of_features import BagOfFeatures
 from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
-from bagwise.descriptors.color_sift import ColorSIFT
 from bagwise.descriptors.hog_lbp import HogLbp
-from bagwise.descriptors.lbp_d5 import LBPD5
-from bagwise.descriptors.local_binary_patterns import LocalBinaryPatterns
+from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
+from bagwise.descriptors.sift import ColorSIFT
 from bagwise.merging.merge import merge_words
 from bagwise.merging.searches import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger

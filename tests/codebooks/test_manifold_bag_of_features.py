@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 
 from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures
-from bagwise.codebooks.manifold.soft import SoftHistograms
+from bagwise.codebooks.manifold.learning import SoftHistograms
 from bagwise.metrics import purity
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures
 from bagwise.clustering import cluster_bags
-from bagwise.codebooks.manifold.start import set_apart, typical_scale
+from bagwise.codebooks.manifold.target import set_apart, typical_scale
 
 FEW = {"n_components": 2, "n_neighbors": 3, "n_iter": 2, "n_init": 1, "random_state": 0}
 ESTIMATORS = [
@@ -155,8 +155,7 @@ def test_equal_words_are_set_apart_and_no_others():
 
 def test_equal_words_part_while_learning():
     """With equal words at the start, as k-means may give, both would stay equal without the jitter."""
-    from bagwise.codebooks.manifold.objective import pair_objective
-    from bagwise.codebooks.manifold.soft import SoftHistograms
+    from bagwise.codebooks.manifold.learning import SoftHistograms, pair_objective
 
     bags = make_bags()
     soft = SoftHistograms(bags.values, bags.offsets, 0.5)

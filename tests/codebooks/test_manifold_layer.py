@@ -6,9 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from bagwise import Bags, ManifoldBagOfFeatures  # noqa: E402
-from bagwise.codebooks.manifold.learning import learn_words  # noqa: E402
-from bagwise.codebooks.manifold.objective import pair_objective  # noqa: E402
-from bagwise.codebooks.manifold.soft import SoftHistograms  # noqa: E402
+from bagwise.codebooks.manifold.learning import SoftHistograms, learn_words, pair_objective  # noqa: E402
 from bagwise.nn import SoftBagOfFeatures, manifold_loss, train_manifold  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from bagwise import BagwiseError
-from bagwise.codebooks.manifold.graph import embed, neighbor_graph
-from bagwise.codebooks.manifold.learning import Adam, learn_words
-from bagwise.codebooks.manifold.objective import chi2_distances, pair_objective
-from bagwise.codebooks.manifold.soft import SoftHistograms
-from bagwise.codebooks.manifold.target import given_target, learn_target, use_labels
+from bagwise.codebooks.manifold.learning import Adam, SoftHistograms, chi2_distances, learn_words, pair_objective
+from bagwise.codebooks.manifold.target import embed, given_target, learn_target, neighbor_graph, use_labels
 
 
 def plain_histograms(values, offsets, V, g):
@@ -70,7 +67,7 @@ def test_histograms_are_those_of_the_definition(problem):
 
 
 def test_blocks_do_not_matter(monkeypatch):
-    from bagwise.codebooks.manifold import soft
+    from bagwise.codebooks.manifold import learning as soft
 
     rng = np.random.default_rng(0)
     values, V, G = rng.normal(size=(100, 3)), rng.normal(size=(7, 3)), rng.normal(size=(4, 7))

@@ -79,6 +79,17 @@ def test_many_rows_are_what_each_is_alone(steps, dtype, monkeypatch):
         assert normalize_rows(empty, steps).shape == normalize_rows(sp.csr_array(empty), steps).shape == shape
 
 
+@pytest.mark.parametrize("steps", ["l1", "l2", ("l1", "power"), ("l2", "power")])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_near_the_limits_of_their_type(dtype, steps):
+    rows = np.array([[1.0, 2.0, -4.0, 0.0], [3.0, 3.0, 3.0, 4.0]], dtype)
+    expected = normalize_rows(rows, steps)
+    limits = np.finfo(dtype)
+    for scale in (limits.max / 4, limits.tiny, limits.smallest_subnormal):
+        np.testing.assert_allclose(normalize_rows(rows * scale, steps), expected, rtol=1e-6)
+        np.testing.assert_allclose(normalize_rows(sp.csr_array(rows * scale), steps).toarray(), expected, rtol=1e-6)
+
+
 def test_the_default_is_the_hellinger_kernel():
     X = np.random.default_rng(0).integers(0, 5, (6, 9)).astype(float)
     X[2] = 0

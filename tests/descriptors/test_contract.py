@@ -29,7 +29,7 @@ from bagwise.descriptors import (
     Patches,
     SparseBags,
 )
-from bagwise.descriptors.growing import GrowingRows
+from bagwise.descriptors.base import GrowingRows
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 ALL = [

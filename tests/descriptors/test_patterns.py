@@ -10,9 +10,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns, SparseBags
-from bagwise.descriptors._hog_kernels import gradient_histograms
+from bagwise.descriptors._kernels import gradient_histograms
 from bagwise.descriptors.hog_lbp import hog_features
-from bagwise.descriptors.patterns import pattern_codes, uniform_bins
+from bagwise.descriptors.lbp import pattern_codes, uniform_bins
 from bagwise.merging import PatternWords
 from bagwise.merging.pattern_words import nearest_centers, pattern_bits
 

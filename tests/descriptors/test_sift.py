@@ -6,8 +6,8 @@ from scipy.ndimage import correlate1d, gaussian_filter
 
 from bagwise import BagwiseError
 from bagwise.descriptors import ColorSIFT, DenseSIFT, KeypointSIFT
-from bagwise.descriptors import _sift_kernels as kernels
-from bagwise.descriptors.color_sift import to_space
+from bagwise.descriptors import _kernels as kernels
+from bagwise.descriptors.sift import to_space
 from bagwise.sources import ItemError
 
 

@@ -13,9 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bagwise import Bags, BagwiseError, open_collection
 from bagwise.descriptors import VideoHogHof
 from bagwise.descriptors import _video_kernels as kernels
-from bagwise.descriptors.space_time_points import SpaceTimePoints, _gaussian, find_points
-from bagwise.descriptors.video import describe_points
-from bagwise.descriptors.video_frames import GreyFrames
+from bagwise.descriptors.video import GreyFrames, SpaceTimePoints, _gaussian, describe_points, find_points
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 NO_MATRIX = "takes videos: a row of a matrix is none"
@@ -131,7 +129,7 @@ def test_long_videos_are_taken_in_blocks(monkeypatch):
 
     video = square(BOUNCE * 10)
     whole = find_points(GreyFrames(video), [2], [1])
-    monkeypatch.setattr("bagwise.descriptors.space_time_points._BLOCK", 0)
+    monkeypatch.setattr("bagwise.descriptors.video._BLOCK", 0)
     found = find_points(Recorded(video), [2], [1])
     assert len(asked) == 19  # of 16 frames, and how far filters reach on both sides
     assert max(asked) <= 16 + 2 * (3 + 5 + 2)

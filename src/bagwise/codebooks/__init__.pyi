@@ -1,3 +1,4 @@
+from .bag_of_features import BagNormalizer as BagNormalizer
 from .bag_of_features import BagOfFeatures as BagOfFeatures
 from .distances import assign_words as assign_words
 from .encoders import localized_codes as localized_codes
@@ -8,6 +9,5 @@ from .kmeans import KMeansWords as KMeansWords
 from .kmeans import kmeans_words as kmeans_words
 from .kmeans import learn_codebook as learn_codebook
 from .manifold.manifold_bag_of_features import ManifoldBagOfFeatures as ManifoldBagOfFeatures
-from .normalizing import BagNormalizer as BagNormalizer
 from .pyramids import resolve_pyramid as resolve_pyramid
 from .window_codes import WindowCodes as WindowCodes

@@ -1,19 +1,19 @@
-"""`BagOfFeatures`: from bags of vectors to histograms of words, as a scikit-learn transformer."""
+"""`BagOfFeatures`, from bags of vectors to histograms of words, and `BagNormalizer`: scikit-learn transformers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._utils.checks import generator
 from bagwise.bags import Bags
@@ -26,7 +26,9 @@ from bagwise.codebooks.normalizing import normalize_rows, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 
-__all__ = ["BagOfFeatures"]
+__all__ = ["BagNormalizer", "BagOfFeatures"]
+
+_FLOATS = [np.float64, np.float32]
 
 
 class BagOfFeatures(TransformerMixin, BaseEstimator):
@@ -179,7 +181,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> BagOfFeatures:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the words.
 
         Parameters
@@ -312,5 +314,96 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class BagNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale histograms to unit norm, take powers, or both.
+
+    The default, l1 and then the square root, makes the plain inner product of histograms the Hellinger kernel, and
+    scales them to unit L2 norm. ``("power", "l2")`` is usual for VLAD.
+
+    Parameters
+    ----------
+    steps : str or sequence of str, default=("l1", "power")
+        Applied in this order: "l1" and "l2" divide a row by its norm, "power" takes ``sign(x) |x|^power``.
+    power : float, default=0.5
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if X had column names.
+
+    See Also
+    --------
+    BagOfFeatures : Its parameter `normalize` does the same.
+    sklearn.preprocessing.Normalizer : One norm, no power.
+
+    Notes
+    -----
+    One pass over the data, a block of rows at a time. Sparse input stays sparse; rows of zeros stay zero. Rows are
+    divided by their largest value first, so that values near the limits of their type do not overflow.
+
+    References
+    ----------
+    F. Perronnin, J. Sánchez, T. Mensink, "Improving the Fisher kernel for large-scale image classification",
+    ECCV 2010.
+
+    Examples
+    --------
+    >>> from bagwise.codebooks import BagNormalizer
+    >>> BagNormalizer().fit_transform([[1, 3], [0, 0]])
+    array([[0.5      , 0.8660254],
+           [0.       , 0.       ]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "steps": [str, "array-like"],
+        "power": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(self, steps: str | Sequence[str] = ("l1", "power"), *, power: float = 0.5) -> None:
+        self.steps = steps
+        self.power = power
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Validate the data and the parameters; nothing is learned.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self : BagNormalizer
+        """
+        resolve_steps(self.steps)
+        validate_data(self, X, accept_sparse="csr", dtype=_FLOATS)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Normalise the rows of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Z : ndarray or CSR matrix of shape (n_samples, n_features)
+            Sparse if X is.
+        """
+        check_is_fitted(self, "n_features_in_")
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
+        return normalize_rows(X, self.steps, self.power)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.requires_fit = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

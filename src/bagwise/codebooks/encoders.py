@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bagwise._utils.checks import as_count
 from bagwise._utils.threads import one_blas_thread
-from bagwise.codebooks import _encoding_kernels as kernels
+from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.distances import WordDistances, as_codebook, working_values
 from bagwise.errors import BagwiseError, unknown_name
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.threads import one_blas_thread
 from bagwise.bags import Bags
-from bagwise.codebooks import _encoding_kernels as kernels
+from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.distances import as_codebook
 from bagwise.codebooks.encoders import Encoder, ResidualEncoder, make_encoder
 from bagwise.codebooks.pyramids import Grids, cell_numbers, n_cells, resolve_pyramid

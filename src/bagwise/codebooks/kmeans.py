@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from bagwise._utils.checks import as_count, generator
 from bagwise._utils.extras import require
 from bagwise._utils.threads import one_blas_thread, run_over_ranges
-from bagwise.codebooks import _encoding_kernels as kernels
+from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import Reservoir, as_batches
 from bagwise.codebooks.distances import WordDistances, as_codebook, nearest_words
 from bagwise.errors import BagwiseError, unknown_name

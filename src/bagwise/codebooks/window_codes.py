@@ -16,8 +16,8 @@ from bagwise.codebooks.encoders import localized_codes
 from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.pyramids import cell_numbers, n_cells, resolve_pyramid
 from bagwise.descriptors.base import Arrays, Describing, ItemTransformer
-from bagwise.descriptors.color_sift import ColorSIFT
 from bagwise.descriptors.grids import starts_of
+from bagwise.descriptors.sift import ColorSIFT
 from bagwise.descriptors.sparse_bags import SparseBags
 
 __all__ = ["WindowCodes"]

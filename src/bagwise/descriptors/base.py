@@ -1,4 +1,4 @@
-"""What all descriptors share: going through items in order, on several threads, past damaged ones, with a cache."""
+"""Rows that come one after the other and become one array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
@@ -21,12 +21,68 @@ from bagwise._utils.threads import map_in_order
 from bagwise.bags.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.descriptors.contents import Thing, things_of
-from bagwise.descriptors.growing import GrowingRows
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Skipped, check_on_error, report_skipped
 from bagwise.sources.items import ItemError
 
-__all__ = ["Describing", "Descriptor", "ItemTransformer"]
+__all__ = ["Describing", "Descriptor", "GrowingRows", "ItemTransformer"]
+
+
+# Large enough that systems map it apart from the heap and take it back when it is let go.
+_BLOCK_BYTES = 1 << 26
+
+
+class GrowingRows:
+    """Collect rows whose number is not known beforehand, in little more memory than they take together.
+
+    Rows are copied to blocks as they come. At the end blocks are copied to the result and let go one by one, so that
+    the result and one block is all there ever is. (Many small arrays cannot be let go that way: the memory of those
+    that were freed stays with the process.)
+
+    Parameters
+    ----------
+    width : int
+        Numbers in a row.
+    dtype : data type
+    """
+
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
+        self._width = width
+        self._dtype = np.dtype(dtype)
+        self._capacity = max(1, _BLOCK_BYTES // max(1, width * self._dtype.itemsize))
+        self._blocks: list[NDArray[Any]] = []
+        self._filled = self._capacity  # rows of the last block
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Copy rows to the end."""
+        if rows.shape[1] != self._width:
+            raise BagwiseError(
+                "All items must give vectors of the same width, but one gave vectors of "
+                f"{self._width} numbers and another of {rows.shape[1]}."
+            )
+        while len(rows):
+            if self._filled == self._capacity:
+                self._blocks.append(np.empty((self._capacity, self._width), self._dtype))
+                self._filled = 0
+            taken = min(len(rows), self._capacity - self._filled)
+            self._blocks[-1][self._filled : self._filled + taken] = rows[:taken]
+            self._filled += taken
+            rows = rows[taken:]
+
+    def joined(self) -> NDArray[Any]:
+        """Give all rows as one array, and forget them."""
+        if not self._blocks:
+            return np.empty((0, self._width), self._dtype)
+        self._blocks[-1] = self._blocks[-1][: self._filled]
+        result = np.empty((sum(map(len, self._blocks)), self._width), self._dtype)
+        end = len(result)
+        while self._blocks:
+            block = self._blocks.pop()
+            result[end - len(block) : end] = block
+            end -= len(block)
+        self._filled = self._capacity
+        return result
+
 
 Arrays = dict[str, NDArray[Any]]
 # Parameters that say how something is computed, not what.

@@ -14,8 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
-from bagwise.descriptors.local_binary_patterns import cell_histograms
-from bagwise.descriptors.patterns import as_comparable, uniform_bins
+from bagwise.descriptors.lbp import as_comparable, cell_histograms, uniform_bins
 
 __all__ = ["HogLbp", "hog_features"]
 
@@ -96,7 +95,7 @@ class HogLbp(Descriptor):
         self.cache = cache
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        from bagwise.descriptors._hog_kernels import N_DIRECTIONS, gradient_histograms
+        from bagwise.descriptors._kernels import N_DIRECTIONS, gradient_histograms
 
         grey = as_grey(content)
         height, width = grey.shape

@@ -85,10 +85,10 @@ _SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoot
 _BOOLEAN = _OneOf((True, False))
 # The parameters are those of the classes without n_jobs, verbose and cache, which do not change what is computed.
 KNOWN_DESCRIPTORS = {
-    "DenseSIFT": _Known("dense_sift", "images", _SIFT),
-    "ColorSIFT": _Known("color_sift", "images", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}),
+    "DenseSIFT": _Known("sift", "images", _SIFT),
+    "ColorSIFT": _Known("sift", "images", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}),
     "KeypointSIFT": _Known(
-        "keypoint_sift",
+        "sift",
         "images",
         {
             "n_keypoints": _Integer(1, _MOST_POINTS, optional=True),
@@ -109,12 +109,12 @@ KNOWN_DESCRIPTORS = {
     ),
     "HogLbp": _Known("hog_lbp", "images", {"cell": _Integer(2), "form": _OneOf(("root", "unit"))}),
     "LocalBinaryPatterns": _Known(
-        "local_binary_patterns",
+        "lbp",
         "images",
         {"uniform": _BOOLEAN, "cell": _Integer(1, optional=True), "norm": _OneOf(("l1", "l2", None))},
     ),
     "LBPD5": _Known(
-        "lbp_d5", "images", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1)}, n_words=1 << 16
+        "lbp", "images", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1)}, n_words=1 << 16
     ),
     "VideoHogHof": _Known(
         "video",

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count, as_values
+from bagwise.codebooks.normalizing import resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
-from bagwise.codebooks.steps import resolve_steps
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files

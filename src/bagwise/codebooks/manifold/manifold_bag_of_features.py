@@ -20,13 +20,17 @@ from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.kmeans import learn_codebook
-from bagwise.codebooks.manifold.graph import LAPLACIANS
-from bagwise.codebooks.manifold.learning import learn_words
+from bagwise.codebooks.manifold.learning import SoftHistograms, chi2_distances, learn_words
 from bagwise.codebooks.manifold.model_files import read_model, write_model
-from bagwise.codebooks.manifold.objective import chi2_distances
-from bagwise.codebooks.manifold.soft import SoftHistograms
-from bagwise.codebooks.manifold.start import set_apart, typical_scale
-from bagwise.codebooks.manifold.target import TARGETS, given_target, learn_target, use_labels
+from bagwise.codebooks.manifold.target import (
+    LAPLACIANS,
+    TARGETS,
+    given_target,
+    learn_target,
+    set_apart,
+    typical_scale,
+    use_labels,
+)
 from bagwise.errors import BagwiseError
 
 __all__ = ["ManifoldBagOfFeatures"]

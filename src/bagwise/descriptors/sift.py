@@ -10,14 +10,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._utils.extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
-from bagwise.descriptors.contents import as_grey
+from bagwise.descriptors.contents import as_grey, as_rgb
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["DenseSIFT", "describe_channels"]
+__all__ = ["SPACES", "ColorSIFT", "DenseSIFT", "KeypointSIFT", "describe_channels", "to_space"]
+
 
 N_CELLS = 4
 N_NUMBERS = 128
@@ -148,7 +150,7 @@ def describe_channels(
         Channel after channel, each of length 1 or 0.
     positions : ndarray of float32, shape (n, 2)
     """
-    from bagwise.descriptors import _sift_kernels as kernels
+    from bagwise.descriptors import _kernels as kernels
 
     n_channels, height, width = channels.shape
     factors = checked_scales(scales)
@@ -208,3 +210,207 @@ def _cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     at = firsts[:, np.newaxis] + np.arange(math.ceil(2 * cell))
     triangles = np.maximum(0.0, 1.0 - np.abs(at - middles[:, np.newaxis]) / cell)
     return firsts, (triangles * np.exp(-0.5 * (at / (N_CELLS / 2 * cell)) ** 2)).astype(np.float32)
+
+
+SPACES = ("opponent", "rg", "c", "rgb")
+
+
+class ColorSIFT(Descriptor):
+    """Describe patches of colour images on a regular grid by SIFT in each channel of a colour space.
+
+    Parameters
+    ----------
+    space : {"opponent", "rg", "c", "rgb"}, default="opponent"
+        - ``"opponent"``: ``(R - G) / √2``, ``(R + G - 2B) / √6`` and ``(R + G + B) / √3``; 384 numbers.
+        - ``"rg"``: ``R / (R + G + B)`` and ``G / (R + G + B)``; 256 numbers.
+        - ``"c"``: the first two opponent channels divided by the third, and the third; 384 numbers.
+        - ``"rgb"``: red, green and blue; 384 numbers.
+
+        Where a denominator is zero, the quotient is.
+    step, patch, scales, smoothing
+        The grid and the patches, as in `DenseSIFT`.
+    n_jobs, verbose, cache
+        As in `DenseSIFT`.
+
+    See Also
+    --------
+    DenseSIFT : The same for grey images; says how descriptors are made.
+
+    Notes
+    -----
+    Each channel's 128 numbers have length 1, or 0 where the channel is flat. Grey images are refused: open collections
+    with ``mode="rgb"``. Images smaller than a patch give an empty bag. Time and memory are those of `DenseSIFT` for
+    each channel.
+
+    References
+    ----------
+    K. van de Sande, T. Gevers, C. Snoek, "Evaluating color descriptors for object and scene recognition", TPAMI 32(9),
+    2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.descriptors import ColorSIFT
+    >>> image = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
+    >>> ColorSIFT(space="rg").transform([image])
+    <Bags: 1 bags, 6 rows x 256 features of float32, with positions>
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **DenseSIFT._parameter_constraints,
+        "space": [StrOptions(set(SPACES))],
+    }
+
+    def __init__(
+        self,
+        space: str = "opponent",
+        *,
+        step: int = 8,
+        patch: int = 16,
+        scales: Any = (1.0,),
+        smoothing: float = 0.0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        cache: str | PathLike[str] | None = None,
+    ) -> None:
+        self.space = space
+        self.step = step
+        self.patch = patch
+        self.scales = scales
+        self.smoothing = smoothing
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.cache = cache
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        checked_scales(self.scales)
+
+    def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        channels = to_space(as_rgb(content, "ColorSIFT"), self.space)
+        return describe_channels(channels, self.step, self.patch, self.scales, self.smoothing)
+
+
+def to_space(rgb: NDArray[Any], space: str) -> NDArray[np.float32]:
+    """Convert planes of red, green and blue, shape (3, H, W), to the channels of a colour space.
+
+    Sums and quotients are taken in double precision: the noise of single precision in a colourless area would look like
+    a texture after normalisation.
+    """
+    if space == "rgb":
+        return rgb.astype(np.float32)
+    red, green, blue = rgb.astype(np.float64)
+    if space == "rg":
+        total = red + green + blue
+        return np.stack([_quotient(red, total), _quotient(green, total)]).astype(np.float32)
+    if space not in ("opponent", "c"):
+        raise unknown_name("space", space, SPACES)
+    first, second = (red - green) / np.sqrt(2), (red + green - 2 * blue) / np.sqrt(6)
+    third = (red + green + blue) / np.sqrt(3)
+    if space == "c":
+        first, second = _quotient(first, third), _quotient(second, third)
+    return np.stack([first, second, third]).astype(np.float32)
+
+
+def _quotient(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(a, b, out=np.zeros_like(a), where=b != 0)
+
+
+class KeypointSIFT(Descriptor):
+    """Find interest points and describe them by SIFT, at their own scale and rotation. Needs ``bagwise[image]``.
+
+    Parameters
+    ----------
+    n_keypoints : int, default=None
+        Keep at most about this many, those of the strongest contrast. (Points as strong as the last one are kept as
+        well.) None keeps all.
+    contrast_threshold : float, default=0.04
+        Points of less contrast are dropped.
+    edge_threshold : float, default=10
+        Points that look like edges are dropped; a larger number keeps more.
+    sigma : float, default=1.6
+        Blur of the first image of the pyramid, in pixels.
+    n_jobs, verbose, cache
+        As in `DenseSIFT`.
+
+    See Also
+    --------
+    DenseSIFT : The same descriptors on a grid, usually better for recognising scenes.
+
+    Notes
+    -----
+    Detection and description are OpenCV's; its numbers are scaled to length 1. Images must be of uint8, because
+    thresholds mean something on that scale only; RGB images are converted to grey. An image without interest points, or
+    without pixels, gives an empty bag. The cache does not know which version of OpenCV wrote it.
+
+    References
+    ----------
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", IJCV 60(2), 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.descriptors import KeypointSIFT
+    >>> y, x = np.mgrid[:64, :64]
+    >>> blob = (255 * np.exp(-((x - 40) ** 2 + (y - 24) ** 2) / 50)).astype(np.uint8)
+    >>> values, positions = KeypointSIFT().describe(blob)
+    >>> values.shape[1], positions.round(1)[0]
+    (128, array([0.6, 0.4], dtype=float32))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **ItemTransformer._parameter_constraints,
+        "n_keypoints": [Interval(Integral, 1, None, closed="left"), None],
+        "contrast_threshold": [Interval(Real, 0, None, closed="left")],
+        "edge_threshold": [Interval(Real, 0, None, closed="neither")],
+        "sigma": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_keypoints: int | None = None,
+        *,
+        contrast_threshold: float = 0.04,
+        edge_threshold: float = 10.0,
+        sigma: float = 1.6,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        cache: str | PathLike[str] | None = None,
+    ) -> None:
+        self.n_keypoints = n_keypoints
+        self.contrast_threshold = contrast_threshold
+        self.edge_threshold = edge_threshold
+        self.sigma = sigma
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.cache = cache
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        require("cv2", "image", "KeypointSIFT")
+
+    def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        cv2 = require("cv2", "image", "KeypointSIFT")
+        kind = np.asarray(content).dtype
+        grey = as_grey(content)
+        if kind != np.uint8:
+            raise BagwiseError(
+                f"KeypointSIFT takes images of uint8, 0 to 255, got {kind}. Scale and convert them first"
+            )
+        nothing = np.empty((0, 128), np.float32), np.empty((0, 2), np.float32)
+        if grey.size == 0:
+            return nothing
+        # made anew each time: it keeps buffers, which threads must not share
+        sift = cv2.SIFT_create(
+            nfeatures=0 if self.n_keypoints is None else int(self.n_keypoints),
+            contrastThreshold=float(self.contrast_threshold),
+            edgeThreshold=float(self.edge_threshold),
+            sigma=float(self.sigma),
+        )
+        points, values = sift.detectAndCompute(np.rint(grey).astype(np.uint8), None)
+        if not points:
+            return nothing
+        height, width = grey.shape
+        places = (np.array([point.pt for point in points]) + 0.5) / (width, height)
+        lengths = np.linalg.norm(values, axis=1, keepdims=True)
+        return values / np.maximum(lengths, np.finfo(np.float32).tiny), np.clip(places, 0, 1)

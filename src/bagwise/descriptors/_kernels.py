@@ -168,3 +168,110 @@ def normalize(vectors, clip, flat):
         factor = np.float32(1.0 / np.sqrt(total))
         for k in range(vector.shape[0]):
             vector[k] *= factor
+
+
+N_DIRECTIONS = 18
+
+
+@njit(cache=True, nogil=True)
+def gradient_histograms(image, top, left, cell, out):
+    """Histograms of 18 gradient directions in the cells of a grid that begins at pixel (top, left).
+
+    Each pixel's gradient norm is divided between the two nearest directions and the up to four nearest cells, linearly:
+    ``out[i, j, o]`` is the sum over pixels of ``norm(p) tri(y_p - i) tri(x_p - j) tri(direction(p) - o)``, where
+    ``tri(t) = max(0, 1 - |t|)``, x_p and y_p count cells from the middle of the first, and directions go around, from
+    right to up. Pixels on the border of the image have no gradient. Cost O(H W).
+    """
+    height, width = image.shape
+    n_rows, n_columns, _ = out.shape
+    out[:] = 0.0
+    for y in range(1, height - 1):
+        across_y = (y + 0.5 - top) / cell - 0.5
+        i = np.int64(np.floor(across_y))
+        below = across_y - i
+        for x in range(1, width - 1):
+            right = np.float64(image[y, x + 1]) - np.float64(image[y, x - 1])
+            up = np.float64(image[y - 1, x]) - np.float64(image[y + 1, x])
+            norm = np.sqrt(right * right + up * up)
+            if norm == 0.0:
+                continue
+            turn = np.arctan2(up, right) * (N_DIRECTIONS / (2 * np.pi)) + N_DIRECTIONS
+            whole = np.int64(turn)
+            share = turn - whole
+            first, second = whole % N_DIRECTIONS, (whole + 1) % N_DIRECTIONS
+            across_x = (x + 0.5 - left) / cell - 0.5
+            j = np.int64(np.floor(across_x))
+            beside = across_x - j
+            for a in range(2):
+                if 0 <= i + a < n_rows:
+                    by_row = norm * (below if a else 1.0 - below)
+                    for b in range(2):
+                        if 0 <= j + b < n_columns:
+                            weight = by_row * (beside if b else 1.0 - beside)
+                            out[i + a, j + b, first] += weight * (1.0 - share)
+                            out[i + a, j + b, second] += weight * share
+
+
+@njit(cache=True, nogil=True)
+def ring_codes(image, downs, rights, radius, codes):
+    """``codes[y, x] = Σ_k 2^k [image[v + downs[k], u + rights[k]] >= image[v, u]]``; v = y + radius, u = x + radius.
+
+    `codes` is of uint16 and smaller than the image by `radius` at every side. Cost O(H W len(downs)).
+    """
+    height, width = codes.shape
+    for y in range(height):
+        row = codes[y]
+        row[:] = 0
+        middle = image[y + radius, radius : radius + width]
+        for k in range(downs.shape[0]):
+            first = radius + rights[k]
+            neighbour = image[y + radius + downs[k], first : first + width]
+            bit = np.uint16(1 << k)
+            for x in range(width):
+                row[x] |= bit if neighbour[x] >= middle[x] else np.uint16(0)
+
+
+@njit(cache=True, nogil=True)
+def count_in_cells(codes, bins, rows, columns, cell_height, cell_width, out):
+    """``out[i, j, b]``: how many codes with ``bins[code] == b`` are in the cell that begins at (rows[i], columns[j]).
+
+    Parts of cells where there are no codes are left out, as are codes whose bin is negative. Cost O(pixels in cells).
+    """
+    height, width = codes.shape
+    out[:] = 0
+    for i in range(rows.shape[0]):
+        for j in range(columns.shape[0]):
+            counts = out[i, j]
+            for y in range(max(rows[i], 0), min(rows[i] + cell_height, height)):
+                for x in range(max(columns[j], 0), min(columns[j] + cell_width, width)):
+                    b = bins[codes[y, x]]
+                    if b >= 0:
+                        counts[b] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_in_patches(codes, rows, columns, side, starts, patterns, counts):
+    """Count the codes of overlapping square patches as sparse rows; returns how many entries there are.
+
+    Patch ``i * len(columns) + j`` holds ``codes[rows[i] : rows[i] + side, columns[j] : columns[j] + side]``; its row is
+    ``np.unique(patch, return_counts=True)``. `patterns` and `counts` need room for `side`² entries per patch. Cost
+    O(side² log side) for each patch.
+    """
+    filled = 0
+    starts[0] = 0
+    found = np.empty(side * side, np.uint16)
+    for i in range(rows.shape[0]):
+        for j in range(columns.shape[0]):
+            for y in range(side):
+                for x in range(side):
+                    found[y * side + x] = codes[rows[i] + y, columns[j] + x]
+            found.sort()
+            for k in range(found.shape[0]):
+                if k > 0 and found[k] == found[k - 1]:
+                    counts[filled - 1] += 1
+                else:
+                    patterns[filled] = found[k]
+                    counts[filled] = 1
+                    filled += 1
+            starts[i * columns.shape[0] + j + 1] = filled
+    return filled
