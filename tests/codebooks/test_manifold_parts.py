@@ -181,7 +181,7 @@ def test_the_graph_joins_nearest_objects(seed, n, k):
 
 @pytest.mark.parametrize("laplacian", ["unnormalized", "random_walk"])
 def test_few_eigenvectors_are_those_of_all(laplacian, monkeypatch):
-    from bagwise.codebooks.manifold import graph as module
+    from bagwise.codebooks.manifold import target as module
 
     T = np.random.default_rng(0).dirichlet(np.ones(5), size=120)
     graph = neighbor_graph(chi2_distances(T), 8, 0.1)
@@ -192,7 +192,7 @@ def test_few_eigenvectors_are_those_of_all(laplacian, monkeypatch):
 
 
 def test_parts_of_a_graph_are_told_apart_and_distances_do_not_depend_on_the_basis(monkeypatch):
-    from bagwise.codebooks.manifold import graph as module
+    from bagwise.codebooks.manifold import target as module
 
     blocks = sp.block_diag([np.ones((5, 5)) - np.eye(5)] * 3, format="csr")
     dense = embed(sp.csr_array(blocks), 3)

@@ -44,9 +44,7 @@ def working_values(values: Any, n_features: int) -> NDArray[Any]:
 class WordDistances:
     """Squared Euclidean distances from vectors to all words of a codebook.
 
-    Vectors and words are shifted by the mean word first, so that data far from the origin lose no digits. Blocks always
-    have the same number of rows (the last is filled up), so that the distances of a vector do not depend on the number
-    of vectors it comes with; its position in a block may change their last bit, depending on the BLAS library.
+    Vectors and words are shifted by the mean word first, so that data far from the origin lose no digits.
 
     Parameters
     ----------
@@ -81,17 +79,16 @@ class WordDistances:
             Never negative if complete. Overwritten by the next block.
         """
         dtype = self.codebook.dtype
-        shifted = np.zeros((self.n_rows, values.shape[1]), dtype)
-        distances = np.empty((self.n_rows, len(self.codebook)), dtype)
+        most = min(self.n_rows, len(values))
+        shifted, distances = np.empty((most, values.shape[1]), dtype), np.empty((most, len(self.codebook)), dtype)
         for start in range(0, len(values), self.n_rows):
             rows = slice(start, min(start + self.n_rows, len(values)))
-            n = rows.stop - start
+            block, found = shifted[: rows.stop - start], distances[: rows.stop - start]
             with np.errstate(over="ignore", invalid="ignore"):
-                np.subtract(values[rows], self._mean, out=shifted[:n], casting="same_kind")
-                norms = np.einsum("ij,ij->i", shifted[:n], shifted[:n])
+                np.subtract(values[rows], self._mean, out=block, casting="same_kind")
+                norms = np.einsum("ij,ij->i", block, block)
             self._check(norms, "A vector")
-            np.matmul(shifted, self._factors, out=distances)
-            found = distances[:n]
+            np.matmul(block, self._factors, out=found)
             found += self._norms
             if complete:
                 found += norms[:, None]

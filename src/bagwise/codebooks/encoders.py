@@ -124,16 +124,11 @@ class SparseEncoder(Encoder):
 
     def blocks(self, values: NDArray[Any], signed: bool = False) -> Iterator[tuple[slice, Any]]:
         n_rows, factors = self.distances.n_rows, np.ascontiguousarray(self._atoms.T)
-        filled = np.zeros((n_rows, values.shape[1]))
-        codes = np.empty((n_rows, len(self._atoms)))
         for start in range(0, len(values), n_rows):
             rows = slice(start, min(start + n_rows, len(values)))
-            n = rows.stop - start
-            filled[:n] = values[rows]
-            products = filled @ factors  # always of the same shape: no bit depends on the other vectors
-            unsolved = kernels.lasso_codes(
-                self._gram, products[:n], self._threshold, _LASSO_TOLERANCE, _LASSO_STEPS, codes[:n]
-            )
+            products = values[rows].astype(np.float64) @ factors
+            codes = np.empty_like(products)
+            unsolved = kernels.lasso_codes(self._gram, products, self._threshold, _LASSO_TOLERANCE, _LASSO_STEPS, codes)
             if unsolved:
                 warnings.warn(
                     f"Sparse codes of {unsolved} vectors have not converged after {_LASSO_STEPS} steps. "
@@ -141,7 +136,7 @@ class SparseEncoder(Encoder):
                     ConvergenceWarning,
                     stacklevel=2,
                 )
-            found = sp.csr_array(codes[:n])
+            found = sp.csr_array(codes)
             yield rows, found if signed else abs(found)
 
 
