@@ -47,8 +47,8 @@ def measure(n: int, d: int, n_classes: int, repeats: int) -> list[dict[str, Any]
     train, test = slice(0, n), slice(n, 2 * n)
     passes = {"max_iter": PASSES, "tol": None, "random_state": 0}
     classifiers = {
-        "ConfidenceWeightedClassifier": ConfidenceWeightedClassifier(n_passes=PASSES, random_state=0),
-        "  average=True": ConfidenceWeightedClassifier(n_passes=PASSES, random_state=0, average=True),
+        "ConfidenceWeightedClassifier": ConfidenceWeightedClassifier(max_iter=PASSES, random_state=0),
+        "  average=True": ConfidenceWeightedClassifier(max_iter=PASSES, random_state=0, average=True),
         "SGDClassifier, hinge loss": SGDClassifier(loss="hinge", **passes),
         "SGDClassifier, passive-aggressive": SGDClassifier(
             loss="hinge", penalty=None, learning_rate="pa1", eta0=1.0, **passes

@@ -125,14 +125,14 @@ def measure_transform(n: int, d: int, sizes: list[int], repeats: int) -> list[di
     other_data = np.zeros(2**24)  # 128 MiB: going through it empties the caches
     rows = []
     merger = WordMerger().fit(X[:200], np.arange(200) % 2)
-    for n_words in sizes:
-        merger.set_params(n_words=n_words)
-        indicator = sp.csr_array((np.ones(d), (np.arange(d), merger.labels_)), shape=(d, n_words))
+    for n_groups in sizes:
+        merger.set_params(n_groups=n_groups)
+        indicator = sp.csr_array((np.ones(d), (np.arange(d), merger.labels_)), shape=(d, n_groups))
         merger.transform(X)
         for cache in ("warm", "cold"):
             before = (lambda: None) if cache == "warm" else (lambda: other_data.__iadd__(1))
             rows.append({
-                "n_words": n_words,
+                "n_groups": n_groups,
                 "cache": cache,
                 "transform": median_time(lambda: merger.transform(X), repeats, before),
                 "copy": median_time(X.copy, repeats, before),
@@ -235,7 +235,7 @@ def main() -> None:
         row["ratio"] = row["transform"] / row["copy"]
     print(f"Seconds to transform {n} x {d}, CSR, 1 % filled\n")
     print_table(results["transform"], {
-        "n_words": "to words", "cache": "caches", "transform": "WordMerger.transform", "copy": "X.copy()",
+        "n_groups": "to words", "cache": "caches", "transform": "WordMerger.transform", "copy": "X.copy()",
         "ratio": "ratio", "product": "X @ indicator",
     })  # fmt: skip
 
@@ -273,7 +273,7 @@ def print_goals(rows: list[dict[str, Any]], results: dict[str, Any]) -> None:
             (f"{kind}: polar / bound, {compared[kind]['words']} words", compared[kind]["polar_to_bound"], ">=", 3),
         ]
     targets += [
-        (f"transform to {row['n_words']} / copy, caches {row['cache']}", row["ratio"], "<=", 2.0)
+        (f"transform to {row['n_groups']} / copy, caches {row['cache']}", row["ratio"], "<=", 2.0)
         for row in results["transform"]
     ]
     targets.append(("import bagwise, seconds", results["first_call"]["import"], "<=", 0.3))

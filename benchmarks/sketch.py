@@ -24,8 +24,8 @@ from typing import Any
 
 from harness import PeakMemory, in_fresh_process, machine, median_time, print_table, print_targets, timed
 
-FULL = {"n": 100_000, "d": 65_536, "n_words": 1024}
-QUICK = {"n": 3000, "d": 4096, "n_words": 128}
+FULL = {"n": 100_000, "d": 65_536, "n_groups": 1024}
+QUICK = {"n": 3000, "d": 4096, "n_groups": 128}
 NON_ZEROS = 144
 
 
@@ -58,13 +58,13 @@ def make_data(n: int, d: int) -> Any:
     return X
 
 
-def measure_fit(n: int, d: int, n_words: int) -> dict[str, Any]:
+def measure_fit(n: int, d: int, n_groups: int) -> dict[str, Any]:
     """Fit with the default settings: seconds of the sketch and of clustering, and memory beyond the data."""
     import bagwise
 
     bagwise.warmup()
     X = make_data(n, d)
-    merger = bagwise.SketchMerger(n_words)
+    merger = bagwise.SketchMerger(n_groups)
     with PeakMemory() as memory:
         sketching, _ = timed(lambda: merger.partial_fit(X))
         clustering, _ = timed(lambda: merger.labels_)
@@ -75,7 +75,7 @@ def measure_fit(n: int, d: int, n_words: int) -> dict[str, Any]:
         "mini-batches of 8192": {"batch_size": 8192},
         "three starts": {"n_init": 3},
     }.items():
-        other = bagwise.SketchMerger.from_sketch(merger.sketch_, n_words, **changes)
+        other = bagwise.SketchMerger.from_sketch(merger.sketch_, n_groups, **changes)
         more[name] = {"seconds": timed(lambda other=other: other.labels_)[0], "inertia": other.inertia_,
                       "iterations": other.n_iter_}  # fmt: skip
     return {
@@ -99,15 +99,15 @@ def measure_throughput(n: int, d: int, repeats: int) -> dict[str, float]:
     return {str(t): updates / median_time(lambda t=t: sketch.update(X, n_threads=t), repeats) for t in (1, 2)}
 
 
-def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any]]:
-    """Find the nearest of `n_words` centres in 256 dimensions for d points: ours and faiss, on one thread and two."""
+def measure_assignment(d: int, n_groups: int, repeats: int) -> list[dict[str, Any]]:
+    """Find the nearest of `n_groups` centres in 256 dimensions for d points: ours and faiss, on one thread and two."""
     import numpy as np
     from threadpoolctl import threadpool_limits
 
     from bagwise.merging.sketching.lloyd import _threads_for_blocks, assigner
 
     points = np.random.default_rng(0).normal(size=(d, 256)).astype(np.float32)
-    centres = points[:n_words] + np.float32(0.1)
+    centres = points[:n_groups] + np.float32(0.1)
     try:
         import faiss
     except ImportError:
@@ -125,8 +125,8 @@ def measure_assignment(d: int, n_words: int, repeats: int) -> list[dict[str, Any
     return rows
 
 
-def measure_transforms(n: int, d: int, n_words: int, repeats: int) -> list[dict[str, Any]]:
-    """Rows a second of transforms to `n_words` columns, one thread, all on the same data."""
+def measure_transforms(n: int, d: int, n_groups: int, repeats: int) -> list[dict[str, Any]]:
+    """Rows a second of transforms to `n_groups` columns, one thread, all on the same data."""
     import numpy as np
     import scipy.sparse as sp
     from sklearn.decomposition import PCA, TruncatedSVD
@@ -138,15 +138,15 @@ def measure_transforms(n: int, d: int, n_words: int, repeats: int) -> list[dict[
     from bagwise.baselines import HashMerger
 
     X = make_data(n, d)
-    few = X[: max(n // 40, n_words + 100)]
-    merger = SketchMerger(n_words, tol=0.01).fit(few)
-    bipolar = SketchMerger(n_words, tol=0.01, bipolar=True).fit(few)
-    indicator = sp.csr_array((np.ones(d, dtype=np.float32), (np.arange(d), merger.labels_)), shape=(d, n_words))
-    svd = TruncatedSVD(n_words, n_iter=0, random_state=0).fit(few)
-    projection = SparseRandomProjection(n_words, random_state=0).fit(few)
-    hasher = FeatureHasher(n_words, input_type="pair")
-    hashed = HashMerger(n_words).fit(few)
-    pca = PCA(n_words, svd_solver="randomized", iterated_power=0, random_state=0).fit(few.toarray())
+    few = X[: max(n // 40, n_groups + 100)]
+    merger = SketchMerger(n_groups, tol=0.01).fit(few)
+    bipolar = SketchMerger(n_groups, tol=0.01, bipolar=True).fit(few)
+    indicator = sp.csr_array((np.ones(d, dtype=np.float32), (np.arange(d), merger.labels_)), shape=(d, n_groups))
+    svd = TruncatedSVD(n_groups, n_iter=0, random_state=0).fit(few)
+    projection = SparseRandomProjection(n_groups, random_state=0).fit(few)
+    hasher = FeatureHasher(n_groups, input_type="pair")
+    hashed = HashMerger(n_groups).fit(few)
+    pca = PCA(n_groups, svd_solver="randomized", iterated_power=0, random_state=0).fit(few.toarray())
     n_dense = min(n, 500)
     dense = X[:n_dense].toarray()
     names = [f"w{k}" for k in range(d)]
@@ -216,7 +216,7 @@ def measure_quality(d: int, sizes: list[int]) -> list[dict[str, Any]]:
         }.items():
             merger = SketchMerger(size, **settings).fit(X)
             row[name] = of_groups(merger.labels_, merger.signs_)
-        row["MMI"] = of_groups(mmi.set_params(n_words=size).labels_, plain)
+        row["MMI"] = of_groups(mmi.set_params(n_groups=size).labels_, plain)
         hashed = HashMerger(size).fit(X)
         row["hashing"] = of_groups(hashed.labels_, hashed.signs_)
         row["projection"] = of_projection(GaussianRandomProjection(size, random_state=0).fit(X).components_)
@@ -231,10 +231,10 @@ def main() -> None:
     options = parser.parse_args()
     started = time.perf_counter()
     size = QUICK if options.quick else FULL
-    n, d, n_words = size["n"], size["d"], size["n_words"]
+    n, d, n_groups = size["n"], size["d"], size["n_groups"]
     results: dict[str, Any] = {"machine": machine()}
     print(" · ".join(f"{key} {value}" for key, value in results["machine"].items()), "\n")
-    print(f"{n} samples of {d} features, {NON_ZEROS} non-zeros each, to {n_words} words\n")
+    print(f"{n} samples of {d} features, {NON_ZEROS} non-zeros each, to {n_groups} words\n")
 
     results["throughput"] = in_fresh_process(__file__, "measure_throughput", n=n // 2, d=d, repeats=5)
     print("Sketch: {1:.0f} million non-zeros x hashes a second on one thread, {2:.0f} on two\n".format(
@@ -249,15 +249,15 @@ def main() -> None:
               f"{other['inertia'] / fit['inertia']:.4f} of the first")  # fmt: skip
     print()
 
-    results["assignment"] = in_fresh_process(__file__, "measure_assignment", d=d, n_words=n_words, repeats=5)
-    print(f"Seconds to find the nearest of {n_words} centres for {d} signatures\n")
+    results["assignment"] = in_fresh_process(__file__, "measure_assignment", d=d, n_groups=n_groups, repeats=5)
+    print(f"Seconds to find the nearest of {n_groups} centres for {d} signatures\n")
     print_table(results["assignment"], {
         "threads": "threads", "numpy": "our product", "faiss": "faiss", "numpy bipolar": "our product, bipolar",
         "faiss bipolar": "faiss, bipolar",
     })  # fmt: skip
 
     results["transforms"] = rows = in_fresh_process(__file__, "measure_transforms", repeats=5, **size)
-    print(f"Transforms to {n_words} columns on one thread\n")
+    print(f"Transforms to {n_groups} columns on one thread\n")
     print_table(rows, {"transform": "transform", "rows measured": "rows measured", "rate": "rows a second",
                        "ratio": "SketchMerger is faster by"})  # fmt: skip
 

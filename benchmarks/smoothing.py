@@ -81,7 +81,7 @@ def main() -> None:
             merger.fit(X_train, y_train)
             row: dict[str, Any] = {"criterion": name}
             for size in SIZES:
-                merger.set_params(n_words=size)
+                merger.set_params(n_groups=size)
                 error = svm_error(merger.transform(X_train), y_train, merger.transform(X_test), y_test)
                 row[str(size)] = f"{error:.1%}"
             rows.append(row)

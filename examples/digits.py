@@ -22,14 +22,14 @@ def main() -> None:
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
     started = time.perf_counter()
-    merger = WordMerger(n_words=64).fit(X_train, y_train)
+    merger = WordMerger(n_groups=64).fit(X_train, y_train)
     elapsed = time.perf_counter() - started
 
     print(f"{len(X_train)} digits to learn from, {len(X_test)} held out; 64 pixels as words, merged in {elapsed:.2f} s")
     print("(the time of a first run includes compiling)\n")
     print("words left   class separability   linear SVM error   5-NN error")
     for size in SIZES:
-        merger.set_params(n_words=size)  # the same hierarchy, cut elsewhere
+        merger.set_params(n_groups=size)  # the same hierarchy, cut elsewhere
         Z_train, Z_test = merger.transform(X_train), merger.transform(X_test)
         svm = make_pipeline(MaxAbsScaler(), LinearSVC(random_state=0)).fit(Z_train, y_train)
         neighbors = KNeighborsClassifier(5).fit(Z_train, y_train)

@@ -58,10 +58,10 @@ def measure(options: Options, source: str, pair: Any, split: int, criterion: str
     machine = make_pipeline(BagNormalizer(), LinearSVC(C=PENALTY, dual=False))
     search = WordMergerCV(SIZES, estimator=machine, rule="1se", criterion=criterion, cv=5).fit(X[train], y[train])
     scores = search.cv_results_["mean_test_score"]
-    sizes = {"1se": search.n_words_, "best": int(search.cv_results_["n_words"][int(np.argmax(scores))])}
+    sizes = {"1se": search.n_groups_, "best": int(search.cv_results_["n_groups"][int(np.argmax(scores))])}
     found: dict[str, Any] = {"all": _error(machine, X[train], y[train], X[test], y[test])}
     for rule, size in sizes.items():
-        merger = search.merger_.set_params(n_words=size)
+        merger = search.merger_.set_params(n_groups=size)
         error = _error(machine, merger.transform(X[train]), y[train], merger.transform(X[test]), y[test])
         found[rule] = {"words": size, "error": error}
     return found

@@ -101,7 +101,9 @@ def columns(task: Task, method: str, sizes: Sequence[int]) -> Iterator[tuple[int
                 yield size, (Z[:, :size], Z_test[:, :size]), None
     elif method == "hashing":
         for size in sizes:
-            signed, plain = (HashMerger(size, signed=kind, seed=task.seed).fit(task.counts) for kind in (True, False))
+            signed, plain = (
+                HashMerger(size, signed=kind, random_state=task.seed).fit(task.counts) for kind in (True, False)
+            )
             features, counts = (tuple(model.transform(X) for X in task.view(name))
                                 for model, name in ((signed, "roots"), (plain, "counts")))  # fmt: skip
             yield size, features, counts

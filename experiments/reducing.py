@@ -190,7 +190,7 @@ def _components(task: Task, sizes: Sequence[int]) -> Reduced:
 def _hashing(task: Task, sizes: Sequence[int]) -> Reduced:
     X, X_test = task.roots
     for size in sizes:
-        hashed = HashMerger(size, seed=task.seed).fit(X)
+        hashed = HashMerger(size, random_state=task.seed).fit(X)
         yield size, hashed.transform(X), hashed.transform(X_test)
 
 
@@ -201,7 +201,7 @@ def _sketching(n_neighbors: int) -> Reducer:
             return
         merger = SketchMerger(max(sizes), n_neighbors=n_neighbors, n_init=3, random_state=task.seed, n_jobs=1).fit(X)
         for size in sizes:
-            merger.set_params(n_words=size)
+            merger.set_params(n_groups=size)
             yield size, merger.transform(X), merger.transform(X_test)
 
     return reduce

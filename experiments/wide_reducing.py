@@ -93,7 +93,7 @@ def _sketched(
     found = {}
     for size in sizes:
         started = time.process_time()
-        merger.set_params(n_words=size)
+        merger.set_params(n_groups=size)
         labels, signs, counted = merger.labels_, merger.signs_ if bipolar else None, merger.sizes_
         seconds = time.process_time() - started + shared
         found[size] = _merging(labels, size, pooling, seconds, signs, counted)

@@ -45,8 +45,8 @@ def _merge() -> None:
         merge_words(X, y, search=search)
     for data in (X, sp.csr_array(X)):
         merge_words(data, y, criterion="nda")
-        WordMerger(n_words=3).fit(data, y).transform(data)
-        SketchMerger(n_words=3).fit(data).transform(data)
+        WordMerger(n_groups=3).fit(data, y).transform(data)
+        SketchMerger(n_groups=3).fit(data).transform(data)
     for store in ("factored", "sparse"):
         merge_words(X, y, store=store)
     for criterion in ("mme", "aib", "mmi", "lpp"):

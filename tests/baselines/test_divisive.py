@@ -20,9 +20,9 @@ from helpers import labelled_counts, topic_counts
 @parametrize_with_checks(
     [
         DivisiveMerger(),
-        DivisiveMerger(n_words=2, pooling="mean"),
-        DivisiveMerger(n_words=2, start="aib", pooling="sqrt"),
-        DivisiveMerger(n_words=3, smoothing=1.0),
+        DivisiveMerger(n_groups=2, pooling="mean"),
+        DivisiveMerger(n_groups=2, start="aib", pooling="sqrt"),
+        DivisiveMerger(n_groups=3, smoothing=1.0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -290,8 +290,8 @@ def test_a_failed_fit_leaves_nothing_of_the_last(data):
         merger.transform(X)
 
 
-def test_a_later_n_words_needs_a_fit(data):
+def test_a_later_n_groups_needs_a_fit(data):
     X, y = data
-    merger = DivisiveMerger(3).fit(X, y).set_params(n_words=5)
+    merger = DivisiveMerger(3).fit(X, y).set_params(n_groups=5)
     assert merger.transform(X).shape == (60, 3)
     assert merger.fit(X, y).transform(X).shape == (60, 5)

@@ -11,7 +11,7 @@ from bagwise._utils.hashing import hashes
 from bagwise.baselines.hashing import HashMerger
 
 
-@parametrize_with_checks([HashMerger(), HashMerger(2, seed=3), HashMerger(3, signed=False)])
+@parametrize_with_checks([HashMerger(), HashMerger(2, random_state=3), HashMerger(3, signed=False)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -31,7 +31,7 @@ def test_the_hash_is_splitmix64():
 
 
 def test_results_are_the_same_everywhere():
-    merger = HashMerger(7, seed=5).fit(np.zeros((1, 12)))
+    merger = HashMerger(7, random_state=5).fit(np.zeros((1, 12)))
     assert merger.labels_.tolist() == [3, 2, 0, 2, 3, 5, 0, 6, 3, 3, 4, 1]
     assert merger.signs_.tolist() == [1, 1, 1, 1, -1, 1, -1, 1, -1, 1, -1, -1]
     assert merger.labels_.dtype == np.int64
@@ -55,9 +55,9 @@ def test_inner_products_are_right_on_average():
     n_seeds = 2000
     signed, unsigned = np.empty(n_seeds), np.empty(n_seeds)
     for seed in range(n_seeds):
-        z, other = HashMerger(8, seed=seed).fit(X).transform(X)
+        z, other = HashMerger(8, random_state=seed).fit(X).transform(X)
         signed[seed] = z @ other
-        z, other = HashMerger(8, seed=seed, signed=False).fit(X).transform(X)
+        z, other = HashMerger(8, random_state=seed, signed=False).fit(X).transform(X)
         unsigned[seed] = z @ other
     error = signed.std() / np.sqrt(n_seeds)
     assert abs(signed.mean() - X[0] @ X[1]) < 4 * error
@@ -68,21 +68,21 @@ def test_inner_products_are_right_on_average():
 
 def test_seeds():
     X = np.zeros((1, 500))
-    merger, same = HashMerger(seed=1).fit(X), HashMerger(seed=1).fit(X)
+    merger, same = HashMerger(random_state=1).fit(X), HashMerger(random_state=1).fit(X)
     np.testing.assert_array_equal(merger.labels_, same.labels_)
     np.testing.assert_array_equal(merger.signs_, same.signs_)
     for seed in (0, 2, 2**63, 2**64 - 1):
-        other = HashMerger(seed=seed).fit(X)
+        other = HashMerger(random_state=seed).fit(X)
         assert (merger.labels_ == other.labels_).mean() < 0.1  # 1/50 by chance
         assert 0.3 < (merger.signs_ == other.signs_).mean() < 0.7
-    longer = HashMerger(seed=1).fit(np.zeros((1, 900)))  # words keep their places when others are added
+    longer = HashMerger(random_state=1).fit(np.zeros((1, 900)))  # words keep their places when others are added
     np.testing.assert_array_equal(longer.labels_[:500], merger.labels_)
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 64, 1000])
 def test_groups_and_signs_are_even_and_independent(n):
     d = 100_000
-    merger = HashMerger(n, seed=n).fit(sp.csr_array((1, d)))
+    merger = HashMerger(n, random_state=n).fit(sp.csr_array((1, d)))
     assert set(merger.signs_.tolist()) == {-1, 1}
     assert merger.labels_.min() >= 0
     assert merger.labels_.max() < n
@@ -131,7 +131,7 @@ def test_there_may_be_more_groups_than_words():
 
 def test_what_was_fitted_stays():
     X = np.ones((2, 9))
-    merger = HashMerger(4).fit(X).set_params(n_words=2)
+    merger = HashMerger(4).fit(X).set_params(n_groups=2)
     assert merger.transform(X).shape == (2, 4)
     assert len(merger.get_feature_names_out()) == 4
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(merger)).transform(X), merger.transform(X))
@@ -140,6 +140,6 @@ def test_what_was_fitted_stays():
 def test_what_it_cannot_use():
     with pytest.raises(NotFittedError):
         HashMerger().transform(np.ones((2, 3)))
-    for wrong in ({"n_words": 0}, {"seed": -1}, {"seed": 2**64}, {"signed": "yes"}):
+    for wrong in ({"n_groups": 0}, {"random_state": -1}, {"random_state": 2**64}, {"signed": "yes"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             HashMerger(**wrong).fit(np.ones((2, 3)))

@@ -66,7 +66,7 @@ def test_equals_the_updates_written_out(problem, eta, variance, intercept, avera
     X, y = problem
     mu, sigma, path = slow_weights(X, 2 * y - 1, eta, variance, intercept)
     how = {"initial_variance": variance, "fit_intercept": intercept, "average": average}
-    learned = ConfidenceWeightedClassifier(eta, n_passes=1, shuffle=False, **how).fit(X, y)
+    learned = ConfidenceWeightedClassifier(eta, max_iter=1, shuffle=False, **how).fit(X, y)
     expected = path.mean(axis=0) if average else mu
     near = {"rtol": 1e-7, "atol": 1e-9}
     np.testing.assert_allclose(learned.coef_[0], expected[:-1], **near)
@@ -115,7 +115,7 @@ def test_stored_twice_is_stored_once():
 @settings(max_examples=20)
 def test_any_cut_of_a_stream_is_one_pass(cuts, n_classes, average):
     X, y = texts(n_classes=n_classes)
-    whole = ConfidenceWeightedClassifier(n_passes=1, shuffle=False, average=average).fit(X, y)
+    whole = ConfidenceWeightedClassifier(max_iter=1, shuffle=False, average=average).fit(X, y)
     parts = ConfidenceWeightedClassifier(average=average)
     edges = [0, *sorted(set(cuts)), len(X)]
     for start, stop in itertools.pairwise(edges):
@@ -184,13 +184,13 @@ def test_learns_what_can_be_told_apart():
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 10))
     y = (X @ random.normal(size=10) > 0).astype(int)
-    assert ConfidenceWeightedClassifier(n_passes=10, random_state=0).fit(X, y).score(X, y) > 0.95
+    assert ConfidenceWeightedClassifier(max_iter=10, random_state=0).fit(X, y).score(X, y) > 0.95
 
 
 def test_empty_samples_say_nothing():
     X, y = texts(n_classes=2)
     with_empty = np.vstack([np.zeros((2, X.shape[1])), X])
-    how = {"n_passes": 1, "shuffle": False, "fit_intercept": False}
+    how = {"max_iter": 1, "shuffle": False, "fit_intercept": False}
     learned = ConfidenceWeightedClassifier(**how).fit(with_empty, [0, 1, *y])
     np.testing.assert_array_equal(learned.coef_, ConfidenceWeightedClassifier(**how).fit(X, y).coef_)
 
@@ -214,7 +214,7 @@ def test_labels_it_cannot_use():
         started.set_params(average=True).partial_fit(X, y)
 
 
-@pytest.mark.parametrize("wrong", [{"confidence": 0.5}, {"confidence": 1.0}, {"initial_variance": 0}, {"n_passes": 0}])
+@pytest.mark.parametrize("wrong", [{"confidence": 0.5}, {"confidence": 1.0}, {"initial_variance": 0}, {"max_iter": 0}])
 def test_parameters_it_cannot_use(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ConfidenceWeightedClassifier(**wrong).fit(*texts())

@@ -246,7 +246,7 @@ def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns()
     np.testing.assert_allclose(root[:, 31:] ** 2, shared / shared.sum(axis=1, keepdims=True), atol=1e-6)
 
 
-@parametrize_with_checks([PatternWords(n_words=3, random_state=0)])
+@parametrize_with_checks([PatternWords(n_groups=3, random_state=0)])
 def test_pattern_words_keep_the_contract(estimator, check):
     check(estimator)
 
@@ -261,7 +261,7 @@ def test_the_table_of_words_is_that_of_k_means_over_occurrences():
     from sklearn.cluster import KMeans
 
     X = some_counts(d=64, filled=0.4)
-    words = PatternWords(n_words=5, n_init=3, random_state=0).fit(X)
+    words = PatternWords(n_groups=5, n_init=3, random_state=0).fit(X)
     occurrences = np.repeat(pattern_bits(64), X.sum(axis=0).astype(int), axis=0)
     # the centres are a fixed point of k-means over all occurrences, one by one
     again = KMeans(5, init=words.centers_, n_init=1).fit(occurrences)
@@ -284,7 +284,7 @@ def test_squared_distances_of_patterns_count_bits():
 
 def test_words_of_65536_patterns():
     X = some_counts()
-    words = PatternWords(n_words=20, max_iter=5, random_state=0).fit(X)
+    words = PatternWords(n_groups=20, max_iter=5, random_state=0).fit(X)
     Z = words.transform(X)
     assert sp.issparse(Z)
     assert Z.shape == (6, 20)
@@ -292,7 +292,7 @@ def test_words_of_65536_patterns():
     np.testing.assert_allclose(words.transform(X.toarray()), Z.toarray())
     expected = [np.bincount(words.labels_, weights=row, minlength=20) for row in X.toarray()]
     np.testing.assert_allclose(Z.toarray(), expected)
-    again = PatternWords(n_words=20, max_iter=5, random_state=0).fit(X)
+    again = PatternWords(n_groups=20, max_iter=5, random_state=0).fit(X)
     np.testing.assert_array_equal(again.labels_, words.labels_)
     np.testing.assert_array_equal(again.centers_, words.centers_)
     # only sums over images matter
@@ -302,7 +302,7 @@ def test_words_of_65536_patterns():
 
 def test_few_patterns_are_words_themselves():
     X = np.array([[0, 3, 0, 0, 1, 0, 0, 2]])
-    words = PatternWords(n_words=5).fit(X)
+    words = PatternWords(n_groups=5).fit(X)
     np.testing.assert_array_equal(words.centers_, [[1, 0, 0], [0, 0, 1], [1, 1, 1]])
     np.testing.assert_array_equal(words.labels_[[1, 4, 7]], [0, 1, 2])
     assert words.get_feature_names_out().tolist() == ["pattern0", "pattern1", "pattern2"]

@@ -77,12 +77,12 @@ def test_transform_is_the_sum_with_signs_over_the_root_of_the_size(counts, bipol
 @pytest.mark.parametrize("bipolar", [False, True])
 @pytest.mark.parametrize("pooling", ["sqrt", "sum", "mean"])
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_array])
-@pytest.mark.parametrize("n_words", [5, 300])
-def test_sparse_is_dense(form, pooling, bipolar, n_words):
+@pytest.mark.parametrize("n_groups", [5, 300])
+def test_sparse_is_dense(form, pooling, bipolar, n_groups):
     X = np.random.default_rng(1).integers(0, 3, (40, 400)).astype(np.float32)
     X[:, 7] = 0
-    dense = SketchMerger(n_words, bipolar=bipolar, pooling=pooling).fit(X)
-    sparse = SketchMerger(n_words, bipolar=bipolar, pooling=pooling).fit(form(X))
+    dense = SketchMerger(n_groups, bipolar=bipolar, pooling=pooling).fit(X)
+    sparse = SketchMerger(n_groups, bipolar=bipolar, pooling=pooling).fit(form(X))
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
     Z = sparse.transform(form(X))
     assert Z.format == "csr"
@@ -125,10 +125,10 @@ def test_partial_fit_does_not_cluster_until_asked(counts, monkeypatch):
     assert merger.labels_ is not first
     assert len(calls) == 2
     np.testing.assert_array_equal(merger.labels_, SketchMerger(5).fit(counts).labels_)
-    merger.set_params(n_words=8)  # another size needs no data
+    merger.set_params(n_groups=8)  # another size needs no data
     np.testing.assert_array_equal(merger.labels_, SketchMerger(8).fit(counts).labels_)
-    with pytest.raises(ValueError, match="n_words"):
-        merger.set_params(n_words=0).transform(counts)
+    with pytest.raises(ValueError, match="n_groups"):
+        merger.set_params(n_groups=0).transform(counts)
 
 
 def test_from_a_sketch_that_was_saved_or_added_up(counts, tmp_path):
@@ -148,7 +148,7 @@ def test_from_a_sketch_that_was_saved_or_added_up(counts, tmp_path):
         SketchMerger.from_sketch(parts[0], n_neighbors=5)
     with pytest.raises(BagwiseError, match="no samples yet"):
         SketchMerger.from_sketch(Sketch(3))
-    with pytest.raises(ValueError, match="n_words"):
+    with pytest.raises(ValueError, match="n_groups"):
         SketchMerger.from_sketch(parts[0], 0)
 
 
@@ -299,13 +299,13 @@ def test_constant_features_join_the_first_group_and_do_not_count():
     np.testing.assert_allclose(Z - Z.mean(axis=0), other - other.mean(axis=0), atol=1e-12)  # only an offset
 
 
-@pytest.mark.parametrize("n_words", [3, 5, 50])
-def test_few_samples_and_few_features(n_words):
+@pytest.mark.parametrize("n_groups", [3, 5, 50])
+def test_few_samples_and_few_features(n_groups):
     X = np.arange(5.0)[np.newaxis]
-    one = SketchMerger(n_words).fit(X)  # one sample: all features are constant
-    assert one.transform(X).shape == (1, min(n_words, 5))
-    merger = SketchMerger(n_words).fit(np.random.default_rng(0).normal(size=(4, 5)))
-    if n_words >= 5:
+    one = SketchMerger(n_groups).fit(X)  # one sample: all features are constant
+    assert one.transform(X).shape == (1, min(n_groups, 5))
+    merger = SketchMerger(n_groups).fit(np.random.default_rng(0).normal(size=(4, 5)))
+    if n_groups >= 5:
         np.testing.assert_array_equal(merger.labels_, np.arange(5))  # every feature is its own group
         np.testing.assert_allclose(merger.transform(X), X)
         assert merger.inertia_ == 0
@@ -365,7 +365,7 @@ def test_what_it_cannot_use(counts, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(BagwiseError, match=r"bagwise\[ann\]"):
         SketchMerger(backend="faiss").partial_fit(counts)
-    for wrong in ({"n_words": 0}, {"dtype": "int8"}, {"n_neighbors": -1}, {"tol": -1}, {"batch_size": 0}):
+    for wrong in ({"n_groups": 0}, {"dtype": "int8"}, {"n_neighbors": -1}, {"tol": -1}, {"batch_size": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             SketchMerger(**wrong).fit(counts)
     merger = SketchMerger(4).fit(counts)

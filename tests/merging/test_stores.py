@@ -367,7 +367,7 @@ class TestChoice:
 
     def test_cross_validation_passes_it_on(self):
         search = WordMergerCV([2, 5], cv=2, store="sparse").fit(self.X, self.y)
-        assert search.n_words_ in (2, 5)
+        assert search.n_groups_ in (2, 5)
 
     def test_unknown(self):
         with pytest.raises(BagwiseError, match=r"store.*'spars'.*Did you mean 'sparse'"):

@@ -20,11 +20,11 @@ from bagwise.merging.merge import Merging
 @parametrize_with_checks(
     [
         WordMerger(),
-        WordMerger(n_words=2, pooling="mean", search="polar"),
-        WordMerger(n_words=2, criterion="lpp", search="exhaustive"),
-        WordMerger(n_words=3, criterion=NonparametricDiscriminant(2, 3, metric="euclidean")),
-        WordMerger(n_words=2, criterion="semi_supervised", store="sparse"),
-        WordMerger(n_words=2, store="factored"),
+        WordMerger(n_groups=2, pooling="mean", search="polar"),
+        WordMerger(n_groups=2, criterion="lpp", search="exhaustive"),
+        WordMerger(n_groups=3, criterion=NonparametricDiscriminant(2, 3, metric="euclidean")),
+        WordMerger(n_groups=2, criterion="semi_supervised", store="sparse"),
+        WordMerger(n_groups=2, store="factored"),
         WordMergerCV(cv=2),
         WordMergerCV([1, 2], cv=2, rule="1se", pooling="sqrt"),
     ]
@@ -41,7 +41,7 @@ def data():
 
 def test_it_is_merge_words_and_a_sum(data):
     X, y = data
-    merger = WordMerger(n_words=6).fit(X, y)
+    merger = WordMerger(n_groups=6).fit(X, y)
     hierarchy = merge_words(X, y)
     assert merger.hierarchy_ == hierarchy
     np.testing.assert_array_equal(merger.labels_, hierarchy.cut(6))
@@ -53,13 +53,13 @@ def test_it_is_merge_words_and_a_sum(data):
 
 def test_another_size_needs_no_fit(data):
     X, y = data
-    merger = WordMerger(n_words=10).fit(X, y)
+    merger = WordMerger(n_groups=10).fit(X, y)
     for n in (1, 3, 10, 25):
-        fresh = WordMerger(n_words=n).fit(X, y)
-        merger.set_params(n_words=n)
+        fresh = WordMerger(n_groups=n).fit(X, y)
+        merger.set_params(n_groups=n)
         np.testing.assert_array_equal(merger.transform(X), fresh.transform(X))
         np.testing.assert_array_equal(merger.labels_, fresh.labels_)
-    assert merger.set_params(n_words=99).transform(X).shape == (40, 25)
+    assert merger.set_params(n_groups=99).transform(X).shape == (40, 25)
 
 
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.csc_array])
@@ -67,8 +67,8 @@ def test_another_size_needs_no_fit(data):
 def test_sparse_equals_dense(data, form, pooling):
     X, y = data
     dense, sparse = (
-        WordMerger(n_words=5, pooling=pooling).fit(X, y),
-        WordMerger(n_words=5, pooling=pooling).fit(form(X), y),
+        WordMerger(n_groups=5, pooling=pooling).fit(X, y),
+        WordMerger(n_groups=5, pooling=pooling).fit(form(X), y),
     )
     np.testing.assert_array_equal(dense.hierarchy_.merges, sparse.hierarchy_.merges)
     Z = sparse.transform(form(X))
@@ -81,25 +81,25 @@ def test_sparse_equals_dense(data, form, pooling):
 
 
 def test_inverse_transform_wants_one_column_per_group(data):
-    merger = WordMerger(n_words=5).fit(*data)
+    merger = WordMerger(n_groups=5).fit(*data)
     with pytest.raises(BagwiseError, match="4 columns, expected one per group: 5"):
         merger.inverse_transform(np.ones((2, 4)))
 
 
 def test_names_begin_with_the_heaviest_words():
     X = np.array([[1.0, 5, 3, 2, 0], [2, 9, 4, 2, 0], [0, 0, 0, 0, 9], [0, 0, 1, 0, 8]])
-    merger = WordMerger(n_words=2).fit(X, [0, 0, 1, 1])
+    merger = WordMerger(n_groups=2).fit(X, [0, 0, 1, 1])
     assert merger.labels_.tolist() == [0, 0, 0, 0, 1]
     words = ["truck", "car", "auto", "van", "cat"]
     assert merger.get_feature_names_out(words).tolist() == ["car+auto+van…(4)", "cat"]
     assert merger.get_feature_names_out().tolist() == ["x1+x2+x3…(4)", "x4"]
-    merger.set_params(n_words=5)
+    merger.set_params(n_groups=5)
     assert merger.get_feature_names_out(words).tolist() == words
     with pytest.raises(ValueError, match="input_features should have length"):
         merger.get_feature_names_out(["too", "few"])
 
 
-@pytest.mark.parametrize("estimator", [WordMerger(n_words=4), WordMergerCV([4], cv=2)])
+@pytest.mark.parametrize("estimator", [WordMerger(n_groups=4), WordMergerCV([4], cv=2)])
 def test_data_frames_keep_their_names(data, estimator):
     X, y = data
     frame = pd.DataFrame(X, columns=[f"word{k}" for k in range(25)])
@@ -115,7 +115,7 @@ def test_unsupervised_criteria_need_no_labels(data):
     X, y = data
     with_labels, without = WordMerger(criterion="lpp").fit(X, y), WordMerger(criterion="lpp").fit(X)
     assert with_labels.hierarchy_ == without.hierarchy_
-    assert WordMerger(n_words=3, criterion="lpp").fit_transform(X).shape == (40, 3)
+    assert WordMerger(n_groups=3, criterion="lpp").fit_transform(X).shape == (40, 3)
 
 
 def test_what_it_was_asked_before_fitting(data):
@@ -128,8 +128,8 @@ def test_what_it_was_asked_before_fitting(data):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_words": 0}, "n_words"),
-        ({"n_words": "many"}, "n_words"),
+        ({"n_groups": 0}, "n_groups"),
+        ({"n_groups": "many"}, "n_groups"),
         ({"criterion": "ndaa"}, "Did you mean 'nda'"),
         ({"pooling": "summ"}, "Did you mean 'sum'"),
         ({"search": "polr"}, "Did you mean 'polar'"),
@@ -152,26 +152,26 @@ def test_interruption_keeps_what_was_merged(data, monkeypatch):
         raise MergingInterrupted(carry_out(merging, n_words=7))
 
     monkeypatch.setattr(Merging, "carry_out", interrupted)
-    merger = WordMerger(n_words=10)
+    merger = WordMerger(n_groups=10)
     with pytest.raises(KeyboardInterrupt):
         merger.fit(X, y)
     monkeypatch.undo()
     assert merger.store_ == "dense"
-    np.testing.assert_array_equal(merger.transform(X), WordMerger(n_words=10).fit(X, y).transform(X))
-    with pytest.raises(BagwiseError, match=r"7 words left.*set_params\(n_words=7\)"):
-        merger.set_params(n_words=5).transform(X)
+    np.testing.assert_array_equal(merger.transform(X), WordMerger(n_groups=10).fit(X, y).transform(X))
+    with pytest.raises(BagwiseError, match=r"7 groups left.*set_params\(n_groups=7\)"):
+        merger.set_params(n_groups=5).transform(X)
 
 
 def test_it_fits_into_pipelines_and_grids(data):
     X, y = data
     pipeline = make_pipeline(WordMerger(criterion=NonparametricDiscriminant()), LinearSVC())
-    grid = {"wordmerger__n_words": [2, 5], "wordmerger__criterion__n_neighbors": [3, 10]}
+    grid = {"wordmerger__n_groups": [2, 5], "wordmerger__criterion__n_neighbors": [3, 10]}
     search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(X / X.max(), y)
     assert set(search.best_params_) == set(grid)
 
 
 def test_a_fitted_merger_can_be_sent_to_another_process(data):
-    merger = WordMerger(n_words=5).fit(*data)
+    merger = WordMerger(n_groups=5).fit(*data)
     copy = pickle.loads(pickle.dumps(merger))
     np.testing.assert_array_equal(copy.transform(data[0]), merger.transform(data[0]))
 
@@ -181,7 +181,7 @@ def test_progress(data, capsys):
     assert "merging words" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("estimator", [WordMerger(n_words=3), WordMergerCV([3], cv=2)])
+@pytest.mark.parametrize("estimator", [WordMerger(n_groups=3), WordMergerCV([3], cv=2)])
 def test_a_failed_fit_leaves_nothing_of_an_earlier_one(data, estimator):
     X, y = data
     estimator = clone(estimator).fit(X[:, :10], y)
@@ -192,16 +192,16 @@ def test_a_failed_fit_leaves_nothing_of_an_earlier_one(data, estimator):
 
 
 def test_changing_the_size_to_nonsense_after_fitting(data):
-    merger = WordMerger(n_words=3).fit(*data)
-    for n_words in (0, "3", None, 2.5):
-        with pytest.raises(BagwiseError, match="n_words must be an integer of at least 1"):
-            merger.set_params(n_words=n_words).transform(data[0])
+    merger = WordMerger(n_groups=3).fit(*data)
+    for n_groups in (0, "3", None, 2.5):
+        with pytest.raises(BagwiseError, match="n_groups must be an integer of at least 1"):
+            merger.set_params(n_groups=n_groups).transform(data[0])
 
 
 def test_totals_of_single_precision_data_do_not_round():
     X = np.full((200, 2), 100_000.0, dtype=np.float32)
     X[0] = 99_999.0
-    merger = WordMerger(n_words=2).fit(X, np.arange(200) % 2)
+    merger = WordMerger(n_groups=2).fit(X, np.arange(200) % 2)
     np.testing.assert_array_equal(merger.word_totals_, X.sum(axis=0, dtype=np.float64))
 
 

@@ -19,10 +19,10 @@ def test_scores_are_those_of_separate_fits(data):
     sizes, folds, model = [40, 3, 10], KFold(3), KNeighborsClassifier(3)
     search = WordMergerCV(sizes, estimator=model, cv=folds).fit(X, y)
     results = search.cv_results_
-    assert results["n_words"].tolist() == [3, 10, 40]
+    assert results["n_groups"].tolist() == [3, 10, 40]
     for k, (train, test) in enumerate(folds.split(X)):
         for column, size in enumerate([3, 10, 40]):
-            merger = WordMerger(n_words=size).fit(X[train], y[train])
+            merger = WordMerger(n_groups=size).fit(X[train], y[train])
             model.fit(merger.transform(X[train]), y[train])
             assert results[f"split{k}_test_score"][column] == model.score(merger.transform(X[test]), y[test])
     folds_scores = np.array([results[f"split{k}_test_score"] for k in range(3)])
@@ -30,15 +30,15 @@ def test_scores_are_those_of_separate_fits(data):
     np.testing.assert_allclose(results["std_test_score"], folds_scores.std(axis=0))
     assert results["rank_test_score"].min() == 1
     assert len(results["merge_time"]) == 3
-    best = results["n_words"][np.argmax(results["mean_test_score"])]
-    assert search.n_words_ == best
+    best = results["n_groups"][np.argmax(results["mean_test_score"])]
+    assert search.n_groups_ == best
     assert search.best_score_ == results["mean_test_score"].max()
 
 
 def test_the_result_is_a_merger_on_all_data(data):
     X, y = data
     search = WordMergerCV([5, 20], cv=3).fit(X, y)
-    merger = WordMerger(n_words=search.n_words_).fit(X, y)
+    merger = WordMerger(n_groups=search.n_groups_).fit(X, y)
     assert search.hierarchy_ == merger.hierarchy_
     np.testing.assert_array_equal(search.labels_, merger.labels_)
     np.testing.assert_array_equal(search.scores_, merger.scores_)
@@ -68,7 +68,7 @@ def test_rules(scores, rule, chosen):
 def test_1se_is_never_larger_than_best(data):
     X, y = data
     best, thrifty = (WordMergerCV([2, 5, 10, 30, 60], cv=3, rule=rule).fit(X, y) for rule in ("best", "1se"))
-    assert thrifty.n_words_ <= best.n_words_
+    assert thrifty.n_groups_ <= best.n_groups_
 
 
 @pytest.mark.parametrize(("d", "expected"), [(1, [1]), (2, [2]), (7, [2, 5, 7]), (120, [2, 5, 10, 20, 50, 100, 120])])

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
+from bagwise._compat import Interval, _fit_context
 from bagwise._utils.matrices import check_non_negative, class_sums
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
@@ -43,11 +43,11 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
 
     Parameters
     ----------
-    n_words : int, default=50
+    n_groups : int, default=50
         Number of groups. If there are no more words than that, all are kept.
     start : {"class", "aib"}, default="class"
         Where to begin: each word with the class it is most frequent in, or the groups that AIB finds. Groups of the
-        first are split in halves, or the cheapest pairs of them merged, until there are `n_words`.
+        first are split in halves, or the cheapest pairs of them merged, until there are `n_groups`.
     smoothing : float, default=0.0
         Groups have the distribution ``(p + a/C) / (1 + a)`` when words are moved, with a = `smoothing` in the first
         iteration and half of the last in each further one. Without it a word never enters a group that lacks one of
@@ -98,7 +98,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
     --------
     >>> from bagwise.baselines import DivisiveMerger
     >>> X = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]
-    >>> merger = DivisiveMerger(n_words=2).fit(X, ["cat", "cat", "dog", "dog"])
+    >>> merger = DivisiveMerger(n_groups=2).fit(X, ["cat", "cat", "dog", "dog"])
     >>> merger.labels_
     array([0, 0, 1, 1])
     >>> merger.transform(X)
@@ -111,7 +111,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
         "start": [str],
         "smoothing": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -121,7 +121,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
 
     def __init__(
         self,
-        n_words: int = 50,
+        n_groups: int = 50,
         *,
         start: str = "class",
         smoothing: float = 0.0,
@@ -129,7 +129,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         tol: float = 1e-3,
         pooling: str = "sum",
     ) -> None:
-        self.n_words = n_words
+        self.n_groups = n_groups
         self.start = start
         self.smoothing = smoothing
         self.max_iter = max_iter
@@ -180,7 +180,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         return self
 
     def _find_groups(self, X: Any, y: ArrayLike, joint: NDArray[np.float64]) -> tuple[NDArray[np.int64], list[float]]:
-        n_words, n_groups = len(joint), min(int(self.n_words), len(joint))
+        n_words, n_groups = len(joint), min(int(self.n_groups), len(joint))
         occurs = joint.sum(axis=1) > 0
         n_occurring = int(occurs.sum())
         labels = np.empty(n_words, dtype=np.int64)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from bagwise._compat import Interval, _check_feature_names_in, _fit_context
 from bagwise._utils.hashing import FOR_SIGNS, PER_SEED, hashes
 from bagwise.errors import BagwiseError
 from bagwise.merging.grouping import FLOATS
@@ -28,12 +28,12 @@ class HashMerger(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_words : int, default=50
+    n_groups : int, default=50
         Number of groups, and of columns after `transform`, whether or not there are as many words.
     signed : bool, default=True
         Whether words are added with random signs. Without them sums stay non-negative, but inner products become too
         large.
-    seed : int, default=0
+    random_state : int, default=0
         Another seed gives other groups and signs. Below 2⁶⁴.
 
     Attributes
@@ -54,8 +54,8 @@ class HashMerger(TransformerMixin, BaseEstimator):
     Notes
     -----
     The hash is SplitMix64's output function in 64-bit integers, the same on every platform: h(i) is
-    ``mix(i + 0x6A09E667F3BCC909 seed) mod n_words``, and ξ(i) is the highest bit of
-    ``mix(i + 0x6A09E667F3BCC909 seed + 0x243F6A8885A308D3)``: 0 for 1, 1 for -1.
+    ``mix(i + 0x6A09E667F3BCC909 random_state) mod n_groups``, and ξ(i) is the highest bit of
+    ``mix(i + 0x6A09E667F3BCC909 random_state + 0x243F6A8885A308D3)``: 0 for 1, 1 for -1.
 
     Fitting takes O(d) time for d words, transforming one pass over the data.
 
@@ -69,7 +69,7 @@ class HashMerger(TransformerMixin, BaseEstimator):
     --------
     >>> from bagwise.baselines import HashMerger
     >>> X = [[1, 2, 3, 4], [0, 0, 0, 5]]
-    >>> merger = HashMerger(n_words=3, signed=False).fit(X)
+    >>> merger = HashMerger(n_groups=3, signed=False).fit(X)
     >>> merger.labels_
     array([1, 2, 1, 0])
     >>> merger.transform(X)
@@ -80,15 +80,15 @@ class HashMerger(TransformerMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
         "signed": ["boolean"],
-        "seed": [Interval(Integral, 0, 2**64, closed="left")],
+        "random_state": [Interval(Integral, 0, 2**64, closed="left")],
     }
 
-    def __init__(self, n_words: int = 50, *, signed: bool = True, seed: int = 0) -> None:
-        self.n_words = n_words
+    def __init__(self, n_groups: int = 50, *, signed: bool = True, random_state: int = 0) -> None:
+        self.n_groups = n_groups
         self.signed = signed
-        self.seed = seed
+        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> HashMerger:
@@ -104,13 +104,13 @@ class HashMerger(TransformerMixin, BaseEstimator):
         self : HashMerger
         """
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
-        first = int(self.seed) * PER_SEED
+        first = int(self.random_state) * PER_SEED
         n_words = X.shape[1]
-        self.labels_ = (hashes(n_words, first) % np.uint64(self.n_words)).astype(np.int64)
+        self.labels_ = (hashes(n_words, first) % np.uint64(self.n_groups)).astype(np.int64)
         self.signs_ = np.ones(n_words, dtype=np.int8)
         if self.signed:
             self.signs_[hashes(n_words, first + FOR_SIGNS) >> np.uint64(63) == 1] = -1
-        self._n_groups = int(self.n_words)  # as fitted: `n_words` may be set to something else since
+        self._n_groups = int(self.n_groups)  # as fitted: `n_groups` may be set to something else since
         return self
 
     def transform(self, X: Any) -> Any:
@@ -122,7 +122,7 @@ class HashMerger(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        Z : ndarray or CSR matrix of shape (n_samples, n_words)
+        Z : ndarray or CSR matrix of shape (n_samples, n_groups)
             Sparse if X is.
         """
         check_is_fitted(self)
@@ -136,7 +136,7 @@ class HashMerger(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        Z : array-like or sparse matrix of shape (n_samples, n_words)
+        Z : array-like or sparse matrix of shape (n_samples, n_groups)
 
         Returns
         -------
@@ -159,7 +159,7 @@ class HashMerger(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        names : ndarray of str objects, shape (n_words,)
+        names : ndarray of str objects, shape (n_groups,)
         """
         check_is_fitted(self)
         _check_feature_names_in(self, input_features, generate_names=False)

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from bagwise._compat import Interval, _fit_context
 from bagwise._utils.threads import run_over_ranges
 from bagwise.baselines._kernels import confidence_weighted_pass
 from bagwise.errors import BagwiseError
@@ -116,8 +116,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     initial_variance : float, default=1.0
         Variance of all weights before the first sample. Without an intercept, multiplying it by c² is the same as
         multiplying X by c.
-    n_passes : int, default=5
-        How often `fit` goes through the data.
+    max_iter : int, default=5
+        Number of passes of `fit` over the data.
     shuffle : bool, default=True
         Whether `fit` takes the samples in a new random order in each pass. `partial_fit` takes them as they come.
     average : bool, default=False
@@ -139,6 +139,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         Variances of the weights: small where much was learned.
     n_updates_ : int
         Samples that changed something, over all passes and problems.
+    n_iter_ : int
+        Passes over the data in the last call of `fit` or `partial_fit`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
@@ -170,7 +172,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "confidence": [Interval(Real, 0.5, 1, closed="neither")],
         "initial_variance": [Interval(Real, 0, None, closed="neither")],
-        "n_passes": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "shuffle": ["boolean"],
         "average": ["boolean"],
         "fit_intercept": ["boolean"],
@@ -183,7 +185,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         confidence: float = 0.9,
         *,
         initial_variance: float = 1.0,
-        n_passes: int = 5,
+        max_iter: int = 5,
         shuffle: bool = True,
         average: bool = False,
         fit_intercept: bool = True,
@@ -192,7 +194,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.confidence = confidence
         self.initial_variance = initial_variance
-        self.n_passes = n_passes
+        self.max_iter = max_iter
         self.shuffle = shuffle
         self.average = average
         self.fit_intercept = fit_intercept
@@ -201,7 +203,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike) -> ConfidenceWeightedClassifier:
-        """Learn from the samples in `n_passes` passes; what was learned before is forgotten.
+        """Learn from the samples in `max_iter` passes; what was learned before is forgotten.
 
         Parameters
         ----------
@@ -222,11 +224,12 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         order = np.arange(X.shape[0])
         n_updates = 0
-        for _ in range(self.n_passes):
+        for _ in range(self.max_iter):
             if self.shuffle:
                 order = random.permutation(X.shape[0])
             n_updates += self._learn(weights, X, codes, order)
         self._store(classes, weights, n_updates)
+        self.n_iter_ = int(self.max_iter)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -269,6 +272,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
             self._forget()  # weights that are half changed are of no use
             raise
         self._store(known, weights, n_updates)
+        self.n_iter_ = 1
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -329,7 +333,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Leave nothing of an earlier fit, should this one fail."""
-        for name in ("classes_", "coef_", "intercept_", "variance_", "n_updates_", "_weights"):
+        for name in ("classes_", "coef_", "intercept_", "variance_", "n_updates_", "n_iter_", "_weights"):
             if hasattr(self, name):
                 delattr(self, name)
 

@@ -67,7 +67,7 @@ class AdditiveKernel:
     >>> from bagwise import WordMerger
     >>> from bagwise.kernels import AdditiveKernel
     >>> X, y = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]], ["a", "a", "b", "b"]
-    >>> WordMerger(n_words=2, kernel=AdditiveKernel("chi2", tolerance=1e-9)).fit(X, y).labels_
+    >>> WordMerger(n_groups=2, kernel=AdditiveKernel("chi2", tolerance=1e-9)).fit(X, y).labels_
     array([0, 0, 1, 1])
     """
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from bagwise._compat import _check_feature_names_in
 from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool, spread
@@ -43,7 +44,7 @@ class GroupTransformer(TransformerMixin):
 
         Returns
         -------
-        Z : ndarray, CSR matrix or Dask array of shape (n_samples, n_words)
+        Z : ndarray, CSR matrix or Dask array of shape (n_samples, n_groups)
             Sparse if X is. A Dask array is transformed chunk by chunk when it is computed.
         """
         check_is_fitted(self)
@@ -64,7 +65,7 @@ class GroupTransformer(TransformerMixin):
 
         Parameters
         ----------
-        Z : array-like or sparse matrix of shape (n_samples, n_words)
+        Z : array-like or sparse matrix of shape (n_samples, n_groups)
 
         Returns
         -------
@@ -86,7 +87,7 @@ class GroupTransformer(TransformerMixin):
 
         Returns
         -------
-        names : ndarray of str objects, shape (n_words,)
+        names : ndarray of str objects, shape (n_groups,)
             Words in the order of their totals in the training data; beyond three, the number of words follows.
         """
         check_is_fitted(self)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
+from bagwise._compat import Interval, _check_feature_names_in, _fit_context
 from bagwise.errors import BagwiseError
 
 __all__ = ["PatternWords"]
@@ -28,7 +28,7 @@ class PatternWords(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_words : int, default=100
+    n_groups : int, default=100
         Number of words. If no more patterns occur than that, each of them is a word.
     n_init : int, default=1
         Starts of k-means, of which the best is kept.
@@ -57,7 +57,7 @@ class PatternWords(TransformerMixin, BaseEstimator):
     Notes
     -----
     The data have d columns, and ``b = ⌈log₂ d⌉``: 65,536 patterns of `LBPD5` have 16 bits. Fitting takes
-    O(p · n_words · b) per iteration for the p patterns that occur, whatever the number of images; transforming takes
+    O(p · n_groups · b) per iteration for the p patterns that occur, whatever the number of images; transforming takes
     one pass over the data. k-means is scikit-learn's, on one thread, because the sums of several threads differ in
     their last bits.
 
@@ -70,7 +70,7 @@ class PatternWords(TransformerMixin, BaseEstimator):
     >>> import numpy as np
     >>> from bagwise.merging import PatternWords
     >>> X = np.array([[9, 5, 0, 0, 0, 0, 4, 7], [8, 6, 0, 0, 0, 0, 2, 9]])
-    >>> words = PatternWords(n_words=2, random_state=0).fit(X)
+    >>> words = PatternWords(n_groups=2, random_state=0).fit(X)
     >>> words.labels_                             # 000, 001, 010, 100 look like one another, so do the others
     array([0, 0, 0, 1, 0, 1, 1, 1])
     >>> words.transform(X)
@@ -79,14 +79,14 @@ class PatternWords(TransformerMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 
-    def __init__(self, n_words: int = 100, *, n_init: int = 1, max_iter: int = 100, random_state: Any = None) -> None:
-        self.n_words = n_words
+    def __init__(self, n_groups: int = 100, *, n_init: int = 1, max_iter: int = 100, random_state: Any = None) -> None:
+        self.n_groups = n_groups
         self.n_init = n_init
         self.max_iter = max_iter
         self.random_state = random_state
@@ -112,7 +112,7 @@ class PatternWords(TransformerMixin, BaseEstimator):
         if len(seen) == 0:
             raise BagwiseError("X counts no pattern at all: every entry is 0. Give images with at least 5 x 5 pixels.")
         bits = pattern_bits(X.shape[1])
-        if len(seen) <= self.n_words:
+        if len(seen) <= self.n_groups:
             centers, self.n_iter_ = bits[seen], 1
         else:
             centers, self.n_iter_ = self._cluster(bits[seen], weights[seen])
@@ -128,7 +128,7 @@ class PatternWords(TransformerMixin, BaseEstimator):
         from sklearn.cluster import KMeans
         from threadpoolctl import threadpool_limits
 
-        means = KMeans(self.n_words, n_init=self.n_init, max_iter=self.max_iter, random_state=self.random_state)
+        means = KMeans(self.n_groups, n_init=self.n_init, max_iter=self.max_iter, random_state=self.random_state)
         with threadpool_limits(1):
             means.fit(bits, sample_weight=weights)
         return means.cluster_centers_, means.n_iter_

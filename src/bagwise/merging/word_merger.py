@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import Interval, _fit_context
 from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
@@ -37,12 +37,12 @@ class WordMerger(GroupTransformer, BaseEstimator):
     """Merge many words into a few groups that keep what the criterion asks for.
 
     1. `fit` finds the hierarchy of all merges, from the words as they are down to one, exactly.
-    2. `transform` cuts it at `n_words` and adds up the words of each group.
-    3. Any other size is one ``set_params(n_words=...)`` away, without fitting again.
+    2. `transform` cuts it at `n_groups` and adds up the words of each group.
+    3. Any other size is one ``set_params(n_groups=...)`` away, without fitting again.
 
     Parameters
     ----------
-    n_words : int, default=50
+    n_groups : int, default=50
         Number of groups to keep. If there are no more words than that, all are kept.
     criterion : str or object from `bagwise.criteria`, default="csm"
         What makes a merge good: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "mmi", "mlt", "gml",
@@ -70,7 +70,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
     hierarchy_ : Hierarchy
         All merges. After Ctrl-C, those done until then.
     labels_ : ndarray of shape (n_features_in_,)
-        Group of each word at the current `n_words`.
+        Group of each word at the current `n_groups`.
     scores_ : ndarray of shape (n_features_in_ - 1,)
         Criterion after each merge.
     word_totals_ : ndarray of shape (n_features_in_,)
@@ -84,7 +84,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
     See Also
     --------
     merge_words : The same as a function that returns the hierarchy.
-    WordMergerCV : Chooses `n_words` by cross-validation.
+    WordMergerCV : Chooses `n_groups` by cross-validation.
     sklearn.cluster.FeatureAgglomeration : Unsupervised merging of columns by their similarity.
 
     Notes
@@ -106,7 +106,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
     >>> from bagwise import WordMerger
     >>> X = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]
     >>> y = ["cat", "cat", "dog", "dog"]
-    >>> merger = WordMerger(n_words=2).fit(X, y)
+    >>> merger = WordMerger(n_groups=2).fit(X, y)
     >>> merger.transform(X)
     array([[7., 1.],
            [9., 1.],
@@ -114,12 +114,12 @@ class WordMerger(GroupTransformer, BaseEstimator):
            [1., 9.]])
     >>> merger.get_feature_names_out(["paw", "meow", "bark", "bone"])
     array(['paw+meow', 'bark+bone'], dtype=object)
-    >>> merger.set_params(n_words=3).transform(X).shape
+    >>> merger.set_params(n_groups=3).transform(X).shape
     (4, 3)
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
         "criterion": [str, Criterion],
         "kernel": [str, AdditiveKernel],
         "search": [str],
@@ -132,7 +132,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     def __init__(
         self,
-        n_words: int = 50,
+        n_groups: int = 50,
         *,
         criterion: str | Criterion = "csm",
         kernel: str | AdditiveKernel = "linear",
@@ -143,7 +143,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_words = n_words
+        self.n_groups = n_groups
         self.criterion = criterion
         self.kernel = kernel
         self.search = search
@@ -214,7 +214,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     @property
     def labels_(self) -> NDArray[np.int64]:
-        """Group of each word at the current `n_words`."""
+        """Group of each word at the current `n_groups`."""
         check_is_fitted(self, "hierarchy_")
         return self.hierarchy_.cut(self._n_groups())
 
@@ -226,13 +226,13 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     def _n_groups(self) -> int:
         hierarchy: Hierarchy = self.hierarchy_
-        if isinstance(self.n_words, bool) or not isinstance(self.n_words, Integral) or self.n_words < 1:
-            raise BagwiseError(f"n_words must be an integer of at least 1, got {self.n_words!r}.")
-        n_groups = min(self.n_words, hierarchy.n_words)
+        if isinstance(self.n_groups, bool) or not isinstance(self.n_groups, Integral) or self.n_groups < 1:
+            raise BagwiseError(f"n_groups must be an integer of at least 1, got {self.n_groups!r}.")
+        n_groups = min(self.n_groups, hierarchy.n_words)
         if n_groups < hierarchy.min_words:
             raise BagwiseError(
-                f"n_words={self.n_words}, but merging was interrupted with {hierarchy.min_words} words left. "
-                f"Use set_params(n_words={hierarchy.min_words}) or more, or fit again."
+                f"n_groups={self.n_groups}, but merging was interrupted with {hierarchy.min_words} groups left. "
+                f"Use set_params(n_groups={hierarchy.min_words}) or more, or fit again."
             )
         return n_groups
 

@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, _fit_context, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils import Tags, check_consistent_length
-from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import HasMethods, Interval, _check_feature_names_in, _fit_context
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
@@ -45,7 +45,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_words : sequence of int or None, default=None
+    n_groups : sequence of int or None, default=None
         Sizes to try; those above the number of words count as that number. None: 2, 5, 10, 20, 50, … and all words.
     estimator : estimator object, default=None
         What the merged words are for. None: a linear SVM on columns scaled to a largest value of 1.
@@ -65,17 +65,17 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    n_words_ : int
+    n_groups_ : int
         The size chosen.
     best_score_ : float
         Mean score over the folds at that size.
     best_index_ : int
         Its place in `cv_results_`.
     cv_results_ : dict of ndarrays
-        ``n_words``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``, ``split<k>_test_score``,
+        ``n_groups``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``, ``split<k>_test_score``,
         and ``merge_time`` (seconds per fold).
     merger_ : WordMerger
-        Fitted on all data; its `n_words` can be changed without fitting again.
+        Fitted on all data; its `n_groups` can be changed without fitting again.
     hierarchy_, labels_, scores_
         Those of `merger_`.
     n_features_in_ : int
@@ -92,14 +92,14 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     >>> from bagwise import WordMergerCV
     >>> X, y = load_digits(n_class=2, return_X_y=True)
     >>> search = WordMergerCV([2, 4, 8, 16], rule="1se", cv=3).fit(X, y)
-    >>> search.n_words_ in (2, 4, 8, 16)
+    >>> search.n_groups_ in (2, 4, 8, 16)
     True
-    >>> search.transform(X).shape == (len(X), search.n_words_)
+    >>> search.transform(X).shape == (len(X), search.n_groups_)
     True
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_words": ["array-like", None],
+        "n_groups": ["array-like", None],
         "estimator": [HasMethods(["fit"]), None],
         "cv": ["cv_object"],
         "rule": [str],
@@ -116,7 +116,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_words: Sequence[int] | None = None,
+        n_groups: Sequence[int] | None = None,
         *,
         estimator: Any = None,
         cv: Any = None,
@@ -131,7 +131,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_words = n_words
+        self.n_groups = n_groups
         self.estimator = estimator
         self.cv = cv
         self.rule = rule
@@ -197,8 +197,8 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         self.cv_results_ = _results(sizes, folds)
         self.best_index_ = self._choose(self.cv_results_, len(folds))
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        self.n_words_ = int(sizes[self.best_index_])
-        self.merger_ = self._merger().set_params(n_words=self.n_words_, n_jobs=self.n_jobs).fit(X, y)
+        self.n_groups_ = int(sizes[self.best_index_])
+        self.merger_ = self._merger().set_params(n_groups=self.n_groups_, n_jobs=self.n_jobs).fit(X, y)
         return self
 
     def _limit_of_a_fold(self) -> int | float | str | None:
@@ -209,13 +209,13 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         return None if limit is None else max(limit // effective_n_jobs(self.n_jobs), 1)
 
     def _sizes(self, n_words: int) -> NDArray[np.int64]:
-        """Read `n_words`: the sizes to try, ascending."""
-        if self.n_words is None:
+        """Read `n_groups`: the sizes to try, ascending."""
+        if self.n_groups is None:
             steps = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
             return np.array([*(size for size in steps if 1 < size < n_words), n_words])
-        given = np.asarray(self.n_words)
+        given = np.asarray(self.n_groups)
         if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer) or given.min() < 1:
-            raise BagwiseError(f"n_words must be a sequence of integers of at least 1, got {self.n_words!r}.")
+            raise BagwiseError(f"n_groups must be a sequence of integers of at least 1, got {self.n_groups!r}.")
         return np.unique(np.minimum(given, n_words))
 
     def _merger(self) -> WordMerger:
@@ -305,7 +305,7 @@ def _score_fold(
     # known labels among missing ones come as objects
     y_train, y_test = (y[part] if y.dtype.kind != "O" else np.array(y[part].tolist()) for part in (train, test))
     for size in sizes:
-        merger.set_params(n_words=int(size))
+        merger.set_params(n_groups=int(size))
         model = clone(estimator).fit(merger.transform(X[train]), y_train)
         scores.append(float(scorer(model, merger.transform(X[test]), y_test)))
     return scores, elapsed
@@ -315,7 +315,7 @@ def _results(sizes: NDArray[np.int64], folds: list[tuple[list[float], float]]) -
     scores = np.array([fold_scores for fold_scores, _ in folds])
     mean = scores.mean(axis=0)
     results = {
-        "n_words": sizes,
+        "n_groups": sizes,
         "mean_test_score": mean,
         "std_test_score": scores.std(axis=0),
         # 1 for the best; equal scores share the better rank

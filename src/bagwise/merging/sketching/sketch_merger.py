@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.progress import ProgressBar
@@ -52,7 +52,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     Parameters
     ----------
-    n_words : int, default=50
+    n_groups : int, default=50
         Number of groups. If there are no more features than that, each is its own group. May be set after fitting: the
         sketch is then clustered again when it is needed, without the data.
     sketch_size : int, default=256
@@ -121,7 +121,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     Notes
     -----
-    One pass takes O(nnz(X) sketch_size) time, an iteration of k-means O(n_features n_words sketch_size). Memory is
+    One pass takes O(nnz(X) sketch_size) time, an iteration of k-means O(n_features n_groups sketch_size). Memory is
     that of the sketch and one or two copies of it while clustering; the samples are never kept. Groups are found when
     `labels_` or anything that depends on it is first asked for after the sketch has changed. Interrupting (Ctrl-C) that
     keeps the sketch.
@@ -137,7 +137,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     >>> from bagwise import SketchMerger
     >>> topics = np.random.default_rng(0).poisson(5, (200, 2))
     >>> X = topics[:, [0, 1, 1, 0, 0, 1]].astype(float)     # six features, two of them different
-    >>> merger = SketchMerger(n_words=2)
+    >>> merger = SketchMerger(n_groups=2)
     >>> for start in range(0, 200, 50):
     ...     merger = merger.partial_fit(X[start : start + 50])
     >>> merger.labels_
@@ -150,7 +150,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     sketch_: Sketch
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_words": [Interval(Integral, 1, None, closed="left")],
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
         "sketch_size": [Interval(Integral, 1, None, closed="left")],
         "n_hashes": [Interval(Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(Integral, 0, None, closed="left")],
@@ -170,7 +170,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     def __init__(
         self,
-        n_words: int = 50,
+        n_groups: int = 50,
         *,
         sketch_size: int = 256,
         n_hashes: int = 30,
@@ -188,7 +188,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_words = n_words
+        self.n_groups = n_groups
         self.sketch_size = sketch_size
         self.n_hashes = n_hashes
         self.n_neighbors = n_neighbors
@@ -206,14 +206,14 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self.verbose = verbose
 
     @classmethod
-    def from_sketch(cls, sketch: Sketch, n_words: int = 50, **parameters: Any) -> SketchMerger:
+    def from_sketch(cls, sketch: Sketch, n_groups: int = 50, **parameters: Any) -> SketchMerger:
         """Begin with a sketch that was loaded, or added up from parts.
 
         Parameters
         ----------
         sketch : Sketch
             Is not copied: `partial_fit` updates it, or puts a new one in its place if it gets a Dask array.
-        n_words : int, default=50
+        n_groups : int, default=50
         **parameters
             Others of the estimator, but for those that the sketch has.
 
@@ -237,7 +237,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             )
         if sketch.n_samples == 0:
             raise BagwiseError("The sketch has no samples yet. Add some by sketch.update(X), or use partial_fit.")
-        merger = cls(n_words, **given, **parameters)
+        merger = cls(n_groups, **given, **parameters)
         merger._check_parameters()
         merger.sketch_, merger.n_features_in_ = sketch, sketch.n_features
         return merger
@@ -434,13 +434,13 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     def _groups(self) -> FeatureGroups:
         """Groups of the sketch as it is, found now unless they are known."""
         check_is_fitted(self)
-        asked = (self.sketch_.n_samples, self.n_words, self.bipolar, self.n_init, self.max_iter, self.tol,
+        asked = (self.sketch_.n_samples, self.n_groups, self.bipolar, self.n_init, self.max_iter, self.tol,
                  self.batch_size, self.backend)  # fmt: skip
         known = getattr(self, "_found", None)
         # the sketch may have grown, and another one may have been put in its place
         if known is None or known[0] is not self.sketch_ or known[1] != asked:
             self._check_parameters()
-            self._found = self.sketch_, asked, self._cluster(self.sketch_, self.n_words, self.bipolar)
+            self._found = self.sketch_, asked, self._cluster(self.sketch_, self.n_groups, self.bipolar)
         found: FeatureGroups = self._found[2]
         return found
 
