@@ -120,7 +120,7 @@ def reduction(method: str, images: Collection, size: int) -> Reduce:
 
 def _patches(images: Collection, step: int) -> Iterator[tuple[sp.csr_array, Any, Any]]:
     """Shares of patterns in patches, offsets and positions, batch by batch."""
-    for bags in LBPD5(per="patch", patch=PATCH, step=step, n_jobs=1).iter_transform(images, batch=BATCH):
+    for bags in LBPD5(per="patch", patch=PATCH, step=step, n_jobs=1).iter_transform(images, batch_size=BATCH):
         yield normalize_rows(sp.csr_array(bags.rows, dtype=np.float32), "l1"), bags.offsets, bags.positions
 
 

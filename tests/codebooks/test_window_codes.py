@@ -44,7 +44,7 @@ def test_cells_of_one_level_cover_the_whole(fitted):
 
 def test_batches_and_threads_do_not_matter(fitted):
     whole = fitted.transform(images())
-    parts = list(fitted.iter_transform(images(), batch=2))
+    parts = list(fitted.iter_transform(images(), batch_size=2))
     assert [len(part) for part in parts] == [2, 1]
     np.testing.assert_array_equal(np.vstack([part.rows.toarray() for part in parts]), whole.rows.toarray())
     again = clone(fitted).set_params(n_jobs=2).fit(images())

@@ -197,8 +197,8 @@ def test_nothing_to_describe(descriptor):
         descriptor.transform(np.zeros((20, 30, 3)))
     with pytest.raises(BagwiseError, match=r"got str.*open_collection"):
         descriptor.transform("folder")
-    with pytest.raises(BagwiseError, match="batch must be an integer of at least 1, got 0"):
-        descriptor.iter_transform(textures(1), batch=0)
+    with pytest.raises(BagwiseError, match="batch_size must be an integer of at least 1, got 0"):
+        descriptor.iter_transform(textures(1), batch_size=0)
     with pytest.raises(BagwiseError, match="Unknown on_error: 'ignore'"):
         descriptor.transform(textures(1), on_error="ignore")
 
@@ -230,7 +230,7 @@ def test_damaged_files_are_left_out_when_asked(tmp_path):
     collection = open_collection(tmp_path)
     with pytest.raises(ItemError, match=r"Cannot read '2.png': it is damaged or not an image"):
         DenseSIFT(n_jobs=2).transform(collection)
-    describing = DenseSIFT(n_jobs=2).iter_transform(collection, batch=2, on_error="skip")
+    describing = DenseSIFT(n_jobs=2).iter_transform(collection, batch_size=2, on_error="skip")
     with pytest.warns(SkippedItemsWarning, match=r"1 of 4 items .* 2\.png: it is damaged"):
         parts = list(describing)
     assert describing.kept == [0, 1, 3]
@@ -258,7 +258,7 @@ def test_iterating_may_stop_early():
             computed.append(1)
             return super()._describe(content)
 
-    describing = Counting(n_jobs=2).iter_transform(textures(3) * 20, batch=2)
+    describing = Counting(n_jobs=2).iter_transform(textures(3) * 20, batch_size=2)
     next(describing)
     describing.close()
     assert len(computed) < 60

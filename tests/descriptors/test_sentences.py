@@ -160,7 +160,7 @@ def test_any_way_through_is_the_same(tmp_path):
     assert SentenceVectors(3, random_state=0).fit(collection).transform(collection) == expected
     assert SentenceVectors(3, random_state=0).fit(iter(TEXTS)).transform(iter(TEXTS)) == expected
     assert learned.transform(np.array(TEXTS)) == expected
-    assert Bags.concatenate(learned.iter_transform(collection, batch=2)) == expected
+    assert Bags.concatenate(learned.iter_transform(collection, batch_size=2)) == expected
     assert pickle.loads(pickle.dumps(learned)).transform(TEXTS) == expected
     assert learned.set_params(n_jobs=2).transform(collection) == expected
     values, positions = learned.describe(TEXTS[2])

@@ -321,7 +321,7 @@ def test_any_way_through_is_the_same(tmp_path):
     expected = ONE.transform(videos())
     assert expected.lengths[1] == 0
     assert clone(ONE).set_params(n_jobs=2).transform(video for video in videos()) == expected
-    assert Bags.concatenate(ONE.iter_transform(videos(), batch=2)) == expected
+    assert Bags.concatenate(ONE.iter_transform(videos(), batch_size=2)) == expected
     assert pickle.loads(pickle.dumps(ONE)).transform(videos()) == expected
     values, positions = ONE.describe(videos()[2])
     np.testing.assert_array_equal(values, expected[2])

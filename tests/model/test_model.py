@@ -108,7 +108,7 @@ def test_all_ways_to_give_images_agree(pictured, tmp_path):
         "collection": pictured.histograms(open_collection(tmp_path)),
         "bags": pictured.histograms(bags),
         "batches": pictured.histograms([bags[:2], bags[2:]]),
-        "describing": pictured.histograms(pictured.descriptor.iter_transform(images, batch=2)),
+        "describing": pictured.histograms(pictured.descriptor.iter_transform(images, batch_size=2)),
         "histograms": pictured.histograms(histograms),
         "dense": sp.csr_array(pictured.histograms(histograms.toarray())),
         "one by one": sp.vstack([pictured.histograms([image]) for image in images]),
@@ -165,7 +165,7 @@ def test_patterns_need_no_codebook():
     counts = LBPD5().transform(images)
     expected = np.zeros((3, 10))
     np.add.at(expected.T, hierarchy.cut(10), counts.toarray().T)
-    for way in (images, counts, LBPD5().iter_transform(images, batch=2)):
+    for way in (images, counts, LBPD5().iter_transform(images, batch_size=2)):
         np.testing.assert_array_equal(model.transform(way).toarray(), expected)
     with pytest.raises(BagwiseError, match="takes images or counts of patterns, got Bags"):
         model.transform(make_bags(random))

@@ -99,7 +99,7 @@ def test_loading_stops_at_what_cannot_be_read(tmp_path):
 def test_what_cannot_be_read_is_skipped_and_told(tmp_path):
     write(tmp_path, {"a.txt": "good", "b.txt": b"caf\xe9", "c.txt": "fine"})
     loading = open_collection(tmp_path).load(on_error="skip")
-    with pytest.warns(SkippedItemsWarning, match=r"1 of 3 items of .* were left out: b.txt: byte 3") as caught:
+    with pytest.warns(SkippedItemsWarning, match=r"1 of 3 items of .* were skipped: b.txt: byte 3") as caught:
         assert [text for _, text in loading] == ["good", "fine"]
     assert caught[0].filename == __file__
     assert [id for id, _ in loading.skipped] == ["b.txt"]

@@ -136,7 +136,7 @@ def test_records_that_cannot_be_used(tmp_path, name, content, message):
     path = write(tmp_path / name, content)
     with pytest.raises(BagwiseError, match=message + r"(.|\n)*on_error='skip'"):
         open_collection(path)
-    with pytest.warns(SkippedItemsWarning, match=r"1 of 2 items .* left out: " + message):
+    with pytest.warns(SkippedItemsWarning, match=r"1 of 2 items .* skipped: " + message):
         collection = open_collection(path, on_error="skip")
     assert texts_of(collection) == ["good"]
 

@@ -6,7 +6,7 @@ import pytest
 from bagwise import BagwiseError, open_collection
 from bagwise.report import render_report
 from bagwise.sources import TableCollection
-from bagwise.sources.collection import SkippedItemsWarning
+from bagwise.sources.items import SkippedItemsWarning
 from bagwise.training import (
     FitOptions,
     ItemIndex,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,10 +16,11 @@ from bagwise.bags.bags import offsets_of
 from bagwise.codebooks.encoders import localized_codes
 from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.pyramids import cell_numbers, n_cells, resolve_pyramid
-from bagwise.descriptors.base import Arrays, Describing, ItemTransformer
+from bagwise.descriptors.base import Arrays, ItemTransformer
 from bagwise.descriptors.grids import starts_of
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.descriptors.sparse_bags import SparseBags
+from bagwise.sources.items import ItemIterator
 
 __all__ = ["WindowCodes"]
 
@@ -153,28 +155,9 @@ class WindowCodes(ItemTransformer):
         )
         return self
 
-    def transform(self, X: Any, on_error: str = "raise") -> SparseBags:
-        """Describe the windows of all images.
-
-        Parameters
-        ----------
-        X : Collection, or iterable of arrays
-            Images, at least one.
-        on_error : {"raise", "skip"}, default="raise"
-            What to do when an image cannot be read: stop with an `ItemError`, or leave it out and warn.
-
-        Returns
-        -------
-        bags : SparseBags
-            One bag of rows per image, cell after cell, ``n_words`` columns each. In the order of the images.
-        """
+    def _iterate(self, X: Any, on_error: str, **batches: Any) -> ItemIterator:
         check_is_fitted(self, "codebook_")
-        return self._join(list(self._stream(X, on_error)))
-
-    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
-        """Describe windows batch by batch; parameters as in `LBPD5`."""
-        check_is_fitted(self, "codebook_")
-        return Describing(self._stream(X, on_error), batch, self._join)
+        return super()._iterate(X, on_error, **batches)
 
     def _compute(self, content: Any) -> Arrays:
         height, width = np.shape(content)[:2]
@@ -217,7 +200,8 @@ class WindowCodes(ItemTransformer):
             return sp.csr_array(shape, dtype=np.float32)
         return sp.csr_array((np.maximum.reduceat(values, first), (rows[first], columns[first])), shape=shape)
 
-    def _join(self, items: list[Arrays]) -> SparseBags:
+    def _join(self, items: Iterable[Arrays]) -> SparseBags:
+        items = list(items)
         lengths = [len(item["starts"]) - 1 for item in items]
         counts = np.concatenate([np.diff(item["starts"]) for item in items])
         data, columns = (np.concatenate([item[name] for item in items]) for name in ("values", "columns"))

@@ -1,4 +1,3 @@
-from .base import Describing as Describing
 from .base import Descriptor as Descriptor
 from .base import ItemTransformer as ItemTransformer
 from .cache import DamagedCacheWarning as DamagedCacheWarning

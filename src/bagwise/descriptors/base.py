@@ -1,31 +1,26 @@
-"""Rows that come one after the other and become one array."""
+"""Base classes of descriptors: transform items one by one, on several threads, with a cache."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import DTypeLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from bagwise._utils.checks import as_count
-from bagwise._utils.progress import ProgressBar
-from bagwise._utils.threads import map_in_order
 from bagwise.bags.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
-from bagwise.descriptors.contents import Thing, things_of
 from bagwise.errors import BagwiseError
-from bagwise.sources.collection import Skipped, check_on_error, report_skipped
-from bagwise.sources.items import ItemError
+from bagwise.sources.collection import as_items
+from bagwise.sources.items import ItemIterator, item_errors
 
-__all__ = ["Describing", "Descriptor", "GrowingRows", "ItemTransformer"]
+__all__ = ["Descriptor", "GrowingRows", "ItemTransformer"]
 
 
 # Large enough that systems map it apart from the heap and take it back when it is let go.
@@ -130,10 +125,54 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         """Check what does not depend on items, once before any is read."""
         self._validate_params()
 
-    def _stream(self, given: Any, on_error: str) -> Stream:
-        """Go through the items of a collection or list."""
+    @abstractmethod
+    def _join(self, items: Iterable[Arrays]) -> Any:
+        """Join the arrays of several items into one result."""
+
+    def transform(self, X: Any, on_error: str = "raise") -> Any:
+        """Describe all items.
+
+        Parameters
+        ----------
+        X : Collection, or iterable of arrays
+            Items to describe, at least one.
+        on_error : {"raise", "skip"}, default="raise"
+            Whether an item that cannot be read or described raises an `ItemError`, or is skipped with a warning. Use
+            `iter_transform` to know which items were kept.
+
+        Returns
+        -------
+        described : Bags, SparseBags or CSR array
+            One bag or row per item, in the order of the items. An image too small for any descriptor is an empty bag.
+        """
+        return self._join(self._iterate(X, on_error))
+
+    def iter_transform(self, X: Any, batch_size: int = 64, on_error: str = "raise") -> ItemIterator:
+        """Describe items batch by batch, holding one batch and a few items at a time.
+
+        Parameters
+        ----------
+        X : Collection, or iterable of arrays
+            Items to describe, at least one.
+        batch_size : int, default=64
+            Number of items in a batch. The last one may have fewer.
+        on_error : {"raise", "skip"}, default="raise"
+            As in `transform`.
+
+        Returns
+        -------
+        iterator : ItemIterator
+            Over what `transform` returns. Its ``kept`` and ``skipped`` list the items: ``collection[iterator.kept]``.
+        """
+        return self._iterate(X, on_error, batch_size=batch_size, join=self._join)
+
+    def _iterate(self, X: Any, on_error: str, **batches: Any) -> ItemIterator:
+        """Iterate over the arrays of items."""
         self._check_parameters()
-        return Stream(self, given, check_on_error(on_error))
+        items, source = as_items(X, self.modality)
+        compute = partial(_compute_one, self._compute, self._cache())
+        task = type(self).__name__ if self.verbose else None
+        return ItemIterator(items, compute, source, on_error=on_error, n_jobs=self.n_jobs, task=task, **batches)
 
     def _cache(self) -> ArrayCache | None:
         if self.cache is None:
@@ -151,109 +190,19 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         return tags
 
 
-class Stream(Iterator[Arrays]):
-    """The arrays of one item after the other, in the order of the items.
-
-    Attributes
-    ----------
-    kept : list of int
-        Numbers of the items that were computed so far.
-    skipped : list of Skipped
-        Items that could not be read or described so far, as pairs of id and reason.
-    """
-
-    def __init__(self, transformer: ItemTransformer, given: Any, on_error: str) -> None:
-        self.kept: list[int] = []
-        self.skipped: list[Skipped] = []
-        things, source = things_of(given, transformer.modality)
-        compute = partial(_compute_one, transformer._compute, transformer._cache())
-        bar = ProgressBar(type(transformer).__name__, len(things), enabled=bool(transformer.verbose))
-        n_threads = min(effective_n_jobs(transformer.n_jobs), len(things))
-        self._arrays = self._go(things, source, compute, bar, n_threads, on_error == "skip")
-
-    def __next__(self) -> Arrays:
-        return next(self._arrays)
-
-    def close(self) -> None:
-        """Stop early."""
-        self._arrays.close()
-
-    def _go(self, things: Any, source: str, compute: Any, bar: ProgressBar, n_threads: int, skip: bool) -> Any:
-        with bar:
-            for number, found in enumerate(map_in_order(compute, things, n_threads)):
-                if isinstance(found, ItemError):
-                    if not skip:
-                        raise found
-                    self.skipped.append(Skipped(found.id, found.reason))
-                else:
-                    self.kept.append(number)
-                    yield found
-                bar.update(number + 1)
-        report_skipped(self.skipped, len(things), source, stacklevel=5)
-
-
-def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, thing: Thing) -> Arrays | ItemError:
-    """Give the arrays of an item, or what is wrong with it."""
-    try:
-        key = "" if cache is None else thing.fingerprint()
-        arrays = None if cache is None else cache.load(key)
+def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, item: Any) -> Arrays:
+    """Load the arrays of an item from the cache, or compute them."""
+    if cache is None:
+        with item_errors(item.id):
+            return compute(item.load())
+    with item_errors(item.id):
+        key = item.fingerprint()
+        arrays = cache.load(key)
         if arrays is not None:
             return arrays
-        arrays = compute(thing.load())
-    except ItemError as error:
-        return error
-    except BagwiseError as error:
-        wrapped = ItemError(thing.id, str(error))
-        wrapped.__cause__ = error
-        return wrapped
-    if cache is not None:  # not in the block above: a full disk is no fault of the item
-        cache.save(key, arrays)
+        arrays = compute(item.load())
+    cache.save(key, arrays)  # a full disk is not an error of the item
     return arrays
-
-
-class Describing(Iterator[Any]):
-    """Results for the items of a collection, some items at a time; see `Descriptor.iter_transform`.
-
-    Attributes
-    ----------
-    kept : list of int
-        Numbers of the items that were described so far. With ``on_error="skip"`` this is what belongs to the bags:
-        ``collection[describing.kept].labels``.
-    skipped : list of Skipped
-        Items that could not be read or described so far, as pairs of id and reason.
-    """
-
-    def __init__(self, stream: Stream, batch: int, join: Callable[[list[Arrays]], Any]) -> None:
-        self._stream = stream
-        self._results = self._go(as_count(batch, "batch", least=1), join)
-
-    @property
-    def kept(self) -> list[int]:
-        """Numbers of the items that were described so far."""
-        return self._stream.kept
-
-    @property
-    def skipped(self) -> list[Skipped]:
-        """Items that could not be read or described so far."""
-        return self._stream.skipped
-
-    def __next__(self) -> Any:
-        return next(self._results)
-
-    def close(self) -> None:
-        """Stop early: threads end, nothing more is computed."""
-        self._results.close()
-        self._stream.close()
-
-    def _go(self, batch: int, join: Callable[[list[Arrays]], Any]) -> Any:
-        waiting: list[Arrays] = []
-        for arrays in self._stream:
-            waiting.append(arrays)
-            if len(waiting) == batch:
-                yield join(waiting)
-                waiting = []
-        if waiting:
-            yield join(waiting)
 
 
 class Descriptor(ItemTransformer):
@@ -311,53 +260,15 @@ class Descriptor(ItemTransformer):
             arrays["positions"] = np.ascontiguousarray(positions, dtype=np.float32)
         return arrays
 
-    def transform(self, X: Any, on_error: str = "raise") -> Bags:
-        """Describe all items.
-
-        Parameters
-        ----------
-        X : Collection, or iterable of arrays
-            Items to describe, at least one.
-        on_error : {"raise", "skip"}, default="raise"
-            What to do when an item cannot be read or described: stop with an `ItemError`, or leave it out and warn. To
-            know which items are left, use `iter_transform`.
-
-        Returns
-        -------
-        bags : Bags
-            One bag per item, in the order of the items. An item too small for even one descriptor is an empty bag.
-        """
-        return _as_bags(self._stream(X, on_error))
-
-    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
-        """Describe items batch by batch, never holding more than one batch and a few items.
-
-        Parameters
-        ----------
-        X : Collection, or iterable of arrays
-            Items to describe, at least one.
-        batch : int, default=64
-            Items in one `Bags`. The last one may have fewer.
-        on_error : {"raise", "skip"}, default="raise"
-            As in `transform`.
-
-        Returns
-        -------
-        describing : Describing
-            An iterator over `Bags`. Its ``kept`` and ``skipped`` tell which items there were.
-        """
-        return Describing(self._stream(X, on_error), batch, _as_bags)
-
-
-def _as_bags(items: Iterable[Arrays]) -> Bags:
-    """Put the arrays of items behind one another, one bag per item."""
-    lengths: list[int] = []
-    rows: dict[str, GrowingRows] = {}
-    for arrays in items:
-        lengths.append(len(arrays["values"]))
-        for name, array in arrays.items():
-            if name not in rows:
-                rows[name] = GrowingRows(array.shape[1], np.float32)
-            rows[name].append(array)
-    joined = {name: growing.joined() for name, growing in rows.items()}
-    return Bags(joined["values"], offsets_of(lengths), joined.get("positions"))
+    def _join(self, items: Iterable[Arrays]) -> Bags:
+        """Concatenate the arrays of items, one bag per item."""
+        lengths: list[int] = []
+        rows: dict[str, GrowingRows] = {}
+        for arrays in items:
+            lengths.append(len(arrays["values"]))
+            for name, array in arrays.items():
+                if name not in rows:
+                    rows[name] = GrowingRows(array.shape[1], np.float32)
+                rows[name].append(array)
+        joined = {name: growing.joined() for name, growing in rows.items()}
+        return Bags(joined["values"], offsets_of(lengths), joined.get("positions"))

@@ -1,95 +1,20 @@
-"""What descriptors are given: collections, or lists of arrays, seen alike."""
+"""Images as arrays: checks, grey and RGB."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.sources.collection import Collection
 
-__all__ = ["Thing", "as_grey", "as_image", "as_rgb", "things_of"]
+__all__ = ["as_grey", "as_image", "as_rgb"]
 
 # Largest number a pixel may be.
 LARGEST = 1e15
 # Luminance of red, green and blue (ITU-R BT.601), as used by Pillow and OpenCV.
 GREY_WEIGHTS = (0.299, 0.587, 0.114)
-
-
-class Thing(Protocol):
-    """Something to describe: an `Item` of a collection, or one array of a list."""
-
-    @property
-    def id(self) -> str:
-        """Its name, for people."""
-
-    def load(self) -> Any:
-        """Give the array."""
-
-    def fingerprint(self) -> str:
-        """Hash what `load` gives."""
-
-
-class GivenArray:
-    """One array of a list."""
-
-    def __init__(self, id: str, array: Any) -> None:
-        self.id = id
-        self._array = array
-
-    def load(self) -> Any:
-        """Give the array."""
-        return self._array
-
-    def fingerprint(self) -> str:
-        """Hash type, shape and bytes."""
-        if isinstance(self._array, str):  # NumPy's strings do not tell "" from a character zero
-            return hashlib.blake2b(self._array.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        array = np.asarray(self._array)
-        if array.dtype == object:
-            raise BagwiseError(f"it is not an array of numbers but {type(self._array).__name__}")
-        digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
-        digest.update(array.tobytes())
-        return digest.hexdigest()
-
-
-def things_of(given: Any, modality: str) -> tuple[Sequence[Thing], str]:
-    """Check what a descriptor was given: things to describe, and where they come from, for people.
-
-    Parameters
-    ----------
-    given : Collection, or iterable of arrays
-        A collection must be of the right modality. An array is taken as a list along its first axis.
-    modality : str
-        ``"images"``, ``"videos"`` or ``"texts"``.
-    """
-    if isinstance(given, Collection):
-        if given.modality != modality:
-            raise BagwiseError(
-                f"This descriptor takes {modality}, got a collection of {given.modality} from {given.source}."
-            )
-        things: Sequence[Any] = given
-        source = given.source
-    else:
-        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            raise BagwiseError(
-                f"Expected a list of {modality} or a collection, got {type(given).__name__}. "
-                "Open folders and archives by bagwise.open_collection(path)."
-            )
-        # an array of shape (n, height, 3) could be n grey images, but is one in RGB
-        if modality == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
-            raise BagwiseError(
-                f"Expected a list of images, got one array of shape {given.shape}. For one image pass [image]."
-            )
-        things = [GivenArray(f"{modality[:-1]} {number}", array) for number, array in enumerate(given)]
-        source = "the list"
-    if len(things) == 0:
-        raise BagwiseError(f"There is nothing to describe: got no {modality}. Pass at least one.")
-    return things, source
 
 
 def as_image(content: Any) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise.bags.bags import offsets_of
-from bagwise.descriptors.base import Arrays, Describing, Descriptor, ItemTransformer
+from bagwise.descriptors.base import Arrays, Descriptor, ItemTransformer
 from bagwise.descriptors.contents import GREY_WEIGHTS, as_image
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.descriptors.sparse_bags import SparseBags
@@ -283,42 +284,6 @@ class LBPD5(ItemTransformer):
         self.verbose = verbose
         self.cache = cache
 
-    def transform(self, X: Any, on_error: str = "raise") -> sp.csr_array | SparseBags:
-        """Count the patterns of all images.
-
-        Parameters
-        ----------
-        X : Collection, or iterable of arrays
-            Images, at least one.
-        on_error : {"raise", "skip"}, default="raise"
-            What to do when an image cannot be read: stop with an `ItemError`, or leave it out and warn.
-
-        Returns
-        -------
-        counts : CSR array of int32, shape (n_images, 65536), or SparseBags
-            Per image, or, with ``per="patch"``, one bag of rows per image. In the order of the images.
-        """
-        return self._join(list(self._stream(X, on_error)))
-
-    def iter_transform(self, X: Any, batch: int = 64, on_error: str = "raise") -> Describing:
-        """Count patterns batch by batch, never holding more than one batch and a few images.
-
-        Parameters
-        ----------
-        X : Collection, or iterable of arrays
-            Images, at least one.
-        batch : int, default=64
-            Images in one result. The last one may have fewer.
-        on_error : {"raise", "skip"}, default="raise"
-            As in `transform`.
-
-        Returns
-        -------
-        describing : Describing
-            An iterator over what `transform` gives. Its ``kept`` and ``skipped`` tell which images there were.
-        """
-        return Describing(self._stream(X, on_error), batch, self._join)
-
     def _compute(self, content: Any) -> Arrays:
         image = as_comparable(content)
         codes = pattern_codes(image, RADIUS)
@@ -331,8 +296,9 @@ class LBPD5(ItemTransformer):
             raise unknown_name("per", self.per, ("image", "patch"))
         return _count_patches(codes, int(self.patch), int(self.step), *image.shape)
 
-    def _join(self, items: list[Arrays]) -> sp.csr_array | SparseBags:
-        """Put the rows of all items below one another."""
+    def _join(self, items: Iterable[Arrays]) -> sp.csr_array | SparseBags:
+        """Stack the rows of all items."""
+        items = list(items)
         n_entries = np.concatenate([np.diff(arrays["starts"]) for arrays in items])
         rows = sp.csr_array(
             (

@@ -66,7 +66,7 @@ def _described(model: Any, X: Any, n_jobs: int | None) -> Iterator[Any]:
             "Describe the items first as it was done for its codebook."
         )
     descriptor = model.descriptor if n_jobs is None else clone(model.descriptor).set_params(n_jobs=n_jobs)
-    return descriptor.iter_transform(X, batch=_BATCH)
+    return descriptor.iter_transform(X, batch_size=_BATCH)
 
 
 def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, items: str = "table") -> Any:

@@ -1,10 +1,10 @@
 from .archives import ArchiveLimits as ArchiveLimits
 from .collection import Collection as Collection
-from .collection import Loading as Loading
-from .collection import SkippedItemsWarning as SkippedItemsWarning
 from .images import open_images as open_images
 from .items import Item as Item
 from .items import ItemError as ItemError
+from .items import ItemIterator as ItemIterator
+from .items import SkippedItemsWarning as SkippedItemsWarning
 from .opening import open_collection as open_collection
 from .records import open_records as open_records
 from .tables import TableCollection as TableCollection

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import chosen_numbers
 from bagwise._utils.text import how_many
-from bagwise.errors import BagwiseError, unknown_name
-from bagwise.sources.items import Item, ItemError
+from bagwise.errors import BagwiseError
+from bagwise.sources.items import Item, ItemIterator, ListItem
 
-__all__ = ["Collection", "Loading", "Skipped", "SkippedItemsWarning", "check_on_error", "report_skipped"]
-
-
-class SkippedItemsWarning(UserWarning):
-    """Warns that items could not be read and were left out."""
-
-
-class Skipped(NamedTuple):
-    """An item that could not be read, and why."""
-
-    id: str
-    reason: str
+__all__ = ["Collection", "as_items"]
 
 
 class Collection(Sequence[Item]):
@@ -149,22 +137,22 @@ class Collection(Sequence[Item]):
                 )
         return tuple(self[splits == name] for name in wanted)
 
-    def load(self, on_error: str = "raise") -> Loading:
-        """Go through the items and load each: ``for item, content in collection.load()``.
+    def load(self, on_error: str = "raise") -> ItemIterator:
+        """Load all items: ``for item, content in collection.load()``.
 
         Parameters
         ----------
         on_error : {"raise", "skip"}, default="raise"
-            What to do when an item cannot be read: stop with an `ItemError`, or leave it out. Items left out are listed
-            in ``.skipped`` of what is returned, and a `SkippedItemsWarning` tells their number at the end. If no item
-            can be read at all, that is an error in any case.
+            Whether an item that cannot be read raises an `ItemError`, or is skipped. Skipped items are listed in
+            ``.skipped`` of the iterator, and a `SkippedItemsWarning` gives their number at the end. If no item can be
+            read, that is an error in any case.
 
         Returns
         -------
-        loading : Loading
-            An iterator over pairs of an item and what `Item.load` gave.
+        iterator : ItemIterator
+            Over pairs of an item and its content.
         """
-        return Loading(self, check_on_error(on_error))
+        return ItemIterator(self, lambda item: (item, item.load()), self.source, on_error=on_error)
 
     def with_labels(self, labels: Mapping[str, str | Sequence[str]] | str | os.PathLike[str]) -> Collection:
         """Give the same collection with other labels.
@@ -229,53 +217,34 @@ class Collection(Sequence[Item]):
         return f"<Collection: {', '.join(about)}, from {self.source}>"
 
 
-class Loading(Iterator[tuple[Item, Any]]):
-    """The items of a collection being loaded; see `Collection.load`.
+def as_items(given: Any, modality: str) -> tuple[Sequence[Any], str]:
+    """Return the items of a collection or of a list of arrays or texts, and their origin for messages.
 
-    Attributes
+    Parameters
     ----------
-    skipped : list of Skipped
-        Items that could not be read so far, as pairs of id and reason.
+    given : Collection, or iterable of arrays or str
+        A collection must be of the right modality. An array is a list along its first axis.
+    modality : {"images", "videos", "texts"}
     """
-
-    def __init__(self, collection: Collection, on_error: str) -> None:
-        self.skipped: list[Skipped] = []
-        self._collection = collection
-        self._skip = on_error == "skip"
-        self._pairs = self._load()
-
-    def __next__(self) -> tuple[Item, Any]:
-        return next(self._pairs)
-
-    def _load(self) -> Iterator[tuple[Item, Any]]:
-        for item in self._collection:
-            try:
-                content = item.load()
-            except ItemError as error:
-                if not self._skip:
-                    raise
-                self.skipped.append(Skipped(error.id, error.reason))
-            else:
-                yield item, content
-        report_skipped(self.skipped, len(self._collection), self._collection.source, stacklevel=4)
-
-
-def check_on_error(on_error: str) -> str:
-    """Check the `on_error` parameter that all that goes through collections has."""
-    if on_error not in ("raise", "skip"):
-        raise unknown_name("on_error", on_error, ("raise", "skip"))
-    return on_error
-
-
-def report_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklevel: int = 2) -> None:
-    """Warn that items were left out, or raise an error if all were. Says nothing if none was."""
-    if not skipped:
-        return
-    listed = "; ".join(f"{id}: {reason}" for id, reason in skipped[:3]) + ("; …" if len(skipped) > 3 else "")
-    if len(skipped) == n_items:
-        raise BagwiseError(f"None of the {n_items} items of {source} could be read. {listed}")
-    warnings.warn(
-        f"{len(skipped)} of {n_items} items of {source} could not be read and were left out: {listed}",
-        SkippedItemsWarning,
-        stacklevel=stacklevel,
-    )
+    items: Sequence[Any]
+    if isinstance(given, Collection):
+        if given.modality != modality:
+            raise BagwiseError(
+                f"This descriptor takes {modality}, got a collection of {given.modality} from {given.source}."
+            )
+        items, source = given, given.source
+    else:
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise BagwiseError(
+                f"Expected a list of {modality} or a collection, got {type(given).__name__}. "
+                "Open folders and archives by bagwise.open_collection(path)."
+            )
+        # an array of shape (n, height, 3) could be n grey images, but is one in RGB
+        if modality == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
+            raise BagwiseError(
+                f"Expected a list of images, got one array of shape {given.shape}. For one image pass [image]."
+            )
+        items, source = [ListItem(f"{modality[:-1]} {number}", one) for number, one in enumerate(given)], "the list"
+    if len(items) == 0:
+        raise BagwiseError(f"There is nothing to describe: got no {modality}. Pass at least one.")
+    return items, source

@@ -1,14 +1,35 @@
-"""One thing of a collection: where its bytes are, and how they become an array or a text."""
+"""Items of a collection, and the one iterator that loads or computes something from each of them."""
 
 from __future__ import annotations
 
 import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from bagwise.errors import BagwiseError
+import numpy as np
+from joblib import effective_n_jobs
 
-__all__ = ["Content", "Decoder", "Item", "ItemError"]
+from bagwise._utils.checks import as_count
+from bagwise._utils.progress import ProgressBar
+from bagwise._utils.threads import map_in_order
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = [
+    "Content",
+    "Decoder",
+    "Item",
+    "ItemError",
+    "ItemIterator",
+    "ListItem",
+    "Skipped",
+    "SkippedItemsWarning",
+    "check_on_error",
+    "item_errors",
+    "warn_skipped",
+]
 
 _HASHED_BYTES = 1 << 20
 
@@ -31,6 +52,17 @@ class ItemError(BagwiseError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ItemError, (self.id, self.reason)
+
+
+class SkippedItemsWarning(UserWarning):
+    """Warns that items could not be read and were skipped."""
+
+
+class Skipped(NamedTuple):
+    """The id of an item that was skipped, and the reason."""
+
+    id: str
+    reason: str
 
 
 class Content(Protocol):
@@ -144,3 +176,168 @@ class Item:
 def _reason(error: Exception) -> str:
     # the text of system errors repeats the path, which the reader knows already
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+class ListItem:
+    """An array or text of a list, with the interface of `Item`."""
+
+    def __init__(self, id: str, content: Any) -> None:
+        self.id = id
+        self._content = content
+
+    def load(self) -> Any:
+        """Return the array or text."""
+        return self._content
+
+    def fingerprint(self) -> str:
+        """Hash type, shape and bytes."""
+        if isinstance(self._content, str):  # NumPy's strings do not tell "" from a character zero
+            return hashlib.blake2b(self._content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        array = np.asarray(self._content)
+        if array.dtype == object:
+            raise ItemError(self.id, f"it is not an array of numbers but {type(self._content).__name__}")
+        digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
+        digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+class ItemIterator(Iterator[Any]):
+    """Apply a function to one item after the other, in order.
+
+    Items are computed ahead by several threads, and only a few results are held at a time. An `ItemError` stops the
+    iteration, or skips the item. If all items are skipped, that is an error.
+
+    Parameters
+    ----------
+    items : sequence of Item or ListItem
+    function : callable
+        Called with an item, in threads. Raises `ItemError` if the item cannot be used, see `item_errors`.
+    source : str
+        Origin of the items, for messages.
+    on_error : {"raise", "skip"}, default="raise"
+        Whether an `ItemError` is raised, or the item skipped. A `SkippedItemsWarning` at the end gives the number of
+        skipped items.
+    n_jobs : int, default=1
+        Number of threads, as in joblib.
+    batch_size : int, default=None
+        Join the results of that many items by `join`; the last batch may be smaller. None: yield single results.
+    join : callable, default=list
+        Called with a list of results.
+    task : str, default=None
+        Draw a progress bar of this name on the terminal.
+
+    Attributes
+    ----------
+    kept : list of int
+        Numbers of the items whose results were yielded so far.
+    skipped : list of Skipped
+        Items skipped so far, as pairs of id and reason.
+
+    Examples
+    --------
+    >>> from bagwise.sources.items import ItemIterator, ListItem
+    >>> items = [ListItem(str(k), k) for k in range(5)]
+    >>> iterator = ItemIterator(items, lambda item: item.load() ** 2, "a list", batch_size=2)
+    >>> list(iterator), iterator.kept
+    ([[0, 1], [4, 9], [16]], [0, 1, 2, 3, 4])
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        function: Callable[[Any], Any],
+        source: str,
+        *,
+        on_error: str = "raise",
+        n_jobs: int | None = 1,
+        batch_size: int | None = None,
+        join: Callable[[list[Any]], Any] = list,
+        task: str | None = None,
+    ) -> None:
+        self.kept: list[int] = []
+        self.skipped: list[Skipped] = []
+        self._items, self._function, self._source = items, function, source
+        self._skip = check_on_error(on_error) == "skip"
+        self._n_threads = min(effective_n_jobs(n_jobs), len(items))
+        self._task = task
+        self._iterator = self._results()
+        if batch_size is not None:
+            self._iterator = self._batches(self._iterator, as_count(batch_size, "batch_size", least=1), join)
+
+    @property
+    def n_done(self) -> int:
+        """Number of items that were computed or skipped so far."""
+        return len(self.kept) + len(self.skipped)
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
+
+    def close(self) -> None:
+        """Stop early: threads end, nothing more is computed."""
+        self._iterator.close()
+
+    def _results(self) -> Any:
+        n = len(self._items)
+        with ProgressBar(self._task or "", n, enabled=self._task is not None) as bar:
+            for number, (result, error) in enumerate(map_in_order(self._try, self._items, self._n_threads)):
+                if error is None:
+                    self.kept.append(number)
+                    yield result
+                elif self._skip:
+                    self.skipped.append(Skipped(error.id, error.reason))
+                else:
+                    raise error
+                bar.update(number + 1)
+        warn_skipped(self.skipped, n, self._source, stacklevel=4)
+
+    def _try(self, item: Any) -> tuple[Any, ItemError | None]:
+        try:
+            return self._function(item), None
+        except ItemError as error:
+            return None, error
+
+    @staticmethod
+    def _batches(results: Any, batch_size: int, join: Callable[[list[Any]], Any]) -> Any:
+        try:
+            batch: list[Any] = []
+            for result in results:
+                batch.append(result)
+                if len(batch) == batch_size:
+                    yield join(batch)
+                    batch = []
+            if batch:
+                yield join(batch)
+        finally:
+            results.close()
+
+
+@contextmanager
+def item_errors(id: str) -> Iterator[None]:
+    """Raise a `BagwiseError` of the block as the `ItemError` of an item."""
+    try:
+        yield
+    except ItemError:
+        raise
+    except BagwiseError as error:
+        raise ItemError(id, str(error)) from error
+
+
+def check_on_error(on_error: str) -> str:
+    """Check the parameter `on_error`."""
+    if on_error not in ("raise", "skip"):
+        raise unknown_name("on_error", on_error, ("raise", "skip"))
+    return on_error
+
+
+def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklevel: int = 2) -> None:
+    """Warn that items were skipped, or raise an error if all were."""
+    if not skipped:
+        return
+    listed = "; ".join(f"{id}: {reason}" for id, reason in skipped[:3]) + ("; …" if len(skipped) > 3 else "")
+    if len(skipped) == n_items:
+        raise BagwiseError(f"None of the {n_items} items of {source} could be read. {listed}")
+    warnings.warn(
+        f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {listed}",
+        SkippedItemsWarning,
+        stacklevel=stacklevel,
+    )

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.archives import ArchiveLimits
-from bagwise.sources.collection import Collection, Skipped, check_on_error, report_skipped
-from bagwise.sources.items import Content, Item
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Content, Item, Skipped, check_on_error, warn_skipped
 from bagwise.sources.places import FileContent, annotated, arrange, ending, list_place, nothing_found
 from bagwise.sources.record_files import RECORD_ENDINGS, RecordFormat, shortened
 
@@ -117,7 +117,7 @@ def open_records(
                     f"{source} has a record that cannot be used, {found.id}: {found.reason}. "
                     "Mend it, or leave such records out by on_error='skip'."
                 )
-    report_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
+    warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
     if not items:
         raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
     others = sorted([*ignored, *(set(contents) - set(names))])

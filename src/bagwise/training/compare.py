@@ -11,7 +11,7 @@ from typing import Any
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.model import PathErrors
-from bagwise.sources.collection import SkippedItemsWarning
+from bagwise.sources.items import SkippedItemsWarning
 from bagwise.training.fit import prepare
 from bagwise.training.options import FitOptions
 from bagwise.training.path import cross_validate, path_sizes

@@ -17,7 +17,8 @@ from bagwise._utils.extras import require
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 from bagwise.model import Model
-from bagwise.sources.collection import Collection, SkippedItemsWarning
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.tables import TableCollection
 from bagwise.training.options import FitOptions
 from bagwise.training.words import Progress, no_progress, open_source
@@ -156,6 +157,6 @@ def _texts(collection: Collection, options: FitOptions) -> Iterator[tuple[list[s
 def _bags(model: Model, collection: Collection, options: FitOptions) -> Iterator[tuple[Bags, list[int]]]:
     """Descriptors of some items at a time, with the numbers of all that were described so far."""
     descriptor: Any = clone(model.descriptor).set_params(n_jobs=options.jobs, cache=options.cache)
-    describing = descriptor.iter_transform(collection, batch=_BATCH, on_error=options.on_error)
+    describing = descriptor.iter_transform(collection, batch_size=_BATCH, on_error=options.on_error)
     for bags in describing:
         yield bags, describing.kept

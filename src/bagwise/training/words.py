@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from bagwise.codebooks.bag_of_features import BagOfFeatures
 from bagwise.codebooks.pyramids import resolve_pyramid
 from bagwise.errors import BagwiseError
-from bagwise.sources.collection import Collection, Skipped, SkippedItemsWarning
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Skipped, SkippedItemsWarning
 from bagwise.sources.opening import open_collection
 from bagwise.sources.tables import TableCollection
 from bagwise.training.options import FitOptions, make_descriptor
@@ -149,7 +150,7 @@ def _visual_words(collection: Collection, options: FitOptions, progress: Progres
 
     def batches(step: str) -> Iterator[Any]:
         nonlocal describing
-        describing = descriptor.iter_transform(collection, batch=_BATCH, on_error=options.on_error)
+        describing = descriptor.iter_transform(collection, batch_size=_BATCH, on_error=options.on_error)
         for bags in describing:
             progress(step, len(describing.kept) + len(describing.skipped), len(collection))
             yield bags
