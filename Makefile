@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types imports check fuzz bench format clean clean-cache
+.PHONY: demo test lint types imports check fuzz mutants bench format clean clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -30,6 +30,10 @@ check: $(VENV)/.installed-dev
 # the property tests with fresh examples, and ten times as many
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz tests
+
+# break the library in one place at a time: do the tests notice?
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tests/mutants.py
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/merging.py

@@ -98,3 +98,72 @@ def labelled_counts(draw, max_samples=10, max_words=9):
     }[kind]().astype(float)
     y = np.concatenate([[0, 1, 0], rng.integers(0, draw(st.integers(2, 3)), n - 3)])
     return X, y
+
+
+class GreedyOracle:
+    """All pairs of all levels, in plain NumPy, for a criterion that is a function of sums over groups.
+
+    Parameters
+    ----------
+    states : ndarray of shape (n_words, m)
+        What is added when words are merged.
+    worth : callable
+        States (k, m) to k rows of numbers, whose sums over all groups make up the criterion.
+    value : callable
+        Sums (..., j) to values of the criterion (...). None: there is one sum, and it is the criterion.
+    """
+
+    def __init__(self, states, worth, value=None):
+        self.states = np.array(states, dtype=float)
+        self.worth = lambda Z: np.asarray(worth(Z), dtype=float).reshape(len(Z), -1)
+        self.value = value or (lambda sums: sums[..., 0])
+        own = self.own = self.worth(self.states)
+        d = len(own)
+        self.total = own.sum(axis=0)
+        self.live = np.ones(d, dtype=bool)
+        self.gains = np.full((d, d, own.shape[1]), np.nan)  # of pairs s < t
+        for s in range(d - 1):
+            self.gains[s, s + 1 :] = self.worth(self.states[s] + self.states[s + 1 :]) - own[s] - own[s + 1 :]
+
+    def pair_values(self):
+        """The criterion after each merge, (d, d); -inf for 0/0 and where there is no pair."""
+        with np.errstate(invalid="ignore"):
+            values = self.value(self.total + self.gains)
+        return np.where(np.isnan(values), -np.inf, values)
+
+    def merge(self, s, t):
+        self.live[t] = False
+        self.gains[t] = self.gains[:, t] = np.nan
+        self.states[s] += self.states[t]
+        self.own[s] = self.worth(self.states[s : s + 1])[0]
+        self.total = self.own[self.live].sum(axis=0)
+        others = np.flatnonzero(self.live & (np.arange(len(self.live)) != s))
+        if len(others):
+            gains = self.worth(self.states[s] + self.states[others]) - self.own[s] - self.own[others]
+            self.gains[np.minimum(s, others), np.maximum(s, others)] = gains
+
+    def check(self, hierarchy, skip=0, rtol=1e-12, offset=0.0):
+        """Assert that every merge, after the first `skip`, is as good as any and has its score.
+
+        Pairs as good as the best but for rounding may be merged in any order. Returns the number of levels at which
+        there was one best pair only, and that one was merged.
+        """
+        decided = 0
+        scale = max(np.abs(self.value(self.own)).max(), 1e-300)  # of one word, for sums near zero
+        for k, (s, t) in enumerate(hierarchy.merges.tolist()):
+            assert s < t
+            assert self.live[s]
+            assert self.live[t]
+            values = self.pair_values()
+            best, merged = values.max(), values[s, t]
+            slack = rtol * max(abs(best), scale) if np.isfinite(best) else 0.0
+            if k >= skip:
+                assert merged >= best - slack, f"level {k}: merged {s} and {t} for {merged}, best is {best}"
+                decided += int((values >= best - slack).sum() == 1)
+            self.merge(s, t)
+            score = hierarchy.scores[k] - offset
+            if np.isfinite(merged):
+                assert abs(score - merged) <= 100 * slack, f"level {k}: score {score}, recomputed {merged}"
+            elif merged == -np.inf:
+                assert np.isnan(score)
+        return decided

@@ -214,6 +214,18 @@ def test_mlt_scales_data_that_are_not_counts():
         assert scaled.min_words == 1
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_mlt_scales_every_sample_to_the_same_total(form):
+    """The size of a sample that is not counts says nothing, however it varies."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 9, (12, 40)) + 0.5, np.arange(12) % 3
+    sizes = 10.0 ** rng.uniform(-3, 3, (12, 1))
+    expected = merge_words(1000 * X / X.sum(axis=1, keepdims=True), y, criterion="mlt")
+    varied = merge_words(form(sizes * X), y, criterion="mlt")
+    np.testing.assert_array_equal(varied.merges, expected.merges)
+    np.testing.assert_allclose(varied.scores, expected.scores, rtol=1e-9)
+
+
 def test_gaussian_terms():
     rng = np.random.default_rng(0)
     v, codes = rng.random((3, 12)), rng.integers(0, 2, 12)

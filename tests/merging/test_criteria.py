@@ -151,6 +151,23 @@ def test_marginal_fisher_with_more_pairs_than_there_are(data):
     np.testing.assert_allclose(preferred, graph_laplacian((y[:, None] != y).astype(float)), atol=1e-12)
 
 
+@pytest.mark.parametrize("metric", ["intersection", "euclidean"])
+@pytest.mark.parametrize("n", [40, 300])  # in one block of samples, and in two
+def test_marginal_fisher_takes_equally_near_pairs_in_the_order_of_their_indices(metric, n):
+    rng = np.random.default_rng(n)
+    X, y = rng.integers(0, 2, (n, 6)).astype(float), rng.integers(0, 3, n)
+    far = squared(X) if metric == "euclidean" else -intersections(X)
+    closest, ties = np.zeros((n, n)), 0
+    for c in range(3):
+        pairs = sorted((far[a, b], a, b) for a in np.flatnonzero(y == c) for b in np.flatnonzero(y != c))
+        ties += pairs[24][0] == pairs[25][0]
+        for _, a, b in pairs[:25]:
+            closest[a, b] = closest[b, a] = 1
+    assert ties == 3
+    preferred, _ = laplacians(MarginalFisher(3, 25, metric=metric), X, y)
+    np.testing.assert_array_equal(preferred, graph_laplacian(closest))
+
+
 @pytest.mark.parametrize("neighbors", ["within", "global"])
 @pytest.mark.parametrize("width", [None, 0.3])
 def test_local_discriminant(data, neighbors, width):

@@ -273,6 +273,21 @@ def test_a_vanishing_denominator_wins_only_with_a_numerator():
         assert hierarchy.scores[0] == np.inf
 
 
+@pytest.mark.parametrize("numerator", [1.0, 0.0])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_what_vanishes_is_relative_to_the_largest_trace(name, numerator):
+    """Traces grow from 3 to 1e8 and fall to 1e-5 again, which is far below their rounding by then."""
+    A, B = np.eye(3), np.eye(3)
+    A[0, 1] = A[1, 0] = 1e8
+    B[0, 1] = B[1, 0] = 0.5e8
+    A[1, 2] = A[2, 1] = 0.5 * (numerator * 1e8 - 2e8 - 3 + 1e-5)
+    B[1, 2] = B[2, 1] = 0.5 * (-1e8 - 3 + 1e-5)
+    pairs, scores, _ = run(name, A, B)
+    assert pairs.tolist() == [[0, 1], [0, 2]]
+    assert scores[0] == (3 + 2e8) / (3 + 1e8)
+    np.testing.assert_equal(scores[1], np.inf if numerator else np.nan)
+
+
 def test_everything_constant_merges_in_order_without_a_score():
     A = B = np.zeros((5, 5))
     for name in SEARCHES:

@@ -1,0 +1,166 @@
+"""Break the library in one place at a time, and see whether the tests notice: ``make mutants``.
+
+    python tests/mutants.py                 # all of them
+    python tests/mutants.py floor pack      # those whose name contains one of these
+
+Each mutant is applied in a temporary copy of the tree. Its tests must pass there without it and fail with it. Mutants
+of compiled code run with an empty cache, since numba's does not see changes in other files; the others share one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("src", "tests", "benchmarks", "experiments", "examples", "pyproject.toml")
+TIMEOUT = 900
+
+
+class Mutant(NamedTuple):
+    """A change that must not go unnoticed."""
+
+    name: str
+    path: str  # below src/bagwise
+    old: str  # occurs once
+    new: str
+    tests: str  # arguments of pytest, relative to tests/
+
+    def source(self, root: Path = ROOT) -> Path:
+        return root / "src" / "bagwise" / self.path
+
+    def is_stale(self, root: Path = ROOT) -> bool:
+        source = self.source(root)
+        return not source.exists() or source.read_text(encoding="utf-8").count(self.old) != 1
+
+
+MUTANTS = [
+    Mutant(
+        "pack: a partner that is gone becomes the first slot",
+        "merging/searches/partners.py",
+        "gone = self._order[self._partner] == _DEAD",
+        "gone = np.zeros(len(place), dtype=bool)",
+        "merging/test_greedy.py",
+    ),
+    Mutant(
+        "mlt: samples are not scaled one by one",
+        "merging/criteria/posterior.py",
+        "X = sp.diags_array(self.total / np.where(totals > 0, totals, 1.0)) @ X",
+        "X = X * (self.total / totals.mean())",
+        "merging/test_additive_scores.py",
+    ),
+    Mutant(
+        "mfa: equally near pairs in another order",
+        "merging/criteria/class_neighbors.py",
+        "np.lexsort((columns, rows, -values))",
+        "np.lexsort((rows, columns, -values))",
+        "merging/test_criteria.py",
+    ),
+    Mutant(
+        "mfa: equally near pairs as they come",
+        "merging/criteria/class_neighbors.py",
+        "kept = np.flatnonzero(new >= bar)",
+        "kept = np.flatnonzero(new >= bar)[::-1][:n_pairs]",
+        "merging/test_criteria.py",
+    ),
+    Mutant(
+        "ratio: the floor of the denominator does not follow the trace",
+        "merging/searches/_common_kernels.py",
+        "    traces[FLOOR_B] = max(traces[FLOOR_B], TINY * abs(traces[TRACE_B]))\n",
+        "",
+        "merging/test_searches.py",
+    ),
+    Mutant(
+        "ratio: the floor of the numerator does not follow the trace",
+        "merging/searches/_common_kernels.py",
+        "    traces[FLOOR_A] = max(traces[FLOOR_A], TINY * abs(traces[TRACE_A]))\n",
+        "",
+        "merging/test_searches.py",
+    ),
+]
+
+
+def run_tests(copy: Path, tests: str, cache: Path) -> tuple[int, str]:
+    """Run tests in the copy; the exit status of pytest and the last line it printed."""
+    environment = os.environ | {"PYTHONPATH": str(copy / "src"), "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += [f"tests/{test}" if not test.startswith("-") and "/" in test else test for test in tests.split()]
+    process = subprocess.Popen(
+        command, cwd=copy, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return 1, f"still running after {TIMEOUT} seconds"
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return process.returncode, failed[0] if failed else (output.splitlines() or [""])[-1]
+
+
+def make_copy(folder: Path) -> Path:
+    copy = folder / "tree"
+    copy.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "results", "*.nb[ci]"))
+        else:
+            shutil.copy2(source, copy / name)
+    return copy
+
+
+def judge(mutant: Mutant, copy: Path, folder: Path, passed: dict[str, tuple[int, str]]) -> tuple[str, str]:
+    """Apply one mutant to the copy and take it back: what became of it, and why.
+
+    `passed` remembers how tests ended without any mutant.
+    """
+    if mutant.is_stale(copy):
+        return "stale", f"its snippet does not occur exactly once in {mutant.path}"
+    source = mutant.source(copy)
+    text, stamp = source.read_text(encoding="utf-8"), source.stat()
+    shared = folder / "cache"
+    if mutant.tests not in passed:
+        passed[mutant.tests] = run_tests(copy, mutant.tests, shared)
+    status, line = passed[mutant.tests]
+    if status != 0:
+        return "broken", f"its tests do not pass without it: {line}"
+    own = folder / "own_cache"
+    source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        status, line = run_tests(copy, mutant.tests, own if "njit" in text else shared)
+    finally:
+        source.write_text(text, encoding="utf-8")
+        os.utime(source, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # what is compiled stays good
+        shutil.rmtree(own, ignore_errors=True)
+    if status == 0:
+        return "survived", line
+    return ("killed", line) if status == 1 else ("broken", f"pytest ended with status {status}: {line}")
+
+
+def main(words: list[str]) -> int:
+    chosen = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
+    results: list[str] = []
+    passed: dict[str, tuple[int, str]] = {}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        folder = Path(name)
+        copy = make_copy(folder)
+        for mutant in chosen:
+            start = time.monotonic()
+            result, line = judge(mutant, copy, folder, passed)
+            results.append(result)
+            print(f"{result:9}{time.monotonic() - start:5.0f} s  {mutant.name}  [{mutant.path}]", flush=True)
+            print(f"{'':17}{line}", flush=True)
+    counts = ", ".join(f"{results.count(result)} {result}" for result in dict.fromkeys(results))
+    print(f"{len(results)} mutants: {counts}")
+    return int(not results or any(result != "killed" for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
