@@ -1,4 +1,4 @@
-"""A report of scikit-learn's digits (8 by 8 pixels as words, merged, classified, explained), and pages taken apart."""
+"""A report of scikit-learn's digits, whose 64 pixels are the words, and a parser of pages."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix
 from bagwise import merge_words
 from bagwise.report import (
     ClassCount,
-    Confusion,
+    ConfusionMatrix,
     Example,
     MergingCurve,
     ReportData,
@@ -29,8 +29,8 @@ def merged(X, labels):
     return X @ np.eye(labels.max() + 1)[labels]
 
 
-def digits_report(n_words=20):
-    """Fit, test and describe; every figure comes from the data."""
+def digits_report(n_groups=20):
+    """Fit, test and describe the digits."""
     X, y = load_digits(return_X_y=True)
     X, learned = X / 16, np.arange(len(X)) < 1200
     names = [str(digit) for digit in range(10)]
@@ -42,23 +42,23 @@ def digits_report(n_words=20):
     best = int(means.argmin())
     one_se = SIZES[int(np.flatnonzero(means <= means[best] + spread[best])[0])]
 
-    labels = hierarchy.cut(n_words)
+    labels = hierarchy.cut(n_groups)
     Z = merged(X, labels)
     started = time.perf_counter()
     model = RidgeClassifier().fit(Z[learned], y[learned])
     answers = model.predict(Z[~learned])
     classifying_seconds = time.perf_counter() - started
     matrix = confusion_matrix(y[~learned], answers)
-    counts = zip(names, np.bincount(y[learned]), np.bincount(y[~learned]), strict=True)
+    counts = zip(names, np.bincount(y[learned]).tolist(), np.bincount(y[~learned]).tolist(), strict=True)
     return ReportData(
         "Handwritten digits",
         facts={"source": "scikit-learn's digits", "items": len(X), "words": 64, "criterion": "csm", "tested": True},
         classes=[ClassCount(*of_class) for of_class in counts],
         curve=MergingCurve(
-            SIZES, means, spread, f"{N_FOLDS}-fold cross-validation", n_words, one_se, "class separability (csm)",
-            np.arange(1, 64), hierarchy.scores[::-1],
+            SIZES, means.tolist(), spread.tolist(), f"{N_FOLDS}-fold cross-validation", n_groups, one_se, "csm",
+            range(1, 64), hierarchy.scores[::-1].tolist(), 64,
         ),
-        confusion=Confusion(names, matrix, f"{(~learned).sum()} digits that were held out"),
+        confusion=ConfusionMatrix(names, matrix, f"{(~learned).sum()} digits that were held out"),
         groups=_groups(X, labels, model, names),
         examples=_examples(X[~learned], Z[~learned], y[~learned], answers, model),
         timings={"merging": merging_seconds, "classifying": classifying_seconds},
@@ -76,15 +76,15 @@ def _errors_of_folds(Z, y):
 
 
 def _groups(X, labels, model, names):
-    shares = np.bincount(labels, X.sum(axis=0)) / X.sum()
+    frequencies = np.bincount(labels, X.sum(axis=0)) / X.sum()
     groups = []
-    for g, share in enumerate(shares):
+    for g, frequency in enumerate(frequencies):
         strongest = np.argsort(-np.abs(model.coef_[:, g]))[:4]
         groups.append(
             WordGroup(
                 g,
                 int((labels == g).sum()),
-                float(share),
+                float(frequency),
                 patches=[thumbnail((labels == g).reshape(8, 8).astype(float), 32)],
                 classes=[(names[k], float(model.coef_[k, g])) for k in strongest],
             )
@@ -99,9 +99,9 @@ def _examples(X, Z, y, answers, model, per_class=2):
         for i in wrong_first:
             added = model.coef_[answers[i]] * Z[i]
             strongest = np.argsort(-np.abs(added))[:5]
-            evidence = [(int(g), float(added[g])) for g in strongest]
+            contributions = [(int(g), float(added[g])) for g in strongest]
             picture = thumbnail(X[i].reshape(8, 8), 96)
-            examples.append(Example(f"digit {i}", str(y[i]), str(answers[i]), picture, evidence=evidence))
+            examples.append(Example(f"digit {i}", str(y[i]), str(answers[i]), picture, contributions=contributions))
     return examples
 
 
@@ -110,7 +110,7 @@ VOID = {"br", "img", "input", "link", "meta", "hr"}
 
 
 class Page(HTMLParser):
-    """A page taken apart: tags are balanced, ids are unique, nothing is fetched or run; `text` is what people read."""
+    """Parse a page; check that tags are balanced, ids unique, and that nothing is loaded or run."""
 
     def __init__(self, html):
         super().__init__(convert_charrefs=True)

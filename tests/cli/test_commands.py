@@ -158,7 +158,7 @@ def test_nothing_is_like_a_query_without_known_words(words, tmp_path):
     page = tmp_path / "found.html"
     found = as_json("search", words / "words.index", "-t", "zyzzyva", "-t", "steel saw", "-k", 2, "--page", page)
     assert [len(entry["hits"]) for entry in found["queries"]] == [0, 2]
-    assert "Nothing was found" in page.read_text()
+    assert "No results" in page.read_text()
 
 
 def test_rows_of_tables_are_queries(tmp_path):
@@ -265,10 +265,10 @@ def test_markdown_for_papers(words, tmp_path):
     assert (tmp_path / "paper" / "report.md").exists()
 
 
-def test_figures_that_cannot_be_drawn_are_refused_before_the_work(words, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+def test_missing_libraries_of_reports_are_named_before_any_work(words, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-report")
-    assert "bagwise[plot]" in bagwise("fit", words / "words", *TEXTS, *out, code=1)
+    assert "bagwise[report]" in bagwise("fit", words / "words", *TEXTS, *out, code=1)
     assert list(tmp_path.iterdir()) == []
 
 

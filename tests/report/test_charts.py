@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bagwise.report import ClassCount, Comparison, Confusion, MergingCurve, WordGroup
-from bagwise.report.charts import comparison_chart, legend_sample, merging_chart
-from bagwise.report.confusions import N_LEVELS, heat_map, level_from, most_confused
-from bagwise.report.scales import linear_axis, log_axis, thinned
+from bagwise.report import ClassCount, Comparison, ConfusionMatrix, CriterionResult, MergingCurve, WordGroup
+from bagwise.report.charts import comparison_chart, heat_map, level_from, merging_chart, series_style
 from bagwise.report.sentences import (
     Name,
     about_classes,
@@ -18,8 +16,9 @@ from bagwise.report.sentences import (
     about_groups,
     about_pair,
     about_timings,
+    most_confused,
 )
-from bagwise.report.svg import bar
+from bagwise.report.svg import N_LEVELS, bar, linear_axis, log_axis, thinned
 from bagwise.report.texts import percent, plural
 from report_helpers import Page
 
@@ -34,9 +33,9 @@ def curves(draw):
     spread = draw(st.sampled_from([[], errors]))
     levels = sorted(draw(st.sets(st.integers(1, 10**6), max_size=20)))
     criterion = draw(st.lists(values, min_size=len(levels), max_size=len(levels)))
-    chosen = draw(st.none() | st.integers(1, 10**6))
+    n_groups = draw(st.none() | st.integers(1, 10**6))
     one_se = draw(st.none() | st.sampled_from(sizes))
-    return MergingCurve(sizes, errors, spread, "", chosen, one_se, "<name>", levels, criterion)
+    return MergingCurve(sizes, errors, spread, "", n_groups, one_se, "<name>", levels, criterion)
 
 
 def numbers_in(chart):
@@ -50,19 +49,19 @@ def numbers_in(chart):
 
 
 @given(curves())
-def test_a_merging_chart_tells_all_errors_inside_its_frame(curve):
+def test_a_merging_chart_labels_all_errors_inside_its_frame(curve):
     chart = merging_chart(curve)
     Page(chart)
     root = ET.fromstring(chart)
-    told = [element.text for element in root.iter("text")]
+    labels = [element.text for element in root.iter("text")]
     for size, error in zip(curve.sizes, curve.errors, strict=True):
-        assert any(text.startswith(f"{plural(size, 'word')}: error {percent(error)}") for text in told)
+        assert any(text.startswith(f"{plural(size, 'group')}: error {percent(error)}") for text in labels)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     places = numbers_in(chart)
     assert places.min() >= 0
     assert places.max() <= max(width, height)
-    if curve.chosen is not None:
-        assert any(text.startswith("chosen") and text.endswith(plural(curve.chosen, "word")) for text in told)
+    if curve.n_groups is not None:
+        assert any(text.startswith("model") and text.endswith(plural(curve.n_groups, "group")) for text in labels)
 
 
 def test_a_point_stands_where_its_value_is():
@@ -79,11 +78,16 @@ def test_a_point_stands_where_its_value_is():
 @given(st.integers(1, 30), st.integers(1, 12))
 def test_a_comparison_has_a_line_for_each_criterion(n_criteria, n_sizes):
     rng = np.random.default_rng(n_criteria)
-    criteria = [(f"c{i} <&>", rng.random(n_sizes), [], 1.0) for i in range(n_criteria)]
-    root = ET.fromstring(comparison_chart(Comparison("x", range(1, n_sizes + 1), criteria)))
+    criteria = [CriterionResult(f"c{i} <&>", rng.random(n_sizes).tolist()) for i in range(n_criteria)]
+    chart = comparison_chart(Comparison("x", range(1, n_sizes + 1), criteria))
+    root = ET.fromstring(chart)
     groups = [element for element in root.iter("g") if element.attrib["class"].startswith("series")]
     assert [group.attrib["aria-label"].split(":")[0] for group in groups] == [f"c{i} <&>" for i in range(n_criteria)]
-    assert len({legend_sample(i) for i in range(min(n_criteria, 18))}) == min(n_criteria, 18)
+    assert len({series_style(i) for i in range(min(n_criteria, 18))}) == min(n_criteria, 18)
+    legend = [element.text for element in root.iter("text") if element.attrib["class"] == "legend"]
+    assert legend == [f"c{i} <&>" for i in range(n_criteria)]
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    assert 0 <= numbers_in(chart).min() <= numbers_in(chart).max() <= max(width, height)
 
 
 @given(st.lists(values, min_size=1, max_size=2000), st.integers(8, 400))
@@ -120,12 +124,12 @@ def test_a_logarithmic_axis_has_ticks_apart(sizes):
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_confusions_are_those_of_the_matrix(n, limit, seed):
     matrix = np.random.default_rng(seed).integers(0, 4, (n, n))
-    confusion = Confusion([f"c{i}" for i in range(n)], matrix)
+    confusion = ConfusionMatrix([f"c{i}" for i in range(n)], matrix)
     pairs = most_confused(confusion, n=n * n)
     assert [pair.times for pair in pairs] == sorted(
         (matrix[i, k] for i in range(n) for k in range(n) if i != k and matrix[i, k]), reverse=True
     )
-    assert all(pair.times == matrix[int(pair.true[1:]), int(pair.answer[1:])] for pair in pairs)
+    assert all(pair.times == matrix[int(pair.true[1:]), int(pair.predicted[1:])] for pair in pairs)
     heat = heat_map(confusion, limit)
     rows = [int(name[1:]) for name in heat.classes]
     others = 0 if heat.others is None else heat.others
@@ -143,33 +147,55 @@ def said(sentences):
     return " ".join(whole).replace("\u202f", " ")
 
 
-def test_sentences_of_a_curve_hold():
-    curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, chosen=50)
+def test_the_best_size_is_the_smallest_with_the_lowest_error():
+    curve = MergingCurve([1, 2, 5, 9], [0.5, 0.2, 0.2, 0.3])
+    assert curve.best == 2
+    assert curve.error_at(9) == 0.3
+    assert curve.error_at(4) is None
+    assert curve.error_at(None) is None
+    assert curve.standard_error_at(9) is None
+    assert MergingCurve([], [], criterion_sizes=[1], criterion_values=[1]).best is None
+
+
+def test_sentences_about_a_curve():
+    curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, n_groups=50)
     assert said(about_curve(curve)) == (
-        "50 words keep the error within one standard error of 1000 words: 18.2 % against 17.6 %. "
-        "With 10 words, the fewest that were tried, the error is 30.0 %."
+        "The error with 50 groups is within one standard error of the lowest: 18.2 %, against 17.6 % with 1000. "
+        "With 10 groups, the smallest size tried, the error is 30.0 %."
     )
-    # a choice that is not within one standard error is not said to be
-    wrong = MergingCurve([10, 50, 1000], [0.3, 0.19, 0.176], [0.01, 0.008, 0.008], one_se=50, chosen=20)
+    # a 1-SE choice that is not within one standard error is not called so
+    wrong = MergingCurve([10, 50, 1000], [0.3, 0.19, 0.176], [0.01, 0.008, 0.008], one_se=50, n_groups=20)
     assert "within" not in said(about_curve(wrong))
-    assert "The model has 20 words; at this size the error was not measured." in said(about_curve(wrong))
+    assert "The model has 20 groups; the error was not measured at this size." in said(about_curve(wrong))
     assert about_curve(MergingCurve([], [], criterion_sizes=[1], criterion_values=[1])) == []
 
 
-def test_sentences_of_counts_hold():
-    assert said([about_confusion(Confusion(["a", "b"], [[3, 1], [0, 0]]))]) == "1 of 4 answers was wrong: 25.0 %."
-    assert said([about_confusion(Confusion(["a"], [[1]]))]) == "The one answer was right."
-    assert said([about_confusion(Confusion(["a"], [[7]]))]) == "All 7 answers were right."
-    assert said([about_confusion(Confusion(["a"], [[0]]))]) == "Nothing was tested."
-    pair = most_confused(Confusion(["1", "2"], [[3, 1], [0, 0]]))[0]
-    assert said([about_pair(pair)]) == "“1” was taken for “2” in 1 of 4 cases, 25.0 %."
-    counts = [ClassCount("x", 3, 2), ClassCount("y", 3, 1)]  # whether tests are of other items is not known here
-    assert said(about_classes(counts)) == "Learned from 6 items of 2 classes and tested on 3 items."
-    compared = Comparison("", [2], [("csm", [0.5], [], 1.5), ("aib", [0.5], [], 3.0)])  # times of all that was compared
-    assert said(about_comparison(compared)[-1:]) == "“csm” took 1.5 s, “aib” 3 s."
-    assert said([about_timings([("a", 1.0), ("b", 2.5)])]) == "2 steps took 3.5 s together, the longest, “b”, 2.5 s."
+def confusion(*rows):
+    return ConfusionMatrix([str(i) for i, _ in enumerate(rows)], np.array(rows))
+
+
+def test_sentences_about_counts():
+    assert said([about_confusion(confusion([3, 1], [0, 0]))]) == "1 of 4 items was misclassified: 25.0 %."
+    assert said([about_confusion(confusion([7]))]) == "0 of 7 items were misclassified: 0.0 %."
+    assert said([about_confusion(confusion([0]))]) == "No items were classified."
+    pair = most_confused(confusion([3, 1], [0, 0]))[0]
+    assert said([about_pair(pair)]) == "“0” classified as “1”: 1 of 4 items, 25.0 %."
+    counts = [ClassCount("x", 3, 2), ClassCount("y", 4, 1)]
+    assert said(about_classes(counts)) == (
+        "Trained on 7 items of 2 classes, tested on 3 items. "
+        "The smallest class is “x” (3 items), the largest “y” (4 items)."
+    )
+    assert said(about_classes([ClassCount("x", 1)])) == "Trained on 1 item of 1 class."
+    results = [CriterionResult("csm", [0.5], seconds=1.5), CriterionResult("aib", [0.5], seconds=3.0)]
+    assert said(about_comparison(Comparison("", [2], results))) == (
+        "With 2 groups, “csm” and “aib” have the lowest error, 50.0 %. “csm” was fastest (1.5 s), “aib” slowest (3 s)."
+    )
+    timings = {"a": 1.0, "b": 2.5}
+    assert said([about_timings(timings)]) == "2 steps took 3.5 s in total; the slowest was “b” (2.5 s)."
     groups = [WordGroup(0, 3, 0.5), WordGroup(1, 1, 0.25), WordGroup(2, 1, 0.25)]
-    assert said([about_groups(groups[:2], groups)]) == "The 2 largest of 3 groups: 4 words, 75.0 % of all occurrences."
+    assert said([about_groups(groups[:2], groups)]) == (
+        "The 2 most frequent of 3 groups: 4 words, 75.0 % of all occurrences."
+    )
 
 
 @given(st.floats(-10, 10), st.floats(0, 10), st.booleans())

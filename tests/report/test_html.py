@@ -13,7 +13,8 @@ from bagwise.errors import BagwiseError
 from bagwise.report import (
     ClassCount,
     Comparison,
-    Confusion,
+    ConfusionMatrix,
+    CriterionResult,
     Example,
     Hit,
     MergingCurve,
@@ -24,11 +25,10 @@ from bagwise.report import (
     render_report,
     render_results,
     thumbnail,
-    write_comparison,
     write_report,
     write_results,
 )
-from bagwise.report.palette import DARK, LIGHT, contrast, shades
+from bagwise.report.svg import DARK, LIGHT, contrast, shades
 from bagwise.report.texts import count, number, one_line, percent, plain, seconds
 from report_helpers import Page, digits_report, matrix_of
 
@@ -62,16 +62,16 @@ def data_of(names):
     n = len(names)
     return ReportData(
         names[0],
-        facts=[(name, name) for name in names],
+        facts={name: name for name in names},
         classes=[ClassCount(name, i, i) for i, name in enumerate(names)],
         curve=MergingCurve([1, 2], [0.5, 0.25], [0.1, 0.1], names[0], 2, 1, names[-1], [1, 2], [0.0, 1.0]),
-        confusion=Confusion(names, np.arange(n * n).reshape(n, n), names[0]),
+        confusion=ConfusionMatrix(names, np.arange(n * n).reshape(n, n), names[0]),
         groups=[
             WordGroup(i, n, 1 / n, names, [PICTURE], [(other, -1.0) for other in names]) for i, _ in enumerate(names)
         ],
         examples=[Example(name, name, names[0], PICTURE, name, [(0, 1.0), (99, -1.0)]) for name in names],
-        timings=[(name, 1.0) for name in names],
-        versions=[(name, name) for name in names],
+        timings=dict.fromkeys(names, 1.0),
+        versions={name: name for name in names},
         notes=names,
     )
 
@@ -95,21 +95,21 @@ def test_the_figures_of_the_data_are_on_the_page():
     data = digits()
     html = render_report(data)
     text = Page(html).text
-    for name, value in data.facts:
+    for name, value in data.facts.items():
         assert name in text
         assert plain(value) in text
     for error, spread in zip(data.curve.errors, data.curve.standard_errors, strict=True):
         assert f"{percent(error)} ± {percent(spread)}" in text
     for group in data.groups:
-        assert f"{percent(group.share)} of all occurrences" in text
+        assert f"{percent(group.frequency)} of all occurrences" in text
         assert all(number(weight, 3) in text for _, weight in group.classes)
     for example in data.examples:
         assert example.id in text
-        assert all(number(value, 3) in text for _, value in example.evidence)
-    assert all(seconds(time) in text for _, time in data.timings)
-    assert all(version in text for _, version in data.versions)
+        assert all(number(value, 3) in text for _, value in example.contributions)
+    assert all(seconds(time) in text for time in data.timings.values())
+    assert all(version in text for version in data.versions.values())
     assert all(note in text for note in data.notes)
-    np.testing.assert_array_equal(matrix_of(html), data.confusion.matrix)
+    np.testing.assert_array_equal(matrix_of(html), data.confusion.counts)
 
 
 def test_same_data_same_bytes(tmp_path):
@@ -124,7 +124,7 @@ def test_sections_without_data_are_left_out(name):
     whole, empty = digits(), ReportData("Empty")
     alone = Page(render_report(replace(empty, **{name: getattr(whole, name)})))
     without = Page(render_report(replace(whole, **{name: getattr(empty, name)})))
-    section = {"facts": "done", "classes": "done"}.get(name, name)
+    section = {"facts": "setup", "classes": "setup"}.get(name, name)
     assert [tag for tag in alone.tags if tag == "section"] == ["section"]
     assert section in alone.ids
     if name not in ("facts", "classes"):
@@ -154,7 +154,7 @@ def test_other_pages_show_hostile_texts_harmlessly():
         page = Page(render_results(SearchResults(text, hits, PICTURE, text, text, {text: text})))
         assert all(one_line(name) in page.text for name in HOSTILE)
         assert len(page.pictures) == len(hits) + 1
-        criteria = [(name, [0.5, 0.25], [0.1, 0.1], 1.0) for name in HOSTILE]
+        criteria = [CriterionResult(name, [0.5, 0.25], [0.1, 0.1], 1.0) for name in HOSTILE]
         page = Page(render_comparison(Comparison(text, [1, 2], criteria, text, {text: text})))
         assert all(one_line(name) in page.text for name in HOSTILE)
 
@@ -165,14 +165,17 @@ def test_a_page_of_results_has_the_hits_in_order():
     places = [text.index(f"item {i}\n") for i in range(30)]
     assert places == sorted(places)
     assert all(number(hit.score) in text for hit in hits)
-    assert "30 hits, best first" in text
+    assert "30 results, best first" in text
     assert "12,345" in text
-    assert "Nothing was found" in Page(render_results(SearchResults("query"))).text
+    assert "No results" in Page(render_results(SearchResults("query"))).text
 
 
 def test_a_page_of_a_comparison_has_all_errors():
     rng = np.random.default_rng(0)
-    criteria = [(f"criterion {i}", rng.random(5), rng.random(5) / 10, float(i)) for i in range(20)]
+    criteria = [
+        CriterionResult(f"criterion {i}", rng.random(5).tolist(), (rng.random(5) / 10).tolist(), float(i))
+        for i in range(20)
+    ]
     comparison = Comparison("Many", [2, 5, 10, 100, 1000], criteria, facts={"items": 7})
     text = Page(render_comparison(comparison)).text
     for result in comparison.criteria:
@@ -183,15 +186,15 @@ def test_a_page_of_a_comparison_has_all_errors():
 def test_much_data_stays_small_and_says_what_is_left_out():
     rng = np.random.default_rng(0)
     names = [f"class {i}" for i in range(1000)]
-    sizes = np.arange(1, 10_001)
-    errors = np.clip(0.2 + 1 / sizes + 0.01 * rng.normal(size=len(sizes)), 0, 1)
+    sizes = range(1, 10_001)
+    errors = np.clip(0.2 + 1 / np.array(sizes) + 0.01 * rng.normal(size=len(sizes)), 0, 1).tolist()
     pictures = [thumbnail(rng.integers(0, 256, (128, 128, 3), dtype=np.uint8), 96) for _ in range(4)]
     matrix = rng.integers(0, 3, (1000, 1000)) + 50 * np.eye(1000, dtype=int)
     data = ReportData(
         "Large",
         classes=[ClassCount(name, 100, 50) for name in names],
-        curve=MergingCurve(sizes, errors, 0 * errors + 0.01, "", 4321, int(sizes[errors.argmin()]), "x", sizes, errors),
-        confusion=Confusion(names, matrix),
+        curve=MergingCurve(sizes, errors, [0.01] * len(sizes), "", 4321, 17, "x", sizes, errors),
+        confusion=ConfusionMatrix(names, matrix),
         groups=[WordGroup(i, 50, 1 / 200, [f"word {i} {k}" for k in range(50)]) for i in range(200)],
         examples=[Example(f"item {i}", names[i], names[i], pictures[i % 4]) for i in range(200)],
     )
@@ -202,9 +205,9 @@ def test_much_data_stays_small_and_says_what_is_left_out():
     shown = matrix_of(html)
     assert shown.shape == (100, 101)
     assert shown.sum(axis=1).tolist() == [int(matrix[i].sum()) for i in _rows_shown(html)]
-    assert "The 100 classes with most confusions, of 1000" in page.text
-    assert "The 48 largest of 200 groups" in page.text
-    assert f"Of {count(10_000)} errors" in page.text
+    assert "Shown are the 100 of 1000 classes with the most confusions" in page.text
+    assert "The 48 most frequent of 200 groups" in page.text
+    assert f"of {count(10_000)} errors" in page.text
     assert percent(errors[4320]) in page.text
 
 
@@ -223,12 +226,12 @@ def test_colours_can_be_told_apart(palette):
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
-def test_a_file_is_written_wholly_or_not_at_all(tmp_path):
+def test_a_failed_page_leaves_the_old_file(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
-    for write in (write_report, write_results, write_comparison):
-        with pytest.raises(BagwiseError, match="got str"):
-            write("no data", path)
+    broken = Hit("a", 0.5, picture=b"GIF89a")
+    with pytest.raises(BagwiseError, match="must be PNG or JPEG files; this one begins with b'GIF89a'"):
+        write_results(SearchResults("query", [broken]), path)
     assert path.read_text() == "old"
     assert write_results(SearchResults("query"), path) == path
     assert path.read_bytes().endswith(b"</html>")

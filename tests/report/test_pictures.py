@@ -64,8 +64,8 @@ def test_a_mosaic_has_its_patches_in_rows():
 @pytest.mark.parametrize(
     ("image", "said"),
     [
-        (np.zeros((4, 4, 2)), r"\(height, width, 3\) in RGB, and are not empty; got \(4, 4, 2\)"),
-        (np.zeros((0, 4)), "not empty"),
+        (np.zeros((4, 4, 2)), r"\(height, width, 3\) and must not be empty; got \(4, 4, 2\)"),
+        (np.zeros((0, 4)), "not be empty"),
         (np.full((4, 4), 2.0), "from 2.0 to 2.0. Divide them"),
         (np.full((4, 4), np.nan), "from nan to nan"),
         (np.zeros((4, 4), dtype=int), "got int64 from 0 to 0"),
@@ -89,7 +89,7 @@ def test_other_bad_input_is_refused():
     ("module", "code", "extra"),
     [
         ("jinja2", "render_report(ReportData('x'))", "report"),
-        ("matplotlib", "write_comparison_markdown(Comparison('x', [1], [('a', [0.1], [], 1)]), folder)", "plot"),
+        ("jinja2", "write_comparison_markdown(Comparison('x', [1], [CriterionResult('a', [0.1])]), folder)", "report"),
         ("PIL", "thumbnail([[0.5]])", "image"),
     ],
 )

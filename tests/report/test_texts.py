@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bagwise.report.markdown import escaped
-from bagwise.report.texts import clean, count, number, one_line, percent, plain, plural, seconds, share_of
+from bagwise.report.texts import clean, count, number, one_line, percent, percent_of, plain, plural, seconds
 
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
@@ -59,7 +59,7 @@ def test_times_have_fitting_units(value, shown):
 def test_numbers_for_people():
     assert percent(0.1825).replace("\u202f", " ") == "18.2 %"
     assert [percent(x)[:-2] for x in (0, 1e-9, 0.9999, 1)] == ["0.0", "<0.1", ">99.9", "100.0"]
-    assert share_of(1, 0) == "–"
+    assert percent_of(1, 0) == "–"
     assert [count(9999), count(10000)] == ["9999", "10,000"]
     assert [plural(1, "class"), plural(2, "class"), plural(0, "word")] == ["1 class", "2 classes", "0 words"]
     assert number(-1.5) == "−1.5"

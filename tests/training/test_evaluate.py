@@ -160,7 +160,7 @@ def test_report_data_has_the_errors_and_confusions_of_the_fit(fitted):
     data = fit_report_data(fitted)
     assert data.curve.errors == fitted.model.path.errors
     assert data.confusion.n_items == len(fitted.codes)
-    assert sum(group.share for group in data.groups) == pytest.approx(1)
+    assert sum(group.frequency for group in data.groups) == pytest.approx(1)
     assert sum(group.n_words for group in data.groups) == 12
     with_test = fit_report_data(fitted, tried)
     assert with_test.confusion.counts.tolist() == tried.confusion(4).tolist()
@@ -176,26 +176,26 @@ def test_report_data_has_every_group():
     data = fit_report_data(fit)
     totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
     assert [group.number for group in data.groups] == np.argsort(-totals, kind="stable").tolist()
-    np.testing.assert_allclose([group.share for group in data.groups], np.sort(totals)[::-1] / X.sum())
+    np.testing.assert_allclose([group.frequency for group in data.groups], np.sort(totals)[::-1] / X.sum())
     for group in data.groups:
         assert group.n_words == np.sum(fit.model.lookup == group.number)
-    assert {number for example in data.examples for number, _ in example.evidence}
-    assert "The 48 largest of 60 groups" in render_report(data)
+    assert {number for example in data.examples for number, _ in example.contributions}
+    assert "The 48 most frequent of 60 groups" in render_report(data)
 
 
 def test_report_data_says_which_model_predicted_the_examples(fitted):
     assert "may predict another class" in fit_report_data(fitted).notes[-1]
     X, y = table(seed=1)
     tried = evaluate_model(fitted.model, rows(X, y))
-    assert fit_report_data(fitted, tried).notes == tuple(fitted.notes)  # there the model itself has answered
+    assert fit_report_data(fitted, tried).notes == list(fitted.notes)  # there the model itself has answered
 
 
 def test_report_data_has_the_vocabulary_size_without_errors():
     X, y = table()
     data = fit_report_data(fit_model(rows(X, [None] * len(y)), OPTIONS))
     assert data.curve.sizes == ()
-    assert data.curve.n_before == 12
-    assert "words of the model, of 12<" in render_report(data)
+    assert data.curve.n_words == 12
+    assert "groups of 12 words" in render_report(data)
 
 
 def test_evidence_adds_up_to_the_score():
@@ -205,7 +205,7 @@ def test_evidence_adds_up_to_the_score():
     number = int(example.id)
     answer = fit.model.classes.index(example.predicted)
     score = fit.model.decision_function(X[[number]])[0, answer]
-    assert sum(value for _, value in example.evidence) + fit.model.head.intercept[answer] == pytest.approx(
+    assert sum(value for _, value in example.contributions) + fit.model.head.intercept[answer] == pytest.approx(
         score, abs=1e-5
     )
 

@@ -9,7 +9,7 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.options import FIT_OPTIONS, command, fit_options
-from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_figures, need_pages
+from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_pages
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError
@@ -55,7 +55,7 @@ def fit(
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
     index: Annotated[bool, typer.Option(help="Write NAME.index, for bagwise search, beside the model.")] = True,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write the report as Markdown and PNG files into this folder as well.")
+        Path | None, typer.Option(help="Also write the report as Markdown with pictures into this folder.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, with how much memory and time; write nothing.")
@@ -125,10 +125,8 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
     """Learn, test on the part kept apart, print and write everything."""
     from bagwise.training import evaluate_model, fit_model
 
-    if outputs.report is not None:
+    if outputs.report is not None or outputs.markdown is not None:
         need_pages()
-    if outputs.markdown is not None:
-        need_figures()
     fitted = fit_model(source, options, progress=session.progress)
     evaluation = None
     if fitted.test is not None and fitted.model.heads:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_outputs", "name_of_source", "need_figures", "need_pages"]
+__all__ = ["FitOutputs", "check_outputs", "name_of_source", "need_pages"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 
@@ -59,14 +59,7 @@ def check_outputs(paths: Iterable[Path], force: bool) -> None:
 
 
 def need_pages() -> None:
-    """Say before long work, not after it, that pages cannot be written."""
+    """Raise before any work if a report cannot be written."""
     from bagwise._utils.extras import require
 
-    require("jinja2", "report", "Writing pages (--no-report does without)")
-
-
-def need_figures() -> None:
-    """Say before long work, not after it, that Markdown with its figures cannot be written."""
-    from bagwise._utils.extras import require
-
-    require("matplotlib", "plot", "Writing figures (--markdown)")
+    require("jinja2", "report", "Writing reports (--no-report skips them)")

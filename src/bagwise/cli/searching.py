@@ -132,7 +132,7 @@ def _write_pages(
     from bagwise.report import Hit, SearchResults, write_results
 
     kind, items = opened.model.modality, _items_of(session, opened, source)
-    facts = [("Index", index.name), ("Items", f"{len(opened):,} {kind}")]
+    facts = {"Index": index.name, "Items": f"{len(opened):,} {kind}"}
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
     for number, (name, shown, hits) in enumerate(answers, 1):

@@ -57,7 +57,7 @@ def evaluate(
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Classify labelled items: the error at every size of the model, and what is taken for what."""
+    """Classify labelled items: the error at every size of the model, and the confusion matrix."""
     from bagwise.training import evaluate_model, evaluation_report_data
 
     if report is not None:
@@ -155,5 +155,5 @@ def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, si
         return
     pairs = [(int(matrix[a, b]), a, b) for a in range(len(classes)) for b in range(len(classes)) if a != b]
     worst = sorted(pair for pair in pairs if pair[0])[::-1][:_MOST_PAIRS]
-    session.say(f"With {size} words, what is taken for what most often")
+    session.say(f"With {size} words, the most frequent confusions")
     session.table(["items", "true class", "answer"], [[n, classes[a], classes[b]] for n, a, b in worst])

@@ -1,4 +1,4 @@
-"""Pages people look at: what was fitted, what a search found, how criteria compare."""
+"""Reports of models, comparisons of criteria and results of searches, as HTML pages and Markdown."""
 
 import lazy_loader as _lazy
 

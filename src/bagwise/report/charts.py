@@ -1,32 +1,35 @@
-"""Charts of pages as inline SVG: no script, no library, values on hover and focus, colours by the page's style."""
+"""Charts as SVG: no script, values on hover and focus, colours from the style sheet ``chart.css.j2``."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bagwise.report.data import MergingCurve
-from bagwise.report.page_data import Comparison
-from bagwise.report.palette import LIGHT, SERIES_DASHES
-from bagwise.report.scales import Axis, linear_axis, log_axis, thinned
-from bagwise.report.svg import element, line, path, text
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.report.data import Comparison, ConfusionMatrix, MergingCurve
+from bagwise.report.svg import LIGHT, N_LEVELS, Axis, element, line, linear_axis, log_axis, path, text, thinned
 from bagwise.report.texts import count, number, percent, plural, shortened
 
-__all__ = ["MOST_STOPS", "comparison_chart", "legend_sample", "merging_chart", "series_style"]
+__all__ = ["MAX_STOPS", "HeatMap", "comparison_chart", "heat_map", "level_from", "merging_chart", "series_style"]
 
 _WIDTH = 760
 _LEFT, _RIGHT = 58, 742
-_TOP = 58  # room for the title of a panel and the labels of marks
+_TOP = 58  # title of the panel and labels of marks
 _N_COLORS = sum(name.startswith("series-") for name in LIGHT)
-# More points than that cannot be reached one by one by the tab key in reasonable time; the table beside has them all.
-MOST_STOPS = 40
-_MOST_READOUTS = 160
-_MOST_DRAWN = 1200
+_DASHES = (None, "6 3", "2 3")  # when the colours are used up, lines differ by their dashes
+_LEGEND_COLUMNS = 3
+# More points than this are not reachable by the tab key; the table on the page has them all.
+MAX_STOPS = 40
+_MAX_READOUTS = 160
+_MAX_DRAWN = 1200
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A part of a chart with axes of its own: words across, values up."""
+    """A part of a chart with its own axes: numbers of groups on x, values on y."""
 
     x: Axis
     y: Axis
@@ -42,7 +45,7 @@ class _Panel:
         return self.y.start
 
     def frame(self, labels: Sequence[str]) -> str:
-        """Draw rules and labels of the values, and the title."""
+        """Draw the title, and grid lines with their labels."""
         parts = [text(self.title, 0, self.top - self.head, "panel-title")]
         for tick, label in zip(self.y.ticks, labels, strict=True):
             kind = "rule base" if tick == self.y.ticks[0] else "rule"
@@ -50,16 +53,16 @@ class _Panel:
             parts += [text(label, _LEFT - 8, self.y(tick) + 4, "tick", "end")]
         return "".join(parts)
 
-    def words(self, title: str = "words, on a logarithmic scale") -> str:
-        """Draw ticks and the title of the words."""
-        parts = [text(title, (_LEFT + _RIGHT) / 2, self.bottom + 40, "axis-title", "middle")]
+    def x_axis(self) -> str:
+        """Draw ticks and title of the x axis."""
+        parts = [text("number of groups (log scale)", (_LEFT + _RIGHT) / 2, self.bottom + 40, "axis-title", "middle")]
         for tick in self.x.ticks:
             parts += [line(self.x(tick), self.bottom, self.x(tick), self.bottom + 5, "rule base")]
             parts += [text(count(round(tick)), self.x(tick), self.bottom + 19, "tick", "middle")]
         return "".join(parts)
 
-    def readouts(self, sizes: Sequence[int], values: Sequence[float], told: Sequence[str], stops: bool) -> str:
-        """Draw areas that show a point and what is told of it while the pointer is over them, or while in focus."""
+    def readouts(self, sizes: Sequence[int], values: Sequence[float], labels: Sequence[str], stops: bool) -> str:
+        """Draw areas that show a point and its label on hover and, with `stops`, on focus."""
         places = [self.x(size) for size in sizes]
         parts = []
         for i, (place, value) in enumerate(zip(places, values, strict=True)):
@@ -68,24 +71,14 @@ class _Panel:
             area = element("rect", x=start, y=self.top, width=end - start, height=self.bottom - self.top, class_="area")
             shown = line(place, self.top, place, self.bottom, "guide")
             shown += element("circle", cx=place, cy=self.y(value), r=4.5, class_="dot")
-            shown += text(told[i], _RIGHT, self.top - self.head, "readout", "end")
-            parts.append(
-                element(
-                    "g",
-                    area,
-                    element("g", shown, class_="tip"),
-                    class_="point",
-                    role="img" if stops else None,
-                    aria_label=told[i] if stops else None,
-                    aria_hidden=None if stops else "true",
-                    tabindex=0 if stops else None,
-                )
-            )
+            shown += text(labels[i], _RIGHT, self.top - self.head, "readout", "end")
+            focus = {"role": "img", "aria_label": labels[i], "tabindex": 0} if stops else {"aria_hidden": "true"}
+            parts.append(element("g", area, element("g", shown, class_="tip"), class_="point", **focus))
         return "".join(parts)
 
 
 def merging_chart(curve: MergingCurve) -> str:
-    """Draw the error against the number of words, and below it the criterion.
+    """Draw the error against the number of groups, and below it the criterion.
 
     Parameters
     ----------
@@ -94,130 +87,118 @@ def merging_chart(curve: MergingCurve) -> str:
     Returns
     -------
     svg : str
-        An ``svg`` element. Needs the page's style sheet.
+        An ``svg`` element. Needs the style sheet of the page.
 
     Examples
     --------
     >>> from bagwise.report import MergingCurve
     >>> from bagwise.report.charts import merging_chart
-    >>> chart = merging_chart(MergingCurve([10, 50], [0.3, 0.2], [0.01, 0.01], chosen=50))
-    >>> "50 words: error 20.0\u202f% ± 1.0\u202f%" in chart
+    >>> chart = merging_chart(MergingCurve([10, 50], [0.3, 0.2], [0.01, 0.01], n_groups=50))
+    >>> "50 groups: error 20.0\u202f% ± 1.0\u202f%" in chart
     True
     """
-    marked = [size for size in (curve.chosen, curve.one_se) if size is not None]
+    marked = [size for size in (curve.n_groups, curve.one_se) if size is not None]
     x = log_axis([*curve.sizes, *curve.criterion_sizes, *marked], _LEFT + 10, _RIGHT - 10)
-    parts, bottom, told = [], 0.0, []
+    parts, bottom, shown = [], 0.0, []
     if curve.sizes:
-        told.append("error")
+        shown.append("error")
         panel = _error_panel(curve, x)
         bottom = panel.bottom
         parts.append(panel.frame(_percentages(panel.y)) + _error_curve(curve, panel))
         if not curve.criterion_sizes:
-            parts.append(panel.words())
+            parts.append(panel.x_axis())
     if curve.criterion_sizes:
-        told.append("criterion")
+        shown.append("criterion")
         panel = _criterion_panel(curve, x, bottom)
         bottom = panel.bottom
-        parts.append(panel.frame([number(tick) for tick in panel.y.ticks]) + panel.words())
+        parts.append(panel.frame([number(tick) for tick in panel.y.ticks]) + panel.x_axis())
         parts.append(_criterion_curve(curve, panel))
-    label = f"Chart: {' and '.join(told)} against the number of words"
-    return _chart(parts, bottom + 52, label)
+    return _chart(parts, bottom + 52, f"Chart: {' and '.join(shown)} against the number of groups")
 
 
 def _error_panel(curve: MergingCurve, x: Axis) -> _Panel:
     spread = curve.standard_errors or [0.0] * len(curve.errors)
     ends = [e + sign * s for e, s in zip(curve.errors, spread, strict=True) for sign in (-1, 1)]
     ends = [min(1.0, max(0.0, end)) for end in ends]
-    title = "Error, with one standard error" if curve.standard_errors else "Error"
+    title = "Error ± one standard error" if curve.standard_errors else "Error"
     return _Panel(x, linear_axis(ends, _TOP + 230, _TOP, zero=True), title)
 
 
 def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
     places = [panel.x(size) for size in curve.sizes]
-    kept = thinned(places, curve.errors, _MOST_DRAWN)
+    kept = thinned(places, curve.errors, _MAX_DRAWN)
     parts = []
     if curve.standard_errors:
         upper = [min(panel.y.high, e + s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
         lower = [max(panel.y.low, e - s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
-        above = [(places[i], panel.y(upper[i])) for i in thinned(places, upper, _MOST_DRAWN)]
-        below = [(places[i], panel.y(lower[i])) for i in thinned(places, lower, _MOST_DRAWN)]
+        above = [(places[i], panel.y(upper[i])) for i in thinned(places, upper, _MAX_DRAWN)]
+        below = [(places[i], panel.y(lower[i])) for i in thinned(places, lower, _MAX_DRAWN)]
         if len(places) == 1:
             parts.append(line(*above[0], *below[0], "curve"))
         parts.append(path(above + below[::-1], "band", closed=True))
-    parts.append(path([(places[i], panel.y(curve.errors[i])) for i in kept], "curve"))
-    if len(places) <= MOST_STOPS:
-        parts += [element("circle", cx=places[i], cy=panel.y(curve.errors[i]), r=2.5, class_="knot") for i in kept]
-    parts.append(_marks(curve, panel))
-    read = _spread_out(kept, _MOST_READOUTS)
-    parts.append(
-        panel.readouts(
-            [curve.sizes[i] for i in read],
-            [curve.errors[i] for i in read],
-            [_told_of_error(curve, i) for i in read],
-            stops=len(places) <= MOST_STOPS,
-        )
-    )
+    points = [(places[i], panel.y(curve.errors[i])) for i in kept]
+    parts += [path(points, "curve"), _knots(points), _marks(curve, panel)]
+    read = _spread_out(kept, _MAX_READOUTS)
+    spread = [f" ± {percent(error)}" for error in curve.standard_errors] or [""] * len(places)
+    labels = [f"{plural(curve.sizes[i], 'group')}: error {percent(curve.errors[i])}{spread[i]}" for i in read]
+    sizes, errors = [curve.sizes[i] for i in read], [curve.errors[i] for i in read]
+    parts.append(panel.readouts(sizes, errors, labels, stops=len(places) <= MAX_STOPS))
     return "".join(parts)
 
 
-def _told_of_error(curve: MergingCurve, i: int) -> str:
-    spread = f" ± {percent(curve.standard_errors[i])}" if curve.standard_errors else ""
-    return f"{plural(curve.sizes[i], 'word')}: error {percent(curve.errors[i])}{spread}"
+def _knots(points: Sequence[tuple[float, float]]) -> str:
+    """Draw a dot at each point, unless there are many."""
+    if len(points) > MAX_STOPS:
+        return ""
+    return "".join(element("circle", cx=x, cy=y, r=2.5, class_="knot") for x, y in points)
 
 
 def _marks(curve: MergingCurve, panel: _Panel) -> str:
-    """Mark the size of the model and the choice of one standard error, by one mark if they are the same."""
+    """Mark the size of the model and the 1-SE choice, by one mark if they are equal."""
     marks: dict[int, str] = {}
     if curve.one_se is not None:
         marks[curve.one_se] = "1-SE choice"
-    if curve.chosen is not None:
-        marks[curve.chosen] = "chosen, 1-SE" if curve.chosen == curve.one_se else "chosen"
+    if curve.n_groups is not None:
+        marks[curve.n_groups] = "model, 1-SE choice" if curve.n_groups == curve.one_se else "model"
     parts = []
     for row, (size, name) in enumerate(sorted(marks.items())):
         place, error = panel.x(size), curve.error_at(size)
         height = panel.top - 22 + 15 * row
         parts.append(line(place, height - 8, place, panel.bottom, "mark"))
         side, anchor = (6, "start") if place < (_LEFT + _RIGHT) / 2 else (-6, "end")
-        parts.append(text(f"{name}: {plural(size, 'word')}", place + side, height, "mark-label", anchor))
+        parts.append(text(f"{name}: {plural(size, 'group')}", place + side, height, "mark-label", anchor))
         if error is not None:
-            kind = "chosen" if size == curve.chosen else "one-se"
+            kind = "chosen" if size == curve.n_groups else "one-se"
             parts.append(element("circle", cx=place, cy=panel.y(error), r=6, class_=kind))
     return "".join(parts)
 
 
 def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
     top = bottom + 56 if bottom else _TOP
-    named = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
-    return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), named, head=18)
+    title = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
+    return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), title, head=18)
 
 
 def _criterion_curve(curve: MergingCurve, panel: _Panel) -> str:
     places = [panel.x(size) for size in curve.criterion_sizes]
-    kept = thinned(places, curve.criterion_values, _MOST_DRAWN)
+    kept = thinned(places, curve.criterion_values, _MAX_DRAWN)
     parts = [path([(places[i], panel.y(curve.criterion_values[i])) for i in kept], "curve thin")]
-    if curve.chosen is not None:
-        parts.append(line(panel.x(curve.chosen), panel.top, panel.x(curve.chosen), panel.bottom, "mark"))
-    read = _spread_out(kept, _MOST_READOUTS)
+    if curve.n_groups is not None:
+        parts.append(line(panel.x(curve.n_groups), panel.top, panel.x(curve.n_groups), panel.bottom, "mark"))
+    read = _spread_out(kept, _MAX_READOUTS)
     sizes, values = [curve.criterion_sizes[i] for i in read], [curve.criterion_values[i] for i in read]
-    told = [f"{plural(size, 'word')}: {number(value)}" for size, value in zip(sizes, values, strict=True)]
-    parts.append(panel.readouts(sizes, values, told, stops=False))
+    labels = [f"{plural(size, 'group')}: {number(value)}" for size, value in zip(sizes, values, strict=True)]
+    parts.append(panel.readouts(sizes, values, labels, stops=False))
     return "".join(parts)
 
 
 def series_style(place: int) -> tuple[str, str | None]:
-    """Give the class and the dashes of the lines of a criterion."""
-    return f"series-{place % _N_COLORS + 1}", SERIES_DASHES[place // _N_COLORS % len(SERIES_DASHES)] or None
-
-
-def legend_sample(place: int) -> str:
-    """Draw a short line as the chart has it, for a legend."""
-    kind, dash = series_style(place)
-    drawn = path([(0, 5), (28, 5)], f"series {kind}", dash=dash)
-    return element("svg", drawn, class_="sample", viewBox="0 0 28 10", aria_hidden="true", focusable="false")
+    """Return the class and the dash pattern of the line of a criterion."""
+    return f"series-{place % _N_COLORS + 1}", _DASHES[place // _N_COLORS % len(_DASHES)]
 
 
 def comparison_chart(comparison: Comparison) -> str:
-    """Draw the errors of several criteria against the number of words; a line comes forward when pointed at.
+    """Draw the errors of several criteria against the number of groups, with a legend; hover highlights a line.
 
     Parameters
     ----------
@@ -226,26 +207,30 @@ def comparison_chart(comparison: Comparison) -> str:
     Returns
     -------
     svg : str
-        An ``svg`` element. Needs the page's style sheet.
+        An ``svg`` element. Needs the style sheet of the page.
     """
     x = log_axis(comparison.sizes, _LEFT + 10, _RIGHT - 10)
     errors = [error for result in comparison.criteria for error in result.errors]
     panel = _Panel(x, linear_axis(errors, _TOP + 290, _TOP, zero=True), "Error")
-    parts = [panel.frame(_percentages(panel.y)), panel.words()]
+    parts = [panel.frame(_percentages(panel.y)), panel.x_axis()]
+    legend_top = panel.bottom + 68
     for place, result in enumerate(comparison.criteria):
         kind, dash = series_style(place)
-        points = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
-        kept = thinned([point[0] for point in points], result.errors, _MOST_DRAWN)
-        drawn = path([points[i] for i in kept], f"reach {kind}") + path([points[i] for i in kept], "line", dash=dash)
-        if len(points) <= MOST_STOPS:
-            drawn += "".join(element("circle", cx=points[i][0], cy=points[i][1], r=2.5, class_="knot") for i in kept)
+        whole = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
+        points = [whole[i] for i in thinned([point[0] for point in whole], result.errors, _MAX_DRAWN)]
+        drawn = path(points, f"reach {kind}") + path(points, "line", dash=dash) + _knots(points)
         ends = {comparison.sizes[0]: result.errors[0], comparison.sizes[-1]: result.errors[-1]}
-        told = f"{shortened(result.name, 40)}: " + ", ".join(
-            f"{percent(error)} with {plural(size, 'word')}" for size, error in ends.items()
+        label = f"{shortened(result.name, 40)}: " + ", ".join(
+            f"{percent(error)} with {plural(size, 'group')}" for size, error in ends.items()
         )
-        drawn += element("g", text(told, _RIGHT, panel.top - panel.head, "readout", "end"), class_="tip")
-        parts.append(element("g", drawn, class_=f"series {kind}", tabindex=0, role="img", aria_label=told))
-    return _chart(parts, panel.bottom + 52, "Chart: error of each criterion against the number of words")
+        left = _LEFT + place % _LEGEND_COLUMNS * (_RIGHT - _LEFT) / _LEGEND_COLUMNS
+        top = legend_top + 18 * (place // _LEGEND_COLUMNS)
+        drawn += path([(left, top - 4), (left + 28, top - 4)], "line", dash=dash)
+        drawn += text(shortened(result.name, 28), left + 36, top, "legend")
+        drawn += element("g", text(label, _RIGHT, panel.top - panel.head, "readout", "end"), class_="tip")
+        parts.append(element("g", drawn, class_=f"series {kind}", tabindex=0, role="img", aria_label=label))
+    n_rows = math.ceil(len(comparison.criteria) / _LEGEND_COLUMNS)
+    return _chart(parts, legend_top + 18 * n_rows, "Chart: error of each criterion against the number of groups")
 
 
 def _chart(parts: Sequence[str], height: float, label: str) -> str:
@@ -253,14 +238,50 @@ def _chart(parts: Sequence[str], height: float, label: str) -> str:
 
 
 def _percentages(axis: Axis) -> list[str]:
-    """Show ticks as percentages with as many decimals as their distance needs."""
+    """Format ticks as percentages with as many decimals as their distance needs."""
     step = 100 * (axis.ticks[1] - axis.ticks[0])
     decimals = next(d for d in range(8) if abs(step * 10**d - round(step * 10**d)) < 1e-6 or d == 7)
     return [f"{100 * tick:.{decimals}f}\u202f%" for tick in axis.ticks]
 
 
 def _spread_out(indices: Sequence[int], limit: int) -> list[int]:
-    """Choose at most `limit` of some indices, evenly, with the first and the last."""
+    """Choose at most `limit` indices at even distances, including the first and the last."""
     if len(indices) <= limit:
         return list(indices)
     return [indices[round(i * (len(indices) - 1) / (limit - 1))] for i in range(limit)]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A confusion matrix, or the part of it with the most confusions.
+
+    `counts` has a row and a column for each of `classes`. If classes are left out, `others` counts the predictions of
+    each row outside of `classes`. `levels` are 0 for empty cells, up to `N_LEVELS`, and grow with the square root of
+    the fraction of the row, so that rare confusions are visible.
+    """
+
+    classes: tuple[str, ...]
+    counts: NDArray[np.int64]
+    levels: NDArray[np.intp]
+    others: NDArray[np.int64] | None
+
+
+def heat_map(confusion: ConfusionMatrix, limit: int = 100) -> HeatMap:
+    """Return the heat map of all classes, or of the `limit` classes with the most confusions, in their order."""
+    counts = np.asarray(confusion.counts)
+    totals = counts.sum(axis=1)
+    n = len(confusion.classes)
+    kept = np.arange(n)
+    if n > limit:
+        wrong = totals + counts.sum(axis=0) - 2 * np.diagonal(counts)
+        kept = np.sort(np.argsort(-wrong, kind="stable")[:limit])
+    shown = counts[np.ix_(kept, kept)]
+    fractions = shown / np.maximum(totals[kept], 1)[:, None]
+    levels = np.where(shown > 0, np.maximum(1, np.ceil(N_LEVELS * np.sqrt(fractions))), 0).astype(np.intp)
+    others = totals[kept] - shown.sum(axis=1) if n > limit else None
+    return HeatMap(tuple(confusion.classes[i] for i in kept.tolist()), shown, levels, others)
+
+
+def level_from(level: int) -> float:
+    """Return the smallest fraction of a row that has a level."""
+    return math.pow((level - 1) / N_LEVELS, 2)

@@ -1,4 +1,4 @@
-"""`write_markdown`: the report as Markdown with PNG files, for papers and for reading as plain text."""
+"""Reports and comparisons as Markdown with SVG charts and PNG pictures beside it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pathlib import Path
 from bagwise._io.atomic import write_atomically
 from bagwise.errors import BagwiseError
 from bagwise.report import sentences
-from bagwise.report.confusions import most_confused
-from bagwise.report.data import Example, ReportData, WordGroup
-from bagwise.report.figures import confusion_figure, merging_figure
-from bagwise.report.html import LIMITS, examples_by_class, rows_of, shown_groups
+from bagwise.report.charts import comparison_chart, heat_map, merging_chart
+from bagwise.report.data import Comparison, Example, ReportData, WordGroup
+from bagwise.report.html import LIMITS, chart_file, examples_by_class, lowest_errors, shown_groups, table_rows
 from bagwise.report.pictures import mosaic, thumbnail
 from bagwise.report.texts import count, number, one_line, percent, plain, seconds
 
-__all__ = ["escaped", "folder_for", "pairs_table", "said", "table", "write_markdown"]
+__all__ = ["comparison_table", "escaped", "write_comparison_markdown", "write_markdown"]
 
-# What Markdown, mathematics in it, or HTML would take as more than text.
+# Characters with a meaning in Markdown, in mathematics inside it, or in HTML.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]()#+!|~$>:@-]")
+_MATRIX_CLASSES = 20
 
 
 def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
-    """Write the report of a model as Markdown and PNG files. Needs ``bagwise[plot,image]``.
+    """Write the report of a model as Markdown with SVG and PNG files. Needs ``bagwise[report,image]``.
 
     Parameters
     ----------
     data : ReportData
     folder : path
-        Made if it is not there. ``report.md`` is written last, when all pictures are there; files with the same names
-        are replaced, others are left alone.
+        Created if it does not exist. ``report.md`` is written last, after all pictures; files with the same names are
+        replaced, others are kept.
 
     Returns
     -------
@@ -46,33 +46,88 @@ def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
     ...     print(write_markdown(ReportData("Photos", facts={"items": 200}), folder).read_text())
     # Photos
     <BLANKLINE>
-    ## What was done
+    ## Data and settings
     <BLANKLINE>
     |  |  |
     | :-- | :-- |
     | items | 200 |
     <BLANKLINE>
     """
-    if not isinstance(data, ReportData):
-        raise BagwiseError(f"write_markdown takes a ReportData, got {type(data).__name__}.")
-    place = folder_for(folder)
+    place = _make_folder(folder)
     parts = [f"# {escaped(data.title)}"]
-    for section in (_done, _curve, _confusion, _groups, _examples, _end):
+    for section in (_setup, _curve, _confusion, _groups, _examples, _end):
         parts += section(data, place)
     return write_atomically(place / "report.md", ("\n\n".join(parts) + "\n").encode())
 
 
-def folder_for(folder: str | os.PathLike[str]) -> Path:
-    """Make the folder that Markdown and its pictures go to."""
-    place = Path(folder)
-    if place.exists() and not place.is_dir():
-        raise BagwiseError(f"{place} is not a folder. Name a folder for the Markdown file and its pictures.")
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[str]) -> Path:
+    """Write a comparison as ``comparison.md`` and ``comparison.svg``. Needs ``bagwise[report]``.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    folder : path
+        Created if it does not exist; files with the same names are replaced, others are kept.
+
+    Returns
+    -------
+    path : Path
+        The Markdown file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from bagwise.report import Comparison, CriterionResult, write_comparison_markdown
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_comparison_markdown(Comparison("Digits", [10], [CriterionResult("csm", [0.2])]), folder).name
+    'comparison.md'
+    """
+    chart = chart_file(comparison_chart(comparison))
+    place = _make_folder(folder)
+    write_atomically(place / "comparison.svg", chart)
+    summary = _say(*sentences.about_comparison(comparison))
+    parts = [f"# {escaped(comparison.title)}", summary, comparison_table(comparison)]
+    parts.append("![Error of each criterion against the number of groups](comparison.svg)")
+    if comparison.protocol:
+        parts.append(f"Measured by {escaped(comparison.protocol)}.")
+    if comparison.facts:
+        parts.append(_pairs_table((name, plain(value)) for name, value in comparison.facts.items()))
+    return write_atomically(place / "comparison.md", ("\n\n".join(parts) + "\n").encode())
+
+
+def comparison_table(comparison: Comparison) -> str:
+    r"""Return a comparison as a Markdown table, the lowest errors in bold.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    markdown : str
+
+    Examples
+    --------
+    >>> from bagwise.report import Comparison, CriterionResult, comparison_table
+    >>> results = [CriterionResult("csm", [0.2, 0.1], seconds=1.5), CriterionResult("aib", [0.3, 0.1], seconds=0.5)]
+    >>> print(comparison_table(Comparison("Digits", [10, 50], results)).replace("\u202f", " "))
+    | criterion | 10 groups | 50 groups | time |
+    | :-- | --: | --: | --: |
+    | csm | **20.0 %** | **10.0 %** | 1.5 s |
+    | aib | 30.0 % | **10.0 %** | 500 ms |
+    """
+    lowest = lowest_errors(comparison)
+    rows = []
+    for result in comparison.criteria:
+        cells = [f"**{percent(e)}**" if e == lowest[i] else percent(e) for i, e in enumerate(result.errors)]
+        if result.standard_errors:
+            cells = [f"{cell} ± {percent(s)}" for cell, s in zip(cells, result.standard_errors, strict=True)]
+        rows.append([escaped(result.name), *cells, seconds(result.seconds)])
+    return _table(["criterion", *(f"{count(size)} groups" for size in comparison.sizes), "time"], rows)
 
 
 def escaped(text: str) -> str:
-    r"""Write a text so that Markdown shows it as it is, on one line.
+    r"""Escape a text so that Markdown shows it literally, on one line.
 
     Examples
     --------
@@ -84,33 +139,41 @@ def escaped(text: str) -> str:
     return shown.replace("\\>", "&gt;").replace("<", "&lt;").replace("\0", "&amp;")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table: the first column to the left, the others to the right. Cells are Markdown."""
+def _make_folder(folder: str | os.PathLike[str]) -> Path:
+    place = Path(folder)
+    if place.exists() and not place.is_dir():
+        raise BagwiseError(f"{place} is a file. Give a folder for the Markdown file and its pictures.")
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table with the first column left-aligned and the others right-aligned. Cells are Markdown."""
     lines = [" | ".join(head), " | ".join([":--"] + ["--:"] * (len(head) - 1)), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def said(*sentence: sentences.Sentence) -> str:
-    """Write sentences, names in quotation marks."""
-    return " ".join(
-        "".join(f"“{escaped(part)}”" if isinstance(part, sentences.Name) else part for part in parts)
-        for parts in sentence
-    )
-
-
-def pairs_table(pairs: Iterable[tuple[str, str]]) -> str:
-    """Write names and values as a table without a head."""
+def _pairs_table(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return names and values as a table without a head."""
     return "|  |  |\n| :-- | :-- |\n" + "\n".join(f"| {escaped(a)} | {escaped(b)} |" for a, b in pairs)
 
 
-def _done(data: ReportData, folder: Path) -> list[str]:
+def _say(*content: sentences.Sentence) -> str:
+    """Return sentences with quoted names."""
+    return " ".join(
+        "".join(f"“{escaped(part)}”" if isinstance(part, sentences.Name) else part for part in sentence)
+        for sentence in content
+    )
+
+
+def _setup(data: ReportData, folder: Path) -> list[str]:
     if not (data.facts or data.classes):
         return []
-    parts = ["## What was done"]
+    parts = ["## Data and settings"]
     if data.classes:
-        parts.append(said(*sentences.about_classes(data.classes)))
+        parts.append(_say(*sentences.about_classes(data.classes)))
     if data.facts:
-        parts.append(pairs_table((name, plain(value)) for name, value in data.facts))
+        parts.append(_pairs_table((name, plain(value)) for name, value in data.facts.items()))
     return parts
 
 
@@ -118,48 +181,54 @@ def _curve(data: ReportData, folder: Path) -> list[str]:
     curve = data.curve
     if curve is None:
         return []
-    write_atomically(folder / "merging-curve.png", merging_figure(curve))
-    parts = ["## How many words it takes", said(*sentences.about_curve(curve))] if curve.sizes else ["## The criterion"]
-    parts.append("![Error and criterion against the number of words](merging-curve.png)")
+    write_atomically(folder / "merging-curve.svg", chart_file(merging_chart(curve)))
+    parts = ["## Error by number of groups", _say(*sentences.about_curve(curve))] if curve.sizes else ["## Criterion"]
+    parts.append("![Error and criterion against the number of groups](merging-curve.svg)")
     if curve.protocol:
-        parts.append(f"Measured by: {escaped(curve.protocol)}.")
+        parts.append(f"Measured by {escaped(curve.protocol)}.")
     if curve.sizes:
         spread = curve.standard_errors
-        head = ["words", "error", "standard error"] if spread else ["words", "error"]
+        head = ["groups", "error", "standard error"] if spread else ["groups", "error"]
         rows = [
             [count(curve.sizes[i]), percent(curve.errors[i])] + ([percent(spread[i])] if spread else [])
-            for i in rows_of(curve)
+            for i in table_rows(curve)
         ]
-        parts.append(table(head, rows))
+        parts.append(_table(head, rows))
     return parts
 
 
 def _confusion(data: ReportData, folder: Path) -> list[str]:
     if data.confusion is None:
         return []
-    write_atomically(folder / "confusion.png", confusion_figure(data.confusion))
-    parts = ["## What is taken for what", said(sentences.about_confusion(data.confusion))]
-    pairs = [f"- {said(sentences.about_pair(pair))}" for pair in most_confused(data.confusion)]
+    parts = ["## Confusion matrix", _say(sentences.about_confusion(data.confusion))]
+    pairs = [f"- {_say(sentences.about_pair(pair))}" for pair in sentences.most_confused(data.confusion)]
     if pairs:
         parts.append("\n".join(pairs))
-    parts.append("![Confusion matrix: rows are true classes, columns answers](confusion.png)")
-    return parts
+    heat = heat_map(data.confusion, _MATRIX_CLASSES)
+    names = [escaped(name) for name in heat.classes]
+    rows = [[name, *(str(n or "") for n in row)] for name, row in zip(names, heat.counts.tolist(), strict=True)]
+    head, about = ["true class", *names], "Rows are true classes, columns predicted classes."
+    if heat.others is not None:
+        head.append("others")
+        rows = [[*row, str(n or "")] for row, n in zip(rows, heat.others.tolist(), strict=True)]
+        about += f" Shown are the {len(names)} classes with the most confusions."
+    return [*parts, about, _table(head, rows)]
 
 
 def _groups(data: ReportData, folder: Path) -> list[str]:
     if not data.groups:
         return []
     shown = shown_groups(data.groups)
-    parts = ["## Groups of words, the largest first", said(sentences.about_groups(shown, data.groups))]
     rows = []
     for group in shown:
         classes = ", ".join(f"{escaped(name)} {number(weight, 3)}" for name, weight in group.classes[: LIMITS.classes])
-        rows.append([str(group.number), count(group.n_words), percent(group.share), _seen(group, folder), classes])
-    return [*parts, table(["group", "words", "share", "what it holds", "speaks for"], rows)]
+        rows.append([str(group.number), count(group.n_words), percent(group.frequency), _words(group, folder), classes])
+    head = ["group", "words", "frequency", "content", "class weights"]
+    return ["## Word groups", _say(sentences.about_groups(shown, data.groups)), _table(head, rows)]
 
 
-def _seen(group: WordGroup, folder: Path) -> str:
-    """Show the patches of a group as one picture, and its words."""
+def _words(group: WordGroup, folder: Path) -> str:
+    """Return the patches of a group as one picture, and the names of its words."""
     shown = []
     if group.patches:
         name = f"group-{group.number}.png"
@@ -170,7 +239,7 @@ def _seen(group: WordGroup, folder: Path) -> str:
 
 
 def _examples(data: ReportData, folder: Path) -> list[str]:
-    parts = ["## Examples and the words that decided"] if data.examples else []
+    parts = ["## Examples"] if data.examples else []
     place = 0
     for name, members in examples_by_class(data):
         rows = []
@@ -178,7 +247,7 @@ def _examples(data: ReportData, folder: Path) -> list[str]:
             place += 1
             rows.append(_example(example, f"example-{place}.png", folder))
         parts += [f"### {escaped(name)}"] if name is not None else []
-        parts.append(table(["item", "answer", "what the words added"], rows))
+        parts.append(_table(["item", "predicted class", "contributions of groups to its score"], rows))
     return parts
 
 
@@ -189,20 +258,20 @@ def _example(example: Example, file: str, folder: Path) -> list[str]:
         item = f"![{item}]({file}) {item}"
     if example.excerpt:
         item += f": {escaped(example.excerpt)}"
-    answer = "" if example.predicted is None else escaped(example.predicted)
+    predicted = "" if example.predicted is None else escaped(example.predicted)
     if example.correct is not None:
-        answer += " (right)" if example.correct else " (wrong)"
-    shown = example.evidence[: LIMITS.evidence]
-    return [item, answer, ", ".join(f"group {group}: {number(value, 3)}" for group, value in shown)]
+        predicted += " (correct)" if example.correct else " (wrong)"
+    shown = example.contributions[: LIMITS.contributions]
+    return [item, predicted, ", ".join(f"group {group}: {number(value, 3)}" for group, value in shown)]
 
 
 def _end(data: ReportData, folder: Path) -> list[str]:
     parts = []
     if data.timings:
-        parts += ["## Time", said(sentences.about_timings(data.timings))]
-        parts.append(table(["step", "time"], ([escaped(step), seconds(time)] for step, time in data.timings)))
+        parts += ["## Timings", _say(sentences.about_timings(data.timings))]
+        parts.append(_table(["step", "time"], ([escaped(step), seconds(time)] for step, time in data.timings.items())))
     if data.notes:
         parts += ["## Notes", "\n".join(f"- {escaped(note)}" for note in data.notes)]
     if data.versions:
-        parts += ["## Versions", pairs_table(data.versions)]
+        parts += ["## Versions", _pairs_table(data.versions.items())]
     return parts

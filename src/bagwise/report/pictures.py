@@ -1,4 +1,4 @@
-"""Small pictures for pages: thumbnails of images, and mosaics of patches."""
+"""Thumbnails of images and mosaics of patches, as PNG files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["mosaic", "thumbnail"]
 
-# Images that are smaller than this part of what is asked for are shown as squares of pixels.
+# Images smaller than this fraction of the requested size are enlarged without interpolation.
 _SHARP_BELOW = 0.5
 
 
 def thumbnail(image: ArrayLike | bytes, size: int = 96) -> bytes:
-    """Make a small PNG file of an image. Needs ``bagwise[image]``.
+    """Return an image as a small PNG file. Needs ``bagwise[image]``.
 
     Parameters
     ----------
     image : array-like of shape (height, width) or (height, width, 3), or bytes
         Grey or RGB: uint8, or real numbers from 0 (black) to 1 (white). Or the bytes of an image file.
     size : int, default=96
-        Pixels of the longer side. Larger images are made smaller; small ones, such as patches of 8 by 8 pixels, are
-        enlarged by a whole number without blurring.
+        Length of the longer side in pixels. Larger images are reduced; small ones, such as patches of 8 by 8 pixels,
+        are enlarged by an integer factor without interpolation.
 
     Returns
     -------
     png : bytes
-        The same bytes for the same image. With at most 256 colours where that makes the file smaller.
+        Equal images give equal bytes. Reduced to 256 colours if that makes the file smaller.
 
     Examples
     --------
@@ -49,18 +49,18 @@ def thumbnail(image: ArrayLike | bytes, size: int = 96) -> bytes:
 
 
 def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | None = None, gap: int = 2) -> bytes:
-    """Put patches side by side into one PNG file. Needs ``bagwise[image]``.
+    """Combine patches into one PNG file. Needs ``bagwise[image]``.
 
     Parameters
     ----------
     patches : sequence of images
         As for `thumbnail`.
     size : int, default=32
-        Pixels of the longer side of each.
+        Length of the longer side of each patch in pixels.
     columns : int or None, default=None
-        Patches in a row; None makes the whole about square.
+        Patches per row; None: about as many as there are rows.
     gap : int, default=2
-        Pixels between patches, transparent.
+        Width of the transparent gaps in pixels.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | 
     """
     Image = require("PIL.Image", "image", "Making mosaics")
     if isinstance(patches, bytes) or len(patches) == 0:
-        raise BagwiseError("mosaic takes a sequence of at least one patch.")
+        raise BagwiseError("mosaic needs a sequence of at least one patch.")
     size, gap = check_integer(size, "size", 1, 4096), check_integer(gap, "gap", 0, 4096)
     across = math.ceil(math.sqrt(len(patches))) if columns is None else check_integer(columns, "columns", 1)
     across = min(across, len(patches))
@@ -90,7 +90,7 @@ def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | 
 
 
 class _InMemory:
-    """Bytes as the reader of images takes them."""
+    """Bytes with the interface of an item, for `ImageDecoder`."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -116,14 +116,14 @@ def _checked(image: Any) -> NDArray[np.uint8]:
         pixels = pixels[:, :, 0]
     if pixels.size == 0 or (pixels.ndim != 2 and not (pixels.ndim == 3 and pixels.shape[2] == 3)):
         raise BagwiseError(
-            f"Images have shape (height, width), or (height, width, 3) in RGB, and are not empty; got {pixels.shape}."
+            f"Images must have shape (height, width) or (height, width, 3) and must not be empty; got {pixels.shape}."
         )
     if pixels.dtype == np.uint8:
         return pixels
     if pixels.dtype.kind not in "bf" or not (pixels.min() >= 0 and pixels.max() <= 1):
         raise BagwiseError(
-            f"Pixels must be uint8, or real numbers from 0 to 1; got {pixels.dtype} from {pixels.min()} to "
-            f"{pixels.max()}. Divide them by the value of white, or convert them by .astype('uint8')."
+            f"Pixels must be uint8, or floats from 0 to 1; got {pixels.dtype} from {pixels.min()} to "
+            f"{pixels.max()}. Divide them by the value of white, or convert them with .astype('uint8')."
         )
     return np.rint(255 * pixels.astype(np.float64)).astype(np.uint8)
 
@@ -143,7 +143,7 @@ def _png(picture: Any) -> bytes:
     whole = _saved(picture)
     if picture.mode != "RGB":
         return whole
-    # a palette is a third of the bytes, and at this size the eye does not miss the other colours
+    # a palette needs a third of the bytes, and at this size other colours are not missed
     return min(whole, _saved(picture.quantize(256)), key=len)
 
 

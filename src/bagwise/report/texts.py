@@ -1,17 +1,17 @@
-"""Texts and numbers as a page shows them: nothing in them can hide, reorder or break what stands around them."""
+"""Formatting of texts and numbers on pages; texts are cleaned of characters that hide or reorder others."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "count", "number", "one_line", "percent", "plain", "plural", "seconds", "share_of", "shortened"]
+__all__ = ["clean", "count", "number", "one_line", "percent", "percent_of", "plain", "plural", "seconds", "shortened"]
 
 _UNSEEN = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and newline
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of text
-    "\xad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # what has no width, or ends lines
-    "\ud800-\udfff\ufffe\uffff"  # lone surrogates, which stand for bytes that are not UTF-8, and what is no character
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions of text
+    "\xad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # zero width, line separators
+    "\ud800-\udfff\ufffe\uffff"  # lone surrogates (bytes that are not UTF-8), noncharacters
     "]"
 )
 _THIN_SPACE = "\u202f"  # does not break
@@ -20,9 +20,9 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def clean(text: str) -> str:
-    r"""Write characters that cannot be seen, or not be encoded, as escapes.
+    r"""Escape characters that are invisible or cannot be encoded.
 
-    Names of files that are not UTF-8 come with lone surrogates (``os.fsdecode``); the byte is shown.
+    Lone surrogates stand for bytes of file names that are not UTF-8 (``os.fsdecode``); the byte is shown.
 
     Examples
     --------
@@ -34,12 +34,12 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Clean a name, and show the ends of lines in it as signs, and a name that is blank as ``(empty)``."""
+    """Clean a name; show line breaks and tabs as symbols, and a blank name as ``(empty)``."""
     return clean(text).replace("\n", "⏎").replace("\t", "⇥") if text.strip() else "(empty)"
 
 
 def shortened(text: str, length: int) -> str:
-    """Show the beginning of a name that is too long for its place."""
+    """Clean a name and truncate it to `length` characters."""
     shown = one_line(text)
     return shown if len(shown) <= length else f"{shown[: length - 1]}…"
 
@@ -53,27 +53,27 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def percent(share: float) -> str:
-    """Show a share of 1 as a percentage with one decimal; what is not quite 0 or 1 is not shown as if it were."""
-    if 0 < share < 0.0005:
+def percent(fraction: float) -> str:
+    """Format a fraction as a percentage with one decimal; only 0 and 1 themselves round to 0 and 100."""
+    if 0 < fraction < 0.0005:
         return f"<0.1{_THIN_SPACE}%"
-    if 0.9995 <= share < 1:
+    if 0.9995 <= fraction < 1:
         return f">99.9{_THIN_SPACE}%"
-    return f"{100 * share:.1f}{_THIN_SPACE}%"
+    return f"{100 * fraction:.1f}{_THIN_SPACE}%"
 
 
-def share_of(part: float, whole: float) -> str:
-    """Show a part of a whole as a percentage; nothing of nothing is a dash."""
+def percent_of(part: float, whole: float) -> str:
+    """Format a part of a whole as a percentage; a dash if the whole is 0."""
     return percent(part / whole) if whole else "–"
 
 
 def count(value: int) -> str:
-    """Show a whole number; from 10,000 on with commas."""
+    """Format an integer, from 10,000 on with commas."""
     return f"{value:,}" if abs(value) >= 10_000 else str(value)
 
 
 def plural(value: int, thing: str) -> str:
-    """Show a number of things: ``plural(1, "word")`` is ``"1 word"``."""
+    """Format a number with its noun: ``plural(1, "word")`` is ``"1 word"``."""
     if value == 1:
         return f"1 {thing}"
     ending = "es" if thing.endswith("s") else "s"
@@ -81,7 +81,7 @@ def plural(value: int, thing: str) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Show a number with some significant digits, a true minus sign, and powers of ten as people write them.
+    """Format a number with `digits` significant digits, a minus sign, and powers of ten as superscripts.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def plain(value: str | int | float | bool) -> str:
-    """Show the value of a fact."""
+    """Format a text, number or truth value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -105,7 +105,7 @@ def plain(value: str | int | float | bool) -> str:
 
 
 def seconds(value: float) -> str:
-    """Show a time: milliseconds, seconds, minutes or hours."""
+    """Format a time in milliseconds, seconds, minutes or hours."""
     space = _THIN_SPACE
     if value < 0.9995:
         return f"{1000 * value:.3g}{space}ms"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bagwise._utils.text import how_many
 from bagwise.codebooks.distances import WordDistances, nearest_words
 from bagwise.model import Head, Model, PathErrors
-from bagwise.report.data import ClassCount, Confusion, Example, MergingCurve, ReportData, WordGroup
+from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.html import LIMITS
 from bagwise.report.pictures import thumbnail
 from bagwise.sources.collection import Collection
@@ -28,7 +28,7 @@ __all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
 
 N_NAMES = 12
 N_CLASSES_SHOWN = 3
-N_EVIDENCE = 5
+N_CONTRIBUTIONS = 5
 N_EXAMPLE_CLASSES = 20
 EXCERPT_LENGTH = 300
 PICTURE_SIDE = 160
@@ -88,8 +88,8 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         confusion=_confusion(model, predictions),
         groups=_word_groups(model, data.collection, data.histograms, fit.codes),
         examples=_examples(model, predictions),
-        timings=tuple(fit.timings.items()),
-        versions=tuple(model.provenance["versions"].items()),
+        timings=fit.timings,
+        versions=model.provenance["versions"],
         notes=notes,
     )
 
@@ -130,19 +130,19 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         confusion=_confusion(model, predictions),
         groups=_word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes),
         examples=_examples(model, predictions),
-        versions=tuple(versions().items()),
+        versions=versions(),
         notes=notes,
     )
 
 
-def preview(item: Item, items: str) -> tuple[bytes | None, str | None]:
+def preview(item: Item, modality: str) -> tuple[bytes | None, str | None]:
     """Make a thumbnail of an image, or an excerpt of a text.
 
     Parameters
     ----------
     item : Item
-    items : str
-        The modality of the collection.
+    modality : str
+        Modality of the collection.
 
     Returns
     -------
@@ -150,9 +150,9 @@ def preview(item: Item, items: str) -> tuple[bytes | None, str | None]:
     excerpt : str or None
         Both are None for table rows and videos.
     """
-    if items == "images":
+    if modality == "images":
         return thumbnail(item.load(), PICTURE_SIDE), None
-    if items == "texts":
+    if modality == "texts":
         return None, excerpt_of(item.load())
     return None, None
 
@@ -187,29 +187,25 @@ def _test_protocol(evaluation: Evaluation) -> str:
     return f"a test on {len(evaluation.collection):,} items"
 
 
-def _facts(model: Model, evaluation: Evaluation | None) -> tuple[tuple[str, str], ...]:
+def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
     provenance = model.provenance
-    facts = []
+    facts: dict[str, str | int] = {}
     if "source" in provenance:
-        facts.append(("Source", str(provenance["source"])))
+        facts["Source"] = str(provenance["source"])
     if "n_items" in provenance:
-        facts.append(("Training items", how_many(provenance["n_items"], model.modality)))
+        facts["Training items"] = how_many(provenance["n_items"], model.modality)
     if model.classes:
-        facts.append(("Classes", str(len(model.classes))))
+        facts["Classes"] = len(model.classes)
     if evaluation is not None:
-        facts.append(("Test items", how_many(len(evaluation.collection), model.modality)))
+        facts["Test items"] = how_many(len(evaluation.collection), model.modality)
     if model.descriptor_record is not None:
-        facts.append(("Descriptor", _describe(model.descriptor_record)))
-    facts += [
-        ("Words", f"{model.hierarchy.n_words:,}"),
-        ("Groups", f"{model.n_groups:,}"),
-        ("Criterion", str(model.hierarchy.criterion)),
-    ]
+        facts["Descriptor"] = _describe(model.descriptor_record)
+    facts |= {"Words": model.hierarchy.n_words, "Groups": model.n_groups, "Criterion": str(model.hierarchy.criterion)}
     if len(model.pyramid) > 1:
-        facts.append(("Pyramid", ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)))
+        facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
     if model.heads and "penalty" in model.options:
-        facts.append(("Classifier", f"linear SVM, C = {model.options['penalty']:g}"))
-    return tuple(facts)
+        facts["Classifier"] = f"linear SVM, C = {model.options['penalty']:g}"
+    return facts
 
 
 def _describe(record: Any) -> str:
@@ -233,11 +229,11 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
     sizes = model.hierarchy.n_words - 1 - np.arange(len(scores))
     finite = np.isfinite(scores)
     common: dict[str, Any] = {
-        "chosen": model.n_groups,
+        "n_groups": model.n_groups,
         "criterion_name": str(model.hierarchy.criterion),
         "criterion_sizes": sizes[finite][::-1].tolist(),
         "criterion_values": scores[finite][::-1].tolist(),
-        "n_before": model.hierarchy.n_words,
+        "n_words": model.hierarchy.n_words,
     }
     if path is not None:
         return MergingCurve(path.sizes, path.errors, path.standard_errors, path.protocol, one_se=path.one_se, **common)
@@ -246,11 +242,11 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
     return MergingCurve((), (), **common)
 
 
-def _confusion(model: Model, predictions: _Predictions | None) -> Confusion | None:
+def _confusion(model: Model, predictions: _Predictions | None) -> ConfusionMatrix | None:
     if predictions is None:
         return None
     matrix = confusion_matrix(predictions.codes, predictions.predicted, len(model.classes))
-    return Confusion(model.classes, matrix, predictions.protocol)
+    return ConfusionMatrix(model.classes, matrix, predictions.protocol)
 
 
 def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, ...]:
@@ -267,10 +263,8 @@ def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, 
     for k, number in enumerate(chosen):
         item, answer = predictions.collection[number], int(predicted[number])
         picture, excerpt = preview(item, model.modality)
-        evidence = _contributions(rows[[k]], model.head, answer, model.n_groups)
-        examples.append(
-            Example(item.id, model.classes[codes[number]], model.classes[answer], picture, excerpt, evidence)
-        )
+        added = _contributions(rows[[k]], model.head, answer, model.n_groups)
+        examples.append(Example(item.id, model.classes[codes[number]], model.classes[answer], picture, excerpt, added))
     return tuple(examples)
 
 
@@ -278,7 +272,7 @@ def _contributions(row: Any, head: Head, answer: int, n_groups: int) -> tuple[tu
     """Return the groups with the largest absolute contributions to the score of a class."""
     values = row.toarray() if sp.issparse(row) else np.asarray(row)
     contributions = _sum_cells(values * head.coef[answer], n_groups)[0]
-    strongest = np.argsort(-np.abs(contributions), kind="stable")[:N_EVIDENCE]
+    strongest = np.argsort(-np.abs(contributions), kind="stable")[:N_CONTRIBUTIONS]
     return tuple((int(group), float(contributions[group])) for group in strongest if contributions[group] != 0)
 
 
