@@ -19,7 +19,7 @@ import bagwise
 from bagwise import merge_words
 from bagwise.criteria import ClassPosterior, InformationLoss
 from bagwise.kernels import additive_kernel
-from bagwise.merging.kernel_traces import KernelTraces
+from bagwise.merging.searches.kernel import KernelTraces
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
 

@@ -59,8 +59,8 @@ def measure_search(kind: str, d: int, search: str, repeats: int, levels: int | N
 
     import bagwise
     from bagwise.merging.criteria import ClassSeparability
-    from bagwise.merging.searches import make_search
-    from bagwise.merging.stores import DenseStore
+    from bagwise.merging.searches.ratios import make_search
+    from bagwise.merging.stores.dense import DenseStore
 
     bagwise.warmup()
     X, y = make_data(kind, d)
@@ -98,7 +98,7 @@ def measure_whole(d: int, repeats: int) -> float:
 
     bagwise.warmup()
     X, y = make_data("uniform", d)
-    return median_time(lambda: bagwise.merge_words(X, y, n_words=2), repeats)
+    return median_time(lambda: bagwise.merge_words(X, y, n_groups=2), repeats)
 
 
 def measure_agglomeration(kind: str, d: int) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def groups(task: Task, method: str, sizes: Sequence[int]) -> Iterator[tuple[int,
         seen = standard
     else:
         seen = task.shares[0] if way else roots
-    hierarchy = merge_words(seen, task.y, criterion=criterion, kernel=kernel, n_words=min(sizes), n_jobs=1)
+    hierarchy = merge_words(seen, task.y, criterion=criterion, kernel=kernel, n_groups=min(sizes), n_jobs=1)
     for size in sizes:
         yield size, hierarchy.cut(size)
 

@@ -133,7 +133,7 @@ def _groups(task: Task, method: str, sizes: Sequence[int]) -> Iterator[tuple[int
         return
     criterion = NonparametricDiscriminant(5, 5) if method == "nda_near" else method
     seen = task.counts if method in ("aib", "mlt") else task.roots[0]
-    hierarchy = merge_words(seen, task.y, criterion=criterion, n_words=min(sizes), n_jobs=1)
+    hierarchy = merge_words(seen, task.y, criterion=criterion, n_groups=min(sizes), n_jobs=1)
     for size in sizes:
         yield size, hierarchy.cut(size)
 

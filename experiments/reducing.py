@@ -116,7 +116,7 @@ def _merging(
         if not sizes:
             return
         rule = criterion(task) if callable(criterion) else criterion
-        hierarchy = merge_words(task.view(on)[0], task.y, criterion=rule, kernel=kernel, n_words=min(sizes), n_jobs=1)
+        hierarchy = merge_words(task.view(on)[0], task.y, criterion=rule, kernel=kernel, n_groups=min(sizes), n_jobs=1)
         for size in sizes:
             yield _merged(task, hierarchy.cut(size), size, features)
 

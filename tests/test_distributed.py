@@ -394,7 +394,7 @@ def test_what_chunks_are_not_enough_for(data):
         merge_words(chunked, y, memory_limit="20kB")
     with pytest.raises(BagwiseError, match=r"150 samples of 40 words takes 48.00 kB.*1.00 kB \(memory_limit\)"):
         distributed.class_sums(chunked.rechunk(ROWS), y, memory_limit="1kB")
-    assert merge_words(chunked, y, n_words=30, callback=lambda *_: False).min_words == 30
+    assert merge_words(chunked, y, n_groups=30, callback=lambda *_: False).min_groups == 30
 
 
 def test_a_failed_fit_leaves_nothing_of_an_earlier_one(data):

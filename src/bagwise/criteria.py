@@ -1,41 +1,6 @@
 """Criteria for merging words: pass one, or its short name, to `merge_words` or `WordMerger`."""
 
-from bagwise.merging.criteria import (
-    AdditiveScore,
-    ClassPosterior,
-    ClassSeparability,
-    Criterion,
-    GaussianLikelihood,
-    GraphPair,
-    InformationLoss,
-    Linkage,
-    LocalDiscriminant,
-    LocalityPreserving,
-    Margin,
-    MarginalFisher,
-    MultinomialPosterior,
-    NonparametricDiscriminant,
-    SampleInformationLoss,
-    SemiSupervised,
-    TraceRatio,
-)
+from bagwise.merging import criteria as _criteria
+from bagwise.merging.criteria import *  # noqa: F403
 
-__all__ = [
-    "AdditiveScore",
-    "ClassPosterior",
-    "ClassSeparability",
-    "Criterion",
-    "GaussianLikelihood",
-    "GraphPair",
-    "InformationLoss",
-    "Linkage",
-    "LocalDiscriminant",
-    "LocalityPreserving",
-    "Margin",
-    "MarginalFisher",
-    "MultinomialPosterior",
-    "NonparametricDiscriminant",
-    "SampleInformationLoss",
-    "SemiSupervised",
-    "TraceRatio",
-]
+__all__ = list(_criteria.__all__)

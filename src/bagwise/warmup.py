@@ -12,7 +12,7 @@ from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.merging.merge import merge_words
-from bagwise.merging.searches import SEARCHES
+from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
 from bagwise.retrieval.bag_index import BagIndex

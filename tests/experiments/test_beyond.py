@@ -113,7 +113,7 @@ def test_shape_tells_one_direction_from_several():
 
 def test_shape_has_the_ratio_that_merging_maximises(words):
     X, y = words.X.toarray().astype(float), words.y
-    hierarchy = merge_words(X, y, criterion="csm", n_words=10)
+    hierarchy = merge_words(X, y, criterion="csm", n_groups=10)
     labels = hierarchy.cut(10)
     merged = np.stack([X[:, labels == g].sum(axis=1) for g in range(10)], axis=1)
     assert beyond_multiclass.shape(merged, y, labels)["ratio"] == pytest.approx(hierarchy.scores[-1], abs=1e-4)

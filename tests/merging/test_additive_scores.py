@@ -18,7 +18,7 @@ from bagwise.criteria import (
     SampleInformationLoss,
 )
 from bagwise.merging import scoring
-from bagwise.merging.plans import Options
+from bagwise.merging.engine import Engine
 from bagwise.merging.searches.partners import PartnerSearch
 from helpers import labelled_counts, topic_counts
 
@@ -86,7 +86,7 @@ def test_every_merge_gains_most(criterion, case):
     """Each merge against all pairs, from the states of the words as they are then."""
     X, y = np.abs(case[0]), case[1]
     X[0, 0] += 1
-    plan = criterion.start(X, y, Options())
+    plan = Engine(criterion).load(X, y).start()
     assert isinstance(plan.search, PartnerSearch)
     score = plan.search._scoring
     hierarchy = merge_words(X, y, criterion=criterion)
@@ -114,7 +114,7 @@ def test_many_words_sparse_and_dense(criterion):
     dense, sparse = (merge_words(form(X), y, criterion=criterion) for form in (np.asarray, sp.csr_array))
     np.testing.assert_array_equal(dense.merges, sparse.merges)
     np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-9, atol=1e-12)
-    plan = criterion.start(X, y, Options())
+    plan = Engine(criterion).load(X, y).start()
     score = plan.search._scoring
     total = score.states.sum(axis=0, keepdims=True)
     assert dense.scores[-1] == pytest.approx(score.offset + score.terms(total)[0], rel=1e-7, abs=1e-9)
@@ -155,17 +155,17 @@ class TestTies:
         rng = np.random.default_rng(0)
         X = sp.csr_array(rng.poisson(0.02, (100, 5000)).astype(float))
         y = np.arange(100) % 2
-        plan = InformationLoss().start(X, y, Options())
+        plan = Engine(InformationLoss()).load(X, y).start()
         assert len(plan.words) < 200
         hierarchy = merge_words(X, y, criterion="aib")
-        assert hierarchy.min_words == 1
+        assert hierarchy.min_groups == 1
         assert plan.search.n_words + len(plan.folded) == 5000
 
 
 def test_few_rows_are_looked_at_again():
     X, y = topic_counts(np.random.default_rng(0), 200, 1500)
     y = y + 2 * (np.arange(200) % 5)
-    search = InformationLoss().start(X, y, Options()).search
+    search = Engine("aib").load(X, y).start().search
     n = search.n_words
     search.advance(np.empty((n - 1, 2), dtype=np.int64), np.empty(n - 1))
     assert search.work["row_scans"] < 5 * n
@@ -211,7 +211,7 @@ def test_mlt_scales_data_that_are_not_counts():
             class_counts(500 * shares, y),
         )
         assert expected.shape == (8, 3)
-        assert scaled.min_words == 1
+        assert scaled.min_groups == 1
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
@@ -312,14 +312,14 @@ def test_scores_that_are_no_numbers(terms, message):
         merge_words(np.eye(3), criterion=Own())
 
 
-def test_a_criterion_without_a_plan():
+def test_a_criterion_without_a_search():
     class Own(Criterion):
         supervised = False
 
-        def start(self, X, y, options):
+        def search(self, X, y, memory_limit=None):
             return "merge everything"
 
-    with pytest.raises(BagwiseError, match=r"Own\.start must return a Plan for all 3 words; got 'merge everything'"):
+    with pytest.raises(BagwiseError, match=r"Own\.search must return a Search over all 3 words; got 'merge"):
         merge_words(np.eye(3), criterion=Own())
 
 

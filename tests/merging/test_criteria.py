@@ -406,7 +406,7 @@ def test_a_criterion_of_ones_own(data):
 
     hierarchy = merge_words(data[0], criterion=Spread())
     assert hierarchy.criterion == "spread"
-    assert hierarchy.min_words == 1
+    assert hierarchy.min_groups == 1
 
     class Broken(Spread):
         def structures(self, X, y, n_threads=1):

@@ -36,7 +36,7 @@ def replay(hierarchy, n):
 
 @given(hierarchies())
 def test_every_cut_equals_applying_the_merges(hierarchy):
-    for n in range(hierarchy.min_words, hierarchy.n_words + 1):
+    for n in range(hierarchy.min_groups, hierarchy.n_words + 1):
         groups = [group.tolist() for group in hierarchy.groups(n)]
         assert groups == replay(hierarchy, n)
         labels = hierarchy.cut(n)
@@ -45,7 +45,7 @@ def test_every_cut_equals_applying_the_merges(hierarchy):
 
 @given(hierarchies())
 def test_cuts_are_nested(hierarchy):
-    for n in range(hierarchy.min_words + 1, hierarchy.n_words + 1):
+    for n in range(hierarchy.min_groups + 1, hierarchy.n_words + 1):
         fine, coarse = hierarchy.cut(n), hierarchy.cut(n - 1)
         parents = {(f, c) for f, c in zip(fine, coarse, strict=True)}
         assert len(parents) == n  # each fine group lies in one coarse group
@@ -53,7 +53,7 @@ def test_cuts_are_nested(hierarchy):
 
 @given(hierarchies(), st.data())
 def test_push_then_histogram_is_histogram_then_merge(hierarchy, data):
-    n = data.draw(st.integers(hierarchy.min_words, hierarchy.n_words))
+    n = data.draw(st.integers(hierarchy.min_groups, hierarchy.n_words))
     words = np.array(data.draw(st.lists(st.integers(0, hierarchy.n_words - 1), max_size=40)), dtype=int)
     counts = np.bincount(words, minlength=hierarchy.n_words)
     expected = [counts[group].sum() for group in hierarchy.groups(n)]
@@ -191,7 +191,7 @@ def test_copies_are_frozen_as_well():
 def test_a_file_that_claims_too_many_words_costs_nothing(tmp_path):
     path = tmp_path / "h.safetensors"
     Hierarchy(10**15, [[0, 1], [5, 10**14]], [0.5, 0.25]).save(path)
-    assert Hierarchy.load(path).min_words == 10**15 - 2
+    assert Hierarchy.load(path).min_groups == 10**15 - 2
 
 
 def test_linkages_that_use_a_cluster_twice_are_refused():

@@ -10,8 +10,8 @@ from bagwise import BagwiseError, WordMerger, merge_words
 from bagwise.criteria import LocalityPreserving, NonparametricDiscriminant
 from bagwise.kernels import KERNELS, AdditiveKernel, additive_kernel
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.kernel_traces import KernelTraces
-from bagwise.merging.searches import SEARCHES
+from bagwise.merging.searches.kernel import KernelTraces
+from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, TotalScatter
 from helpers import labelled_counts
 
@@ -128,8 +128,8 @@ def test_searches_agree_and_sparse_equals_dense(kernel, criterion):
 
 def test_the_kernel_search_with_the_linear_kernel_is_the_plain_engine():
     """Entries computed from values must give what adding rows gives."""
-    from bagwise.merging.searches import make_search
     from bagwise.merging.searches.kernel import KernelSearch
+    from bagwise.merging.searches.ratios import make_search
 
     rng = np.random.default_rng(0)
     X, y = rng.random((20, 40)), np.arange(20) % 2
@@ -161,7 +161,7 @@ def test_scatter_along_positive_graphs_never_grows(kernel):
 def test_bad_input():
     rng = np.random.default_rng(0)
     X, y = rng.random((10, 5)), np.arange(10) % 2
-    with pytest.raises(BagwiseError, match="'aib' is none"):
+    with pytest.raises(BagwiseError, match="'aib' is not one"):
         merge_words(X, y, criterion="aib", kernel="chi2")
     X[3, 1] = -0.5
     with pytest.raises(BagwiseError, match=r"kernel='chi2' needs non-negative data, but sample 3, word 1 is -0\.5"):

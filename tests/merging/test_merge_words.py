@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bagwise import BagwiseError, Hierarchy, merge_words
 from bagwise.merging import MergingInterrupted
-from bagwise.merging.searches import SEARCHES
+from bagwise.merging.searches.ratios import SEARCHES
 from helpers import labelled_counts
 
 
@@ -24,9 +24,9 @@ def data():
 def test_stopping_early_is_a_cut_of_the_whole(case, n):
     X, y = case
     d = X.shape[1]
-    whole, stopped = merge_words(X, y), merge_words(X, y, n_words=n)
+    whole, stopped = merge_words(X, y), merge_words(X, y, n_groups=n)
     assert len(whole.merges) == d - 1
-    assert stopped.min_words == min(n, d)
+    assert stopped.min_groups == min(n, d)
     np.testing.assert_array_equal(stopped.merges, whole.merges[: max(d - n, 0)])
     np.testing.assert_array_equal(stopped.cut(min(n, d)), whole.cut(min(n, d)))
 
@@ -116,7 +116,7 @@ class TestConstantWords:
         X[:, 4:] = 0
         whole = merge_words(X, y)
         for n in (11, 8, 5, 4):
-            np.testing.assert_array_equal(merge_words(X, y, n_words=n).merges, whole.merges[: 12 - n])
+            np.testing.assert_array_equal(merge_words(X, y, n_groups=n).merges, whole.merges[: 12 - n])
 
     def test_only_constant_words(self):
         hierarchy = merge_words(np.ones((4, 5)), [0, 1, 0, 1])
@@ -126,7 +126,7 @@ class TestConstantWords:
     def test_they_take_no_memory(self):
         X = np.zeros((10, 100_000))
         X[:, 50:60] = np.random.default_rng(0).random((10, 10))
-        assert merge_words(X, np.arange(10) % 2, memory_limit=10_000).min_words == 1
+        assert merge_words(X, np.arange(10) % 2, memory_limit=10_000).min_groups == 1
 
 
 class TestDegenerateData:
@@ -142,8 +142,8 @@ class TestDegenerateData:
         assert hierarchy == Hierarchy(1, [], [], "csm")
 
     def test_more_words_asked_for_than_there_are(self, data):
-        assert len(merge_words(*data, n_words=12).merges) == 0
-        assert len(merge_words(*data, n_words=99).merges) == 0
+        assert len(merge_words(*data, n_groups=12).merges) == 0
+        assert len(merge_words(*data, n_groups=99).merges) == 0
 
     @pytest.mark.parametrize("criterion", ["csm", "nda", "lpp"])
     def test_two_samples(self, criterion):
@@ -193,9 +193,9 @@ class TestBadInput:
             ({"criterion": 3}, "Accepted: 'aib', 'csm'"),
             ({"kernel": "linera"}, "Did you mean 'linear'"),
             ({"search": "bond"}, "Did you mean 'bound'"),
-            ({"n_words": 0}, "at least 1, got 0"),
-            ({"n_words": 2.5}, "at least 1, got 2.5"),
-            ({"n_words": True}, "at least 1, got True"),
+            ({"n_groups": 0}, "at least 1, got 0"),
+            ({"n_groups": 2.5}, "at least 1, got 2.5"),
+            ({"n_groups": True}, "at least 1, got True"),
             ({"callback": 5}, "callable"),
             ({"memory_limit": "much"}, "not a size"),
         ],
@@ -217,7 +217,7 @@ class TestBadInput:
         X[4, 7] = -1
         with pytest.raises(BagwiseError, match="sample 4, word 7 is -1"):
             merge_words(form(X), y, criterion="nda")
-        assert merge_words(form(X), y, criterion="csm").min_words == 1
+        assert merge_words(form(X), y, criterion="csm").min_groups == 1
 
     def test_too_little_memory_is_told_before_it_is_taken(self, data):
         X = sp.csr_array(([1.0, 2.0, 5.0], ([0, 1, 1], [0, 3, 90_000])), shape=(3, 100_000))
@@ -250,10 +250,10 @@ class TestCallback:
     @pytest.mark.parametrize("level", [11, 7, 1])
     def test_it_may_stop_the_run(self, data, level):
         stopped = merge_words(*data, callback=lambda n, pair, score: n == level)
-        assert stopped == merge_words(*data, n_words=level)
+        assert stopped == merge_words(*data, n_groups=level)
 
     def test_only_true_stops(self, data):
-        assert merge_words(*data, callback=lambda *_: "go on").min_words == 1
+        assert merge_words(*data, callback=lambda *_: "go on").min_groups == 1
 
     def test_its_errors_come_through(self, data):
         def fail(*_):
@@ -273,7 +273,7 @@ class TestInterruption:
             merge_words(*data, callback=interrupt)
         assert isinstance(caught.value, MergingInterrupted)
         partial, whole = caught.value.hierarchy, merge_words(*data)
-        assert partial.min_words <= 6
+        assert partial.min_groups <= 6
         np.testing.assert_array_equal(partial.merges, whole.merges[: len(partial.merges)])
 
     @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="sends a signal to this thread")
@@ -299,7 +299,7 @@ class TestInterruption:
         sender.join()
         partial = caught.value.hierarchy
         assert 0 < len(partial.merges) < 2999
-        np.testing.assert_array_equal(partial.merges, merge_words(X, y, n_words=partial.min_words).merges)
+        np.testing.assert_array_equal(partial.merges, merge_words(X, y, n_groups=partial.min_groups).merges)
 
 
 def test_progress_is_shown_when_asked_for(data, capsys):
@@ -369,7 +369,7 @@ class TestEqualMerges:
 
 def test_a_callback_may_answer_with_a_numpy_bool(data):
     stopped = merge_words(*data, callback=lambda level, pair, score: np.bool_(level == 6))
-    assert stopped.min_words == 6
+    assert stopped.min_groups == 6
 
 
 @pytest.mark.parametrize("y", [5, sp.csr_array(np.eye(30)), np.ones((30, 2))])

@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassPosterior, Linkage, Margin
-from bagwise.merging.plans import Options
+from bagwise.merging.engine import Engine
 from helpers import topic_counts
 
 
@@ -63,7 +63,7 @@ def test_uvd_says_how_much_memory_it_needs():
     X, y = topic_counts(np.random.default_rng(0), 50, 200)
     with pytest.raises(BagwiseError, match=r"'uvd' with form='posterior'.*16\.00 MB.*form='evidence'"):
         merge_words(X, y, criterion="uvd", memory_limit="10MB")
-    assert merge_words(X, y, criterion=ClassPosterior("evidence"), memory_limit="10MB").min_words == 1
+    assert merge_words(X, y, criterion=ClassPosterior("evidence"), memory_limit="10MB").min_groups == 1
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -98,7 +98,7 @@ def test_mme_merges_words_with_the_same_say():
 def test_mme_judged_exactly_is_no_worse_at_its_next_step():
     rng = np.random.default_rng(1)
     X, y = rng.integers(0, 9, (30, 10)).astype(float), np.arange(30) % 2
-    estimate, exact = (merge_words(X, y, criterion=Margin(n_exact=n), n_words=9) for n in (0, 45))
+    estimate, exact = (merge_words(X, y, criterion=Margin(n_exact=n), n_groups=9) for n in (0, 45))
     assert exact.scores[0] >= estimate.scores[0] - 1e-3 * abs(estimate.scores[0])
 
 
@@ -111,7 +111,7 @@ def test_linkage_is_scipys(method, form):
     rows = linkage(X.T, method)
     np.testing.assert_allclose(hierarchy.scores, rows[:, 2])
     np.testing.assert_array_equal(np.sort(hierarchy.to_linkage()[:, :2]), np.sort(rows[:, :2]))
-    stopped = merge_words(form(X), criterion=Linkage(method), n_words=5)
+    stopped = merge_words(form(X), criterion=Linkage(method), n_groups=5)
     np.testing.assert_array_equal(stopped.merges, hierarchy.merges[:15])
 
 
@@ -123,7 +123,7 @@ def test_bad_parameters(criterion):
 
 @pytest.mark.parametrize("criterion", [ClassPosterior(), Margin(), Linkage()])
 def test_they_start_without_folding(criterion):
-    plan = criterion.start(np.eye(5), np.array([0, 1, 0, 1, 0]), Options())
+    plan = Engine(criterion).load(np.eye(5), np.array([0, 1, 0, 1, 0])).start()
     assert len(plan.folded) == 0
     assert plan.search.n_words == 5
     assert isinstance(plan.search.work, dict)
@@ -133,7 +133,7 @@ def test_they_start_without_folding(criterion):
 def test_mme_merges_the_pair_whose_weights_agree_most(n_classes):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (30, 9)).astype(float), np.arange(30) % n_classes
-    search = Margin().start(X, y, Options()).search
+    search = Margin().search(X, y)
     for _ in range(8):
         words = search._weights[:, :-1].copy()
         s, t = search._search()

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import GraphPair, NonparametricDiscriminant
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.searches import SEARCHES, _bound_kernels, _cone_kernels, make_search
-from bagwise.merging.stores import DenseStore
+from bagwise.merging.searches import _bound_kernels, ratios
+from bagwise.merging.searches.ratios import SEARCHES, make_search
+from bagwise.merging.stores.dense import DenseStore
 from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 
 
@@ -186,19 +187,19 @@ def test_bounds_are_never_below_what_a_row_offers():
     rng = np.random.default_rng(0)
     X, y = topic_counts(rng, 60, 150)
     search = make_search("bound", store_of(X, y))
-    state, cones = search._state, search._state.cones
+    state, bounds = search._state, search._state.bounds
     pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
     looked_at = 0
     for _ in range(140):
         search.advance(pairs, scores)
-        a, b = cones.traces[:2]
-        size = cones.counts[_cone_kernels.SIZE]
+        a, b = bounds.traces[:2]
+        size = bounds.counts[_bound_kernels.SIZE]
         for level in (scores[0], 0.9 * scores[0], 1.2 * scores[0]):
-            for i in np.flatnonzero(cones.order[:size] < 2**62):
-                own = cones.order[:size] < cones.order[i]
-                if own.any() and np.isfinite(cones.peak_a[i]):
+            for i in np.flatnonzero(bounds.order[:size] < 2**62):
+                own = bounds.order[:size] < bounds.order[i]
+                if own.any() and np.isfinite(bounds.top_a[i]):
                     true = ((a + 2 * state.A[i, :size]) - level * (b + 2 * state.B[i, :size]))[own].max()
-                    assert true <= _cone_kernels.excess(cones, i, level, np.inf) + 1e-9 * abs(a)
+                    assert true <= _bound_kernels.excess(bounds, i, level, np.inf) + 1e-9 * abs(a)
                     looked_at += 1
     assert looked_at > 1000
 
@@ -239,7 +240,7 @@ class TestFewRowsAreScanned:
 
         def counting(state, pairs, scores):
             original(state, pairs, scores)
-            scans.append(int(state.cones.counts[_cone_kernels.SCANS]))
+            scans.append(int(state.bounds.counts[_bound_kernels.SCANS]))
 
         monkeypatch.setattr(_bound_kernels, "advance", counting)
         rng = np.random.default_rng(0)
@@ -302,8 +303,6 @@ def test_unknown_searches_are_named():
 
 
 def test_polar_says_how_many_words_it_takes(monkeypatch):
-    from bagwise.merging.searches import polar
-
-    monkeypatch.setattr(polar, "_MOST_WORDS", 4)
+    monkeypatch.setattr(ratios, "_MOST_POLAR_WORDS", 4)
     with pytest.raises(BagwiseError, match="up to 4 words, got 5"):
         make_search("polar", DenseStore(np.eye(5), np.eye(5)))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bagwise import BagwiseError, Hierarchy, merge_words
 from bagwise.criteria import InformationLoss, MultinomialPosterior
 from bagwise.merging import Statistics, merge_statistics
-from bagwise.merging._grams import gram_around, move_centre
+from bagwise.merging.statistics import gram_around, move_centre
 from helpers import labelled_counts, topic_counts
 
 FORMS = [np.asarray, sp.csr_array]
@@ -108,7 +108,7 @@ def test_merging_is_that_of_the_samples(form, criterion, kind):
     here, there = merge_statistics(statistics, criterion=criterion), merge_words(form(X), y, criterion=criterion)
     if kind == "counts":
         assert here == there
-        assert merge_statistics(statistics, criterion=criterion, n_words=20) == Hierarchy(
+        assert merge_statistics(statistics, criterion=criterion, n_groups=20) == Hierarchy(
             50, there.merges[:30], there.scores[:30], criterion
         )
     else:
@@ -199,7 +199,7 @@ def test_sparse_chunks_stay_sparse():
     np.testing.assert_array_equal(both.gram, (X.T @ X).toarray())
     with pytest.raises(BagwiseError, match=r"Merging \d+ words needs two matrices.*the limit is 1.00 MB"):
         merge_statistics(total, memory_limit="1MB")
-    assert merge_statistics(total, memory_limit="1MB", criterion="aib", n_words=400).min_words == 400
+    assert merge_statistics(total, memory_limit="1MB", criterion="aib", n_groups=400).min_groups == 400
 
 
 def test_stored_zeros_and_repeated_entries_are_what_they_say():
@@ -255,7 +255,7 @@ def test_files_that_are_something_else(tmp_path):
     with pytest.raises(BagwiseError, match=r"not a file written by Statistics\.save"):
         Statistics.load(path)
     Hierarchy(3, [[0, 1]], [0.5]).save(path)
-    with pytest.raises(BagwiseError, match=r"holds 'bagwise.Hierarchy', not 'bagwise.merging.Statistics'"):
+    with pytest.raises(BagwiseError, match=r"holds 'bagwise.Hierarchy', not 'bagwise.Statistics'"):
         Statistics.load(path)
     with pytest.raises(BagwiseError, match="written as numbers or strings"):
         Statistics.of([[1.0], [2]], [0, 1], 2, classes=np.array([(1, 2), None], dtype=object)).save(path)
@@ -314,17 +314,17 @@ def test_what_cannot_be_merged():
         merge_statistics(Statistics.of(X * 1e120, [0, 1, 1], 2))
     with pytest.raises(BagwiseError, match=r"merge_statistics takes Statistics, got ndarray"):
         merge_statistics(X)
-    with pytest.raises(BagwiseError, match="n_words must be"):
-        merge_statistics(statistics, n_words=0)
+    with pytest.raises(BagwiseError, match="n_groups must be"):
+        merge_statistics(statistics, n_groups=0)
     with pytest.raises(BagwiseError, match="all of X is zero"):
         merge_statistics(Statistics.of(0 * X, [0, 1, 1], 2), criterion=InformationLoss(smoothing=0))
-    assert merge_statistics(statistics, n_words=9).min_words == 3
+    assert merge_statistics(statistics, n_groups=9).min_groups == 3
 
 
 def test_callbacks_stop():
     X, y = topic_counts(np.random.default_rng(10), 40, 20)
     statistics = parts_of(X, y, [])[0]
-    assert merge_statistics(statistics, callback=lambda level, pair, score: level == 12).min_words == 12
+    assert merge_statistics(statistics, callback=lambda level, pair, score: level == 12).min_groups == 12
 
 
 @pytest.mark.parametrize("form", FORMS)

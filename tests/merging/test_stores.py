@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
+from bagwise.merging import engine
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.searches import _cone_kernels as kernels
-from bagwise.merging.searches.factored import FactoredSearch
-from bagwise.merging.searches.given import factored_merges_of_equals, merges_of_equals
-from bagwise.merging.stores.choice import choose_store, make_factored_store
-from bagwise.merging.stores.factored import FactoredStore
-from bagwise.merging.stores.factors import make_product
-from bagwise.merging.stores.kept_rows import KeptRows
+from bagwise.merging.engine import _choose_store as choose_store
+from bagwise.merging.searches import _bound_kernels as kernels
+from bagwise.merging.searches.ratios import FactoredSearch, equal_merges
+from bagwise.merging.stores.dense import DenseStore
+from bagwise.merging.stores.factored import FactoredStore, KeptRows, make_factored_store, make_product
 from bagwise.merging.structures import BetweenClasses, Combination, Factor, GraphLaplacian, Residuals, TotalScatter
 from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
 
@@ -228,27 +227,27 @@ def test_bounds_are_never_below_what_a_row_offers(kind):
     X = X[:, X.any(axis=0)]
     structures = resolve_criterion("csm").structures(X, y)
     search = FactoredSearch(make_factored_store(kind, X, structures, None))
-    cones, store = search._cones, search._store
+    bounds, store = search._bounds, search._store
     pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
     lost = 0
     for _ in range(X.shape[1] - 10):
         search.advance(pairs, scores)
-        a, b = cones.traces[:2]
-        size = cones.counts[kernels.SIZE]
-        for i in np.flatnonzero(cones.order[:size] < 2**62):
-            own = cones.order[:size] < cones.order[i]
-            if own.any() and np.isfinite(cones.peak_a[i]):
+        a, b = bounds.traces[:2]
+        size = bounds.counts[kernels.SIZE]
+        for i in np.flatnonzero(bounds.order[:size] < 2**62):
+            own = bounds.order[:size] < bounds.order[i]
+            if own.any() and np.isfinite(bounds.top_a[i]):
                 row_a, row_b = store.row(i)
                 for level in (scores[0], 0.9 * scores[0], 1.2 * scores[0]):
                     true = ((a + 2 * row_a) - level * (b + 2 * row_b))[own].max()
-                    assert true <= kernels.excess(cones, i, level, np.inf) + 1e-9 * abs(a)
-                lost += not own[cones.partner[i]]
+                    assert true <= kernels.excess(bounds, i, level, np.inf) + 1e-9 * abs(a)
+                lost += not own[bounds.partner[i]]
     assert lost > 100
 
 
 @pytest.mark.parametrize("store", ["factored", "sparse"])
 def test_the_same_whatever_the_number_of_threads(store, monkeypatch):
-    from bagwise.merging.stores import factors
+    from bagwise.merging.stores import factored as factors
 
     monkeypatch.setattr(factors, "_HEAVY", 100)  # rows in parts
     X, y = topic_counts(np.random.default_rng(0), 50, 300)
@@ -289,8 +288,6 @@ def test_equals_are_merged_in_order_without_a_search(case, store):
 @pytest.mark.parametrize("case", ["two samples", "equal within classes", "equal words"])
 def test_equals_among_many_words(case, store, monkeypatch):
     """More words than fit into a tile: what is below the diagonal is not looked at."""
-    from bagwise.merging.criteria import base
-
     rng = np.random.default_rng(0)
     X, y = {
         "two samples": (rng.poisson(1, (2, 700)) * 1.0, [0, 1]),
@@ -298,7 +295,7 @@ def test_equals_among_many_words(case, store, monkeypatch):
         "equal words": (np.repeat(rng.poisson(2, (60, 1)), 700, axis=1) * 1.0, np.arange(60) % 3),
     }[case]
     dense = merge_words(X, y, store="dense")
-    monkeypatch.setattr(base, "FactoredSearch", None)  # no search is needed
+    monkeypatch.setattr(engine, "FactoredSearch", None)  # no search is needed
     other = merge_words(X, y, store=store)
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
@@ -328,10 +325,10 @@ def test_the_test_for_equals_looks_beyond_the_diagonal():
     A = np.eye(4)
     B = np.eye(4)
     B[0, 1] = B[1, 0] = 0.5
-    assert merges_of_equals(A, B) is None
+    assert equal_merges(DenseStore(A, B)) is None
     root = np.linalg.cholesky(B).T
     store = FactoredStore([make_product(Factor(A, A))], [make_product(Factor(root, root))], 4)
-    assert factored_merges_of_equals(store) is None
+    assert equal_merges(store) is None
 
 
 class TestChoice:
@@ -382,7 +379,7 @@ class TestChoice:
             merge_words(self.X, self.y, store="factored", kernel="chi2")
 
     def test_criteria_that_are_no_ratios(self):
-        with pytest.raises(BagwiseError, match=r"store='sparse' is for criteria that are ratios.*Use store='auto'"):
+        with pytest.raises(BagwiseError, match=r"store='sparse' is for trace ratio criteria.*Use store='auto'"):
             merge_words(self.X, self.y, store="sparse", criterion="aib")
 
     @pytest.mark.parametrize(
@@ -396,4 +393,4 @@ class TestChoice:
 def test_progress_of_the_first_look(capsys):
     X, y = topic_counts(np.random.default_rng(0), 30, 100)
     merge_words(X, y, store="sparse", verbose=1)
-    assert "looking at all pairs" in capsys.readouterr().err
+    assert "scanning all pairs" in capsys.readouterr().err

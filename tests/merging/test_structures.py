@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise.merging import _scatter
+from bagwise.merging import structures as _scatter
 from bagwise.merging import structures as structures_module
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, TotalScatter
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
 from bagwise.merging import MergingInterrupted
-from bagwise.merging.merge import Merging
+from bagwise.merging.engine import Engine
 
 
 @parametrize_with_checks(
@@ -146,12 +146,12 @@ def test_bad_parameters(data, parameters, message):
 def test_interruption_keeps_what_was_merged(data, monkeypatch):
     X, y = data
 
-    carry_out = Merging.carry_out
+    run = Engine.run
 
-    def interrupted(merging):
-        raise MergingInterrupted(carry_out(merging, n_words=7))
+    def interrupted(engine):
+        raise MergingInterrupted(run(engine, n_groups=7))
 
-    monkeypatch.setattr(Merging, "carry_out", interrupted)
+    monkeypatch.setattr(Engine, "run", interrupted)
     merger = WordMerger(n_groups=10)
     with pytest.raises(KeyboardInterrupt):
         merger.fit(X, y)

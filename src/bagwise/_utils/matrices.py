@@ -29,24 +29,31 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
-def class_sums(X: Any, codes: NDArray[np.intp], n_classes: int | None = None) -> NDArray[np.float64]:
+def class_sums(
+    X: Any, codes: NDArray[np.intp], n_classes: int | None = None, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """Add up the samples of each class: classes x words, dense.
 
-    `codes` numbers the classes from 0; `n_classes` is for data that may lack the last of them.
+    `codes` numbers the classes from 0; `n_classes` is for data that may lack the last of them. A sample counts as often
+    as `weights` says, once if that is None.
     """
     n = len(codes)
     n_rows = int(codes.max()) + 1 if n_classes is None else n_classes
-    indicator = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(n_rows, n))
+    indicator = sp.csr_array((np.ones(n) if weights is None else weights, (codes, np.arange(n))), shape=(n_rows, n))
     sums = indicator @ X
     return sums.toarray() if sp.issparse(sums) else sums
 
 
 def constant_words(X: Any) -> NDArray[np.int64]:
     """List the words that are the same in all samples."""
-    largest, smallest = X.max(axis=0), X.min(axis=0)
-    if sp.issparse(X):
-        largest, smallest = largest.toarray().ravel(), smallest.toarray().ravel()
-    return np.flatnonzero(largest == smallest).astype(np.int64)
+    if not sp.issparse(X):
+        return np.flatnonzero(X.max(axis=0) == X.min(axis=0)).astype(np.int64)
+    n, d = X.shape
+    some = np.zeros(d)
+    some[X.indices] = X.data  # one of the values of each word
+    other = np.bincount(X.indices[X.data != some[X.indices]], minlength=d)
+    same_everywhere = (other == 0) & ((np.bincount(X.indices, minlength=d) == n) | (some == 0))
+    return np.flatnonzero(same_everywhere).astype(np.int64)
 
 
 def is_whole(X: Any) -> bool:

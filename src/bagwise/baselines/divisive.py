@@ -194,7 +194,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
             return labels, [0.0, 0.0]
         if self.start == "aib":
             chosen = InformationLoss(smoothing=0)
-            start = merge_words(X, y, criterion=chosen, n_words=n_groups).cut(n_groups)[occurs]
+            start = merge_words(X, y, criterion=chosen, n_groups=n_groups).cut(n_groups)[occurs]
         else:
             start = joint[occurs].argmax(axis=1)
         # Only words that occur take part: a group of others would have no distribution and never get a word.

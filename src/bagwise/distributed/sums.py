@@ -32,18 +32,10 @@ from bagwise.distributed.chunks import (
     read_chunk,
 )
 from bagwise.errors import BagwiseError
-from bagwise.kernels import AdditiveKernel
-from bagwise.merging._grams import gram_around
-from bagwise.merging._scatter import add_sparse_product, mirror
-from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.criteria.base import Criterion
-from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.merge import Callback, merge_statistics
 from bagwise.merging.pooling import pool
-from bagwise.merging.searches import check_search
 from bagwise.merging.sketching.sketch import Sketch
-from bagwise.merging.statistics import Statistics
-from bagwise.merging.stores.choice import check_store
+from bagwise.merging.statistics import Statistics, gram_around
+from bagwise.merging.structures import add_sparse_product, mirror
 
 __all__ = ["class_sums", "cooccurrence", "gram", "sketch", "statistics"]
 
@@ -241,70 +233,6 @@ def _over_chunks(
         arguments = () if own is None else (own[number],)
         parts.append(leaf(blocks, number, chunks.width, memory_limit, *arguments, **common))
     return add_up(parts)
-
-
-class CollectionMerging:
-    """`bagwise.merging.merge.Merging` for a Dask collection: sum up what the criterion needs, then merge.
-
-    Attributes
-    ----------
-    statistics : Statistics
-    store : str or None
-        Where the statistics are kept while merging. None for criteria that have no choice.
-    """
-
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        criterion: str | Criterion,
-        kernel: str | AdditiveKernel,
-        search: str,
-        store: str,
-        memory_limit: Limit,
-        n_jobs: int | None,
-        verbose: int,
-    ) -> None:
-        chosen = resolve_criterion(criterion)
-        check_search(search)
-        check_store(store, search)
-        space = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
-        for needs, what in (
-            (chosen.sums_needed is None, f"The criterion {chosen.name!r}"),
-            (space.name != "linear", f"kernel={space.name!r}"),
-            (store not in ("auto", "dense"), f"store={store!r}"),
-        ):
-            if needs:
-                raise BagwiseError(
-                    f"{what} needs the samples themselves, in memory, but X is a Dask collection. Over chunks only "
-                    "sums are made, which are enough for the criteria 'aib', 'csm' and 'mlt' with kernel='linear' and "
-                    "store='auto'. Use these, or X.compute() if it fits."
-                )
-        if y is None:
-            raise BagwiseError(
-                f"The criterion {chosen.name!r} requires y to be passed, but the target y is None. Pass labels."
-            )
-        parts = chosen.sums_needed or ()
-        lazy = statistics(X, y, gram="gram" in parts, shares="shares" in parts, memory_limit=memory_limit)
-        self.statistics: Statistics = lazy.compute()
-        self.store = "dense" if "gram" in parts else None
-        self._how: dict[str, Any] = {
-            "criterion": chosen,
-            "search": search,
-            "memory_limit": memory_limit,
-            "n_jobs": n_jobs,
-            "verbose": verbose,
-        }
-
-    def carry_out(self, n_words: int = 1, callback: Callback | None = None) -> Hierarchy:
-        """Merge down to `n_words`."""
-        return merge_statistics(self.statistics, n_words=n_words, callback=callback, **self._how)
-
-
-def merge_collection(X: Any, y: Any, *, n_words: int, callback: Callback | None, **how: Any) -> Hierarchy:
-    """Do what `merge_words` does, for a Dask collection."""
-    return CollectionMerging(X, y, **how).carry_out(n_words, callback)
 
 
 def check_can_be_pooled(X: Any) -> None:

@@ -1,5 +1,5 @@
+from .engine import MergingInterrupted as MergingInterrupted
 from .hierarchy import Hierarchy as Hierarchy
-from .merge import MergingInterrupted as MergingInterrupted
 from .merge import merge_statistics as merge_statistics
 from .merge import merge_words as merge_words
 from .pattern_words import PatternWords as PatternWords

@@ -75,7 +75,7 @@ class Hierarchy:
         object.__setattr__(self, "scores", scores)
 
     @property
-    def min_words(self) -> int:
+    def min_groups(self) -> int:
         """The smallest number of words it can be cut at."""
         return self.n_words - len(self.merges)
 
@@ -85,7 +85,7 @@ class Hierarchy:
         Parameters
         ----------
         n : int
-            From `min_words` to `n_words`.
+            From `min_groups` to `n_words`.
 
         Returns
         -------
@@ -93,11 +93,11 @@ class Hierarchy:
             Groups are numbered 0 to n - 1 in the order of their first words.
         """
         n = _as_int(n, "n")
-        if not self.min_words <= n <= self.n_words:
+        if not self.min_groups <= n <= self.n_words:
             raise BagwiseError(
-                f"Cannot cut at n={n}: this hierarchy of {self.n_words} words goes down to {self.min_words}. "
-                f"Choose n from {self.min_words} to {self.n_words}"
-                + (", or merge further." if n < self.min_words else ".")
+                f"Cannot cut at n={n}: this hierarchy of {self.n_words} words goes down to {self.min_groups}. "
+                f"Choose n from {self.min_groups} to {self.n_words}"
+                + (", or merge further." if n < self.min_groups else ".")
             )
         root = np.arange(self.n_words)
         done = self.merges[: self.n_words - n]
@@ -151,9 +151,9 @@ class Hierarchy:
         -------
         linkage : ndarray of shape (n_words - 1, 4)
         """
-        if self.min_words > 1:
+        if self.min_groups > 1:
             raise BagwiseError(
-                f"A linkage matrix describes a whole tree, but this hierarchy stops at {self.min_words} words. "
+                f"A linkage matrix describes a whole tree, but this hierarchy stops at {self.min_groups} words. "
                 "Merge down to one word (n_words=1) first."
             )
         node = list(range(self.n_words))
@@ -217,7 +217,7 @@ class Hierarchy:
 
     def __repr__(self) -> str:
         by = f" by {self.criterion}" if self.criterion else ""
-        return f"<Hierarchy: {self.n_words} words merged to {self.min_words}{by}>"
+        return f"<Hierarchy: {self.n_words} words merged to {self.min_groups}{by}>"
 
 
 def _as_int(value: Any, name: str) -> int:

@@ -1,7 +1,10 @@
-"""Quadratic forms over samples, from which the statistics of trace-ratio criteria are made.
+"""Quadratic forms over samples, from which the matrices A and B of trace ratio criteria are made.
 
 A structure stands for a symmetric matrix L, samples by samples, whose rows sum to zero, and gives ``Xᵀ L X`` without
 building L. The pair (preferred, undesired) of a criterion is a pair of structures.
+
+Functions named ``add_…`` fill the upper triangle of a words-by-words matrix in place; `mirror` completes it once, so
+that results are symmetric to the last bit.
 """
 
 from __future__ import annotations
@@ -14,16 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyr2k, dsyrk
 
 from bagwise._utils.matrices import centre_full_words, class_sums
-from bagwise.merging._scatter import (
-    add_gram,
-    add_sparse_product,
-    add_symmetric_product,
-    is_integer_valued,
-    mirror,
-    row_blocks,
-)
+from bagwise._utils.threads import run_over_ranges
+from bagwise.merging._kernels import add_low_rank_rows, add_sparse_product_rows, mirror_rows
 
 __all__ = [
     "BetweenClasses",
@@ -36,7 +34,73 @@ __all__ = [
     "between_classes_factor",
 ]
 
-# Share of a block that must be filled for it to be made dense, block by block.
+
+# Temporary copies of dense data are made for this many bytes at a time.
+_BLOCK_BYTES = 32 * 2**20
+# Up to this rank a plain loop is as fast as a BLAS, and keeps equal words equal.
+_LOW_RANK = 16
+
+
+def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Cut the rows of a dense matrix into blocks of limited size."""
+    step = max(_BLOCK_BYTES // max(8 * n_columns, 1), 1)
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def add_gram(out: NDArray[np.float64], F: NDArray[np.float64], scale: float = 1.0, n_threads: int = 1) -> None:
+    """``out += scale * F.T @ F`` (upper triangle), F dense with one row a component."""
+    F = np.ascontiguousarray(F, dtype=np.float64)
+    if len(F) <= _LOW_RANK:
+        run_over_ranges(lambda start, stop: add_low_rank_rows(out, F, scale, start, stop), len(out), n_threads)
+    elif F.size:
+        dsyrk(scale, F.T, beta=1.0, c=out.T, lower=1, overwrite_c=1)
+
+
+def add_symmetric_product(
+    out: NDArray[np.float64], F: NDArray[np.float64], G: NDArray[np.float64], scale: float = 1.0
+) -> None:
+    """``out += scale * (F.T @ G + G.T @ F) / 2`` (upper triangle), both dense."""
+    if F.size:
+        F, G = np.ascontiguousarray(F, dtype=np.float64), np.ascontiguousarray(G, dtype=np.float64)
+        dsyr2k(0.5 * scale, F.T, G.T, beta=1.0, c=out.T, lower=1, overwrite_c=1)
+
+
+def add_sparse_product(out: NDArray[np.float64], left: Any, right: Any, scale: float = 1.0, n_threads: int = 1) -> None:
+    """``out += scale * left.T @ right`` (upper triangle) for sparse matrices with one row a sample.
+
+    The product must be a symmetric matrix.
+    """
+    left = sp.csr_array(sp.csc_array(left).T)
+    if scale != 1.0:
+        left = left * scale
+    right = sp.csr_array(right)
+    left.sort_indices()
+    right.sort_indices()
+    lists = (left.indptr, left.indices, left.data, right.indptr, right.indices, right.data)
+
+    def fill(start: int, stop: int) -> None:
+        add_sparse_product_rows(out, *lists, start, stop)
+
+    run_over_ranges(fill, len(out), n_threads)
+
+
+def mirror(out: NDArray[np.float64], n_threads: int = 1) -> None:
+    """Copy the upper triangle to the lower one."""
+    run_over_ranges(lambda start, stop: mirror_rows(out, start, stop), len(out), n_threads)
+
+
+def is_integer_valued(X: NDArray[np.float64], n_samples: float) -> bool:
+    """Whether sums of products of two columns over `n_samples` are integers that float64 holds exactly."""
+    if X.size == 0:
+        return True
+    largest = max(abs(float(X.max())), abs(float(X.min())))
+    if not largest**2 * n_samples < 2.0**53:
+        return False
+    return all(np.array_equal(X[rows], np.rint(X[rows])) for rows in row_blocks(*X.shape))
+
+
+# Fraction of a block that must be filled for it to be made dense, block by block.
 _CROWDED = 0.1
 Matrix = Any  # a dense float64 array or a SciPy sparse matrix, samples x words
 
@@ -107,15 +171,19 @@ class TotalScatter(Structure):
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         w = self.weights
         if sp.issparse(X):
-            add_sparse_product(out, X, sp.diags_array(w) @ X, scale, n_threads)
+            add_sparse_product(out, X, self._weighted(X), scale, n_threads)
             add_gram(out, (w @ X)[np.newaxis], -scale / w.sum(), n_threads)
-        elif np.all(w == 1.0) and is_integer_valued(X):
-            # Counts: exact sums of products around a whole number near the mean, then one rounding. Equal words keep
-            # exactly equal entries.
-            shift = np.rint(X.mean(axis=0))
+        elif np.array_equal(w, np.rint(w)) and is_integer_valued(X, w.sum()):
+            # Counts: exact sums of products around an integer near the mean, then one rounding. Equal words keep
+            # exactly equal entries, and a weight of 2 is the same as a repeated sample.
+            shift = np.rint((w @ X) / w.sum())
             for rows in row_blocks(*X.shape):
-                add_gram(out, X[rows] - shift, scale)
-            add_gram(out, (X.sum(axis=0) - len(X) * shift)[np.newaxis], -scale / w.sum(), n_threads)
+                block = X[rows] - shift
+                if np.all(w[rows] == 1.0):
+                    add_gram(out, block, scale)
+                else:
+                    add_symmetric_product(out, block, w[rows, np.newaxis] * block, scale)
+            add_gram(out, (w @ X - w.sum() * shift)[np.newaxis], -scale / w.sum(), n_threads)
         else:
             for _, deviations in self._deviations(X):
                 add_gram(out, deviations, scale)
@@ -125,14 +193,20 @@ class TotalScatter(Structure):
         if sp.issparse(X):
             X = centre_full_words(X)
             sums = (w @ X)[np.newaxis]
-            weighted = X if np.all(w == 1.0) else sp.csr_array(sp.diags_array(w) @ X)
-            return [Factor(X, weighted), Factor(sums, sums, -1.0 / w.sum())]
+            return [Factor(X, self._weighted(X)), Factor(sums, sums, -1.0 / w.sum())]
         deviations = X - (w @ X) / w.sum()
         deviations *= np.sqrt(w)[:, np.newaxis]
         return [Factor(deviations, deviations)]
 
     def n_factor_rows(self) -> int:  # noqa: D102
         return self.n_samples
+
+    def _weighted(self, X: sp.csr_array) -> sp.csr_array:
+        """The rows of a sparse X times their weights; X itself where all of them are 1."""
+        if np.all(self.weights == 1.0):
+            return X
+        data = X.data * np.repeat(self.weights, np.diff(X.indptr))
+        return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
     def _deviations(self, X: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         mean = (self.weights @ X) / self.weights.sum()
@@ -155,10 +229,12 @@ class TotalScatter(Structure):
 class BetweenClasses(Structure):
     """Scatter of the class means: L is the projection on class means less that on the overall mean.
 
-    `codes` gives the class of each sample as 0 … C-1. Rank C - 1; O(n d + C d²) time, nothing of samples by samples.
+    `codes` gives the class of each sample as 0 … C-1, `weights` what it counts (None: 1). Rank C - 1; O(n d + C d²)
+    time, nothing of samples by samples.
     """
 
     codes: NDArray[np.intp]
+    weights: NDArray[np.float64] | None = None
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # noqa: D102
@@ -166,7 +242,8 @@ class BetweenClasses(Structure):
 
     def _factor(self, X: Matrix) -> NDArray[np.float64]:
         """Class means less the overall mean, times the root of the class size: classes x words."""
-        return between_classes_factor(class_sums(X, self.codes), np.bincount(self.codes))
+        sums = class_sums(X, self.codes, weights=self.weights)
+        return between_classes_factor(sums, np.bincount(self.codes, self.weights))
 
     def add_scatter(self, X: Matrix, out: NDArray[np.float64], scale: float, n_threads: int) -> None:  # noqa: D102
         add_gram(out, self._factor(X), scale, n_threads)
@@ -183,15 +260,16 @@ class BetweenClasses(Structure):
         return float(np.vdot(factor, factor))
 
     def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        indicator = class_sums(np.eye(len(self.codes)), self.codes)
-        sizes = np.bincount(self.codes)[:, np.newaxis]
-        return indicator.T @ (indicator / sizes) - 1.0 / len(self.codes)
+        indicator = class_sums(np.eye(len(self.codes)), self.codes, weights=self.weights)
+        sizes = np.bincount(self.codes, self.weights)[:, np.newaxis]
+        total = indicator.sum(axis=0, keepdims=True)
+        return indicator.T @ (indicator / sizes) - total.T @ total / sizes.sum()
 
 
-def between_classes_factor(sums: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+def between_classes_factor(sums: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.float64]:
     """Compute F, classes x words, with ``FᵀF`` the scatter of the class means, from the sums over classes."""
     weights = sizes.astype(np.float64)[:, np.newaxis]
-    return np.sqrt(weights) * (sums / weights - sums.sum(axis=0) / int(sizes.sum()))
+    return np.sqrt(weights) * (sums / weights - sums.sum(axis=0) / float(sizes.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +364,7 @@ class GraphLaplacian(Structure):
 def _near_zero(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Subtract the mean: L ignores it, rounding does not. Whole numbers stay whole."""
     mean = X.mean(axis=0)
-    return X - (np.rint(mean) if is_integer_valued(X) else mean)
+    return X - (np.rint(mean) if is_integer_valued(X, len(X)) else mean)
 
 
 def _is_crowded(block: sp.csr_array) -> bool:

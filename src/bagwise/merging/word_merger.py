@@ -17,9 +17,9 @@ from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
+from bagwise.merging.engine import Engine, MergingInterrupted
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.merge import Merging, MergingInterrupted
 from bagwise.merging.pooling import POOLINGS
 
 __all__ = ["WordMerger"]
@@ -174,41 +174,33 @@ class WordMerger(GroupTransformer, BaseEstimator):
         criterion = resolve_criterion(self.criterion)
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
-        how: dict[str, Any] = {
-            "criterion": criterion,
-            "kernel": self.kernel,
-            "search": self.search,
-            "store": self.store,
-            "memory_limit": self.memory_limit,
-            "n_jobs": self.n_jobs,
-            "verbose": self.verbose,
-        }
+        engine = Engine(
+            criterion,
+            kernel=self.kernel,
+            search=self.search,
+            store=self.store,
+            memory_limit=self.memory_limit,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
         if is_lazy(X):
-            return self._fit_collection(X, y, how)
-        checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
-        if criterion.supervised and y is not None and not criterion.takes_missing_labels:
-            X, y = validate_data(self, X, y, **checks)
+            engine.load(X, y)
+            validate_data(self, engine.data.class_sums)  # sets the number of features, forgets names seen before
+            word_totals = engine.data.word_totals
         else:
-            X = validate_data(self, X, **checks)
-        word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
-        merging = Merging(X, y if criterion.supervised else None, **how)
-        return self._carry_out(merging, word_totals)
-
-    def _fit_collection(self, X: Any, y: Any, how: dict[str, Any]) -> WordMerger:
-        """Fit to a Dask collection, by sums over its chunks."""
-        from bagwise.distributed.sums import CollectionMerging  # a step up the house, taken only with Dask data
-
-        merging = CollectionMerging(X, y, **how)
-        validate_data(self, merging.statistics.class_sums)  # sets the number of features, forgets names seen before
-        return self._carry_out(merging, merging.statistics.word_totals)
-
-    def _carry_out(self, merging: Any, word_totals: NDArray[np.float64]) -> WordMerger:
+            checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
+            if criterion.supervised and y is not None and not criterion.takes_missing_labels:
+                X, y = validate_data(self, X, y, **checks)
+            else:
+                X = validate_data(self, X, **checks)
+            engine.load(X, y if criterion.supervised else None, checked=True)
+            word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
         try:
-            self.hierarchy_ = merging.carry_out()
+            self.hierarchy_ = engine.run()
         except MergingInterrupted as interrupt:
-            self.hierarchy_, self.word_totals_, self.store_ = interrupt.hierarchy, word_totals, merging.store
+            self.hierarchy_, self.word_totals_, self.store_ = interrupt.hierarchy, word_totals, engine.store
             raise
-        self.store_ = merging.store
+        self.store_ = engine.store
         self.word_totals_ = word_totals
         return self
 
@@ -229,10 +221,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
         if isinstance(self.n_groups, bool) or not isinstance(self.n_groups, Integral) or self.n_groups < 1:
             raise BagwiseError(f"n_groups must be an integer of at least 1, got {self.n_groups!r}.")
         n_groups = min(self.n_groups, hierarchy.n_words)
-        if n_groups < hierarchy.min_words:
+        if n_groups < hierarchy.min_groups:
             raise BagwiseError(
-                f"n_groups={self.n_groups}, but merging was interrupted with {hierarchy.min_words} groups left. "
-                f"Use set_params(n_groups={hierarchy.min_words}) or more, or fit again."
+                f"n_groups={self.n_groups}, but merging was interrupted with {hierarchy.min_groups} groups left. "
+                f"Use set_params(n_groups={hierarchy.min_groups}) or more, or fit again."
             )
         return n_groups
 

@@ -27,7 +27,7 @@ from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
-from bagwise.merging.criteria.semi_supervised import is_labelled
+from bagwise.merging.criteria.separability import is_labelled
 from bagwise.merging.grouping import FLOATS
 from bagwise.merging.word_merger import WordMerger
 

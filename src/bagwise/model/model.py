@@ -134,10 +134,10 @@ class Model:
             raise BagwiseError(
                 f"hierarchy must be a Hierarchy of 1 to {MOST_WORDS} words, got {self.hierarchy!r:.100}."
             )
-        if self.hierarchy.min_words > MOST_GROUPS:
+        if self.hierarchy.min_groups > MOST_GROUPS:
             raise BagwiseError(
                 f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
-                f"down to {self.hierarchy.min_words}. Merge further."
+                f"down to {self.hierarchy.min_groups}. Merge further."
             )
         self._set(n_groups=self._checked_size(self.n_groups), pyramid=self._checked_pyramid())
         self._set(normalize=resolve_steps(self.normalize))
@@ -155,7 +155,7 @@ class Model:
             object.__setattr__(self, name, value)
 
     def _checked_size(self, n: Any) -> int:
-        least, most = self.hierarchy.min_words, self.hierarchy.n_words
+        least, most = self.hierarchy.min_groups, self.hierarchy.n_words
         n = as_count(n, "n_groups", least=1)
         if not least <= n <= most:
             raise BagwiseError(f"n_groups must be from {least} to {most}, where the hierarchy can be cut; got {n}.")

@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
-from bagwise.merging.criteria.linkage import Linkage
+from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.pooling import pool

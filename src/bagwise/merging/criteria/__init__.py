@@ -1,41 +1,21 @@
-"""Criteria for merging, and the table of their short names."""
+"""Criteria for merging, and the table of their short names: the one place where a criterion is registered."""
 
 from __future__ import annotations
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio
-from bagwise.merging.criteria.class_neighbors import LocalDiscriminant, MarginalFisher
-from bagwise.merging.criteria.class_separability import ClassSeparability
-from bagwise.merging.criteria.graph_pair import GraphPair
 from bagwise.merging.criteria.information import InformationLoss, SampleInformationLoss
-from bagwise.merging.criteria.linkage import Linkage
-from bagwise.merging.criteria.locality import LocalityPreserving
-from bagwise.merging.criteria.margin import Margin
-from bagwise.merging.criteria.nonparametric import NonparametricDiscriminant
+from bagwise.merging.criteria.neighbor_graphs import (
+    LocalDiscriminant,
+    LocalityPreserving,
+    MarginalFisher,
+    NonparametricDiscriminant,
+)
+from bagwise.merging.criteria.others import Linkage, Margin
 from bagwise.merging.criteria.posterior import ClassPosterior, GaussianLikelihood, MultinomialPosterior
-from bagwise.merging.criteria.semi_supervised import SemiSupervised
+from bagwise.merging.criteria.separability import ClassSeparability, GraphPair, SemiSupervised
 
-__all__ = [
-    "AdditiveScore",
-    "ClassPosterior",
-    "ClassSeparability",
-    "Criterion",
-    "GaussianLikelihood",
-    "GraphPair",
-    "InformationLoss",
-    "Linkage",
-    "LocalDiscriminant",
-    "LocalityPreserving",
-    "Margin",
-    "MarginalFisher",
-    "MultinomialPosterior",
-    "NonparametricDiscriminant",
-    "SampleInformationLoss",
-    "SemiSupervised",
-    "TraceRatio",
-]
-
-# A criterion that works with its default parameters is found here by its name.
+# Criteria that work with their default parameters are found here by their names.
 NAMED_CRITERIA: dict[str, type[Criterion]] = {
     criterion.name: criterion
     for criterion in (
@@ -54,6 +34,9 @@ NAMED_CRITERIA: dict[str, type[Criterion]] = {
         Linkage,
     )
 }
+# What `bagwise.criteria` offers.
+__all__ = ["AdditiveScore", "Criterion", "GraphPair", "TraceRatio"]
+__all__ += sorted(criterion.__name__ for criterion in NAMED_CRITERIA.values())
 
 
 def resolve_criterion(criterion: object) -> Criterion:

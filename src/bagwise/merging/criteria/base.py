@@ -3,76 +3,70 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from bagwise._utils.matrices import check_non_negative, constant_words
 from bagwise._utils.memory import check_memory
 from bagwise.errors import BagwiseError
-from bagwise.merging.kernel_traces import KernelTraces
-from bagwise.merging.plans import Options, Plan, fold
 from bagwise.merging.scoring import Scoring
-from bagwise.merging.searches import make_search
-from bagwise.merging.searches.base import Search
-from bagwise.merging.searches.factored import FactoredSearch
-from bagwise.merging.searches.given import factored_merges_of_equals, merges_of_equals
-from bagwise.merging.searches.kernel import KernelSearch
-from bagwise.merging.searches.partners import PartnerSearch
-from bagwise.merging.statistics import Statistics
-from bagwise.merging.stores import DenseStore, check_fits
-from bagwise.merging.stores.choice import choose_store, make_factored_store
 from bagwise.merging.structures import Structure
+
+if TYPE_CHECKING:
+    from bagwise.merging.searches.base import Search
+    from bagwise.merging.statistics import Statistics
 
 __all__ = ["AdditiveScore", "Criterion", "TraceRatio", "check_values_fit", "class_codes"]
 
 
 class Criterion(BaseEstimator, ABC):
-    """What makes one merge better than another.
+    """What makes one merge better than another; how words are merged is up to `bagwise.merging.engine`.
 
     Criteria hold their parameters as scikit-learn estimators do, so that ``get_params``, ``clone`` and grid searches
-    over ``criterion__n_neighbors`` work. Most belong to one of two families, `TraceRatio` and `AdditiveScore`.
+    over ``criterion__n_neighbors`` work. Most belong to one of two families, `TraceRatio` and `AdditiveScore`. Others
+    implement `search`.
 
     Attributes
     ----------
     name : str
-        The short name users may write instead of the object.
+        The short name that users may write instead of the object.
     supervised : bool
         Whether labels are needed.
     takes_missing_labels : bool
         Whether some of them may be missing.
+    takes_sample_weight : bool
+        Whether `structures` or `scoring` has the parameter `sample_weight`.
     sums_needed : tuple of str or None
-        What `Statistics` must have beside class sums ("gram", "shares") to be enough; None: it needs the samples.
+        What `Statistics` must have beside class sums ("gram", "shares") to be enough; None: the samples are needed.
     """
 
     name: ClassVar[str] = ""
     supervised: ClassVar[bool] = True
     takes_missing_labels: ClassVar[bool] = False
+    takes_sample_weight: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
 
-    @abstractmethod
-    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
-        """Set up merging.
+    def search(self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None) -> Search:
+        """Start a search of the criterion's own, for criteria of neither family.
 
         Parameters
         ----------
         X : dense float64 array or CSR array of shape (n_samples, n_words)
         y : ndarray of shape (n_samples,) or None
             Labels; never None where `supervised` is true.
-        options : Options
-        """
+        memory_limit : int, str or None
+            To be checked before allocating (`check_values_fit`).
 
-    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:
-        """Set up merging from sums over samples, which have what `sums_needed` says."""
-        raise BagwiseError(
-            f"The criterion {self.name!r} needs the samples themselves, in memory. Sums over samples, and so Dask "
-            "collections, are enough for 'aib', 'csm' and 'mlt'."
-        )
+        Returns
+        -------
+        search : Search
+            Over all words.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement search(X, y, memory_limit).")
 
 
 class TraceRatio(Criterion):
@@ -124,92 +118,11 @@ class TraceRatio(Criterion):
         """Whether the preferred trace can become negative, which rules out the polar search."""
         return False
 
-    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
-        """Form the statistics of the words that vary, and set up the search over them."""
-        if options.search == "polar" and self.may_be_indefinite:
-            raise BagwiseError(
-                "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
-            )
-        if options.kernel.name != "linear":
-            return self._start_in_kernel_space(X, y, options)
-        constant = constant_words(X)
-        # before neighbours are looked for, which can take long
-        kind = choose_store(
-            options.store, X, X.shape[1] - len(constant[1:]), options.search, options.memory_limit
-        )  # fmt: skip
-        structures = self.structures(X, y, options.n_threads)
-        self._check(structures, X.shape[0])
-        samples = [structure.samples for structure in structures]
-        if not any(some is None for some in samples):
-            chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
-            constant = constant_words(X[chosen]) if len(chosen) else np.arange(X.shape[1])
-        numbers = np.arange(X.shape[1])
-        numbers[constant] = constant[:1]
-        folded, words = fold(numbers)
-        if len(constant):
-            X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
-        search: Search
-        if kind == "dense":
-            store = DenseStore.from_structures(X, *structures, options.n_threads)
-            search = merges_of_equals(store.A, store.B) or make_search(options.search, store, options.n_threads)
-        else:
-            factored = make_factored_store(kind, X, structures, options.memory_limit, options.n_threads)
-            search = factored_merges_of_equals(factored, options.n_threads) or FactoredSearch(
-                factored, options.n_threads, options.show_progress
-            )
-        return Plan(folded, words, search, kind)
-
-    def _start_in_kernel_space(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
-        """Set up merging with distances in the feature space of an additive kernel."""
-        check_non_negative(X, f"kernel={options.kernel.name!r}", "Use kernel='linear', or counts.")
-        if options.store not in ("auto", "dense"):
-            raise BagwiseError(
-                f"store={options.store!r} is for kernel='linear': in the space of another kernel the statistics are "
-                "not sums. Use store='dense'."
-            )
-        # A word that is the same everywhere changes distances once it is added to another, unless it is zero.
-        never = np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0)
-        numbers = np.arange(X.shape[1])
-        numbers[never] = never[:1]
-        folded, words = fold(numbers)
-        check_fits(len(words), options.memory_limit, options.search)
-        check_memory(
-            4 * 8 * X.shape[0] * len(words),
-            options.memory_limit,
-            f"kernel={options.kernel.name!r} keeps the values of {len(words)} words in {X.shape[0]} samples",
-            "use kernel='linear', or fewer samples",
-        )
-        structures = self.structures(X, y, options.n_threads)
-        self._check(structures, X.shape[0])
-        values = X.T[words].toarray() if sp.issparse(X) else X.T[words]  # words x samples: what is merged
-        positive = values[values > 0]
-        largest = float(np.asarray(X.sum(axis=1)).max())
-        smallest = float(positive.min(initial=np.inf))
-        traces = KernelTraces(options.kernel.name, smallest, largest, options.kernel.tolerance)
-        search = KernelSearch(
-            values,
-            lambda rows: (traces.trace(structures[0], rows), traces.trace(structures[1], rows)),
-            lambda store: make_search(options.search, store, options.n_threads),
-        )
-        return Plan(folded, words, search, "dense")
-
-    def _check(self, structures: Any, n_samples: int) -> None:
-        if (
-            isinstance(structures, tuple)
-            and len(structures) == 2
-            and all(isinstance(structure, Structure) for structure in structures)
-        ):
-            for structure in structures:
-                if structure.n_samples != n_samples:
-                    raise BagwiseError(
-                        f"{type(self).__name__}.structures must be over the {n_samples} samples of X; got a "
-                        f"{type(structure).__name__} over {structure.n_samples}."
-                    )
-            return
-        raise BagwiseError(
-            f"{type(self).__name__}.structures must return a pair (preferred, undesired) of structures from "
-            f"bagwise.merging.structures; got {structures!r}."
-        )
+    def matrices_from_sums(
+        self, statistics: Statistics, words: NDArray[np.int64], n_threads: int = 1
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Form A and B of some words from sums over samples; for criteria with `sums_needed`."""
+        raise NotImplementedError(f"{type(self).__name__} must implement matrices_from_sums, having sums_needed.")
 
 
 class AdditiveScore(Criterion):
@@ -257,39 +170,9 @@ class AdditiveScore(Criterion):
             Labels; never None where `supervised` is true.
         """
 
-    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:
-        """Fold the words that can be merged at no cost, and set up the search over the others."""
-        if self.keeps_values:
-            check_values_fit(X, options.memory_limit, self.name)
-        return self._plan(self.scoring(X, y), X.shape[1])
-
-    def _plan(self, scoring: Scoring, n_words: int) -> Plan:
-        """Plan a search over the words that are left after folding."""
-        if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
-            raise BagwiseError(
-                f"{type(self).__name__}.scoring must return a scoring from bagwise.merging.scoring with one state for "
-                f"each of the {n_words} words; got {scoring!r}."
-            )
-        if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
-            found = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
-            raise BagwiseError(
-                f"The states of {type(scoring).__name__} must be finite numbers, one row for each word; got an array "
-                f"of shape {np.shape(scoring.states)}{found}."
-            )
-        numbers = np.asarray(scoring.ties())
-        if numbers.shape != (n_words,):
-            raise BagwiseError(
-                f"{type(scoring).__name__}.ties must give one number for each of the {n_words} words; got shape "
-                f"{numbers.shape}."
-            )
-        folded, words = fold(numbers)
-        if len(folded):
-            place = np.searchsorted(words, np.arange(n_words))
-            place[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
-            joined = np.zeros((len(words), scoring.states.shape[1]))
-            np.add.at(joined, place, scoring.states)
-            scoring.states = joined
-        return Plan(folded, words, PartnerSearch(scoring))
+    def scoring_from_sums(self, statistics: Statistics) -> Scoring:
+        """Build the scoring from sums over samples; for criteria with `sums_needed`."""
+        raise NotImplementedError(f"{type(self).__name__} must implement scoring_from_sums, having sums_needed.")
 
 
 def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
@@ -324,14 +207,3 @@ def check_values_fit(X: Any, memory_limit: int | float | str | None, who: str) -
         f"The criterion {who!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
         "use a criterion that needs only sums over classes, such as 'aib'",
     )
-
-
-def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:
-    """Select words; the constant one, at place `zero`, becomes 0 so that its statistics are exactly zero."""
-    if sp.issparse(X):
-        keep = np.ones(len(words))
-        keep[zero] = 0.0
-        return sp.csr_array(X[:, words] @ sp.diags_array(keep))
-    X = np.ascontiguousarray(X[:, words])
-    X[:, zero] = 0.0
-    return X

@@ -13,7 +13,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bagwise._utils.matrices import check_non_negative, class_sums
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
-from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import Information, Scoring
 from bagwise.merging.statistics import Statistics
 
@@ -52,16 +51,19 @@ class InformationLoss(AdditiveScore):
     """
 
     name = "aib"
+    takes_sample_weight = True
     sums_needed = ()
     _parameter_constraints: ClassVar[dict] = {"smoothing": [Interval(Real, 0, None, closed="left")]}
 
     def __init__(self, smoothing: float = 0.5) -> None:
         self.smoothing = smoothing
 
-    def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
+    def scoring(  # noqa: D102
+        self, X: Any, y: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None = None
+    ) -> Scoring:
         self._validate_params()
         check_non_negative(X, f"The criterion {self.name!r}", "Use counts or histograms.")
-        return self._scoring(class_sums(X, class_codes(y, self.name)))
+        return self._scoring(class_sums(X, class_codes(y, self.name), weights=sample_weight))
 
     def _scoring(self, sums: NDArray[np.float64]) -> Scoring:
         counts = sums.T + self.smoothing
@@ -69,10 +71,10 @@ class InformationLoss(AdditiveScore):
             raise BagwiseError("The criterion 'aib' needs counts, but all of X is zero.")
         return Information(counts / counts.sum())
 
-    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:  # noqa: D102
+    def scoring_from_sums(self, statistics: Statistics) -> Scoring:  # noqa: D102
         self._validate_params()
         statistics.check_non_negative(f"The criterion {self.name!r}", "Use counts or histograms.")
-        return self._plan(self._scoring(statistics.class_sums), statistics.n_words)
+        return self._scoring(statistics.class_sums)
 
 
 class SampleInformationLoss(AdditiveScore):

@@ -1,4 +1,4 @@
-"""Criteria from models of the classes: MLT, GML and UVD."""
+"""The search for the posterior form of UVD: all pairs are scored anew at each level."""
 
 from __future__ import annotations
 
@@ -8,18 +8,112 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import gammaln
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._utils.matrices import check_non_negative, class_sums, is_whole
 from bagwise._utils.memory import check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
-from bagwise.merging.plans import Options, Plan
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
+from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.partners import PartnerSearch
-from bagwise.merging.searches.posterior import PosteriorSearch
 from bagwise.merging.statistics import Statistics
 
 __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
+
+
+_FLOOR = 1e-6
+
+
+class PosteriorSearch(Search):
+    """Merge, at each level, the pair after which the training labels are most probable.
+
+    Each word has a Gaussian per class with a Normal-Gamma prior; a sample's class probabilities come from
+    the product of its words' predictive densities. What a merge changes in the log-densities is kept for every pair;
+    the probabilities couple all words, so all pairs are scored anew at each level.
+
+    Memory d² n C / 2 numbers, time O(d³ n C).
+    """
+
+    def __init__(self, values: NDArray[np.float64], codes: NDArray[np.intp]) -> None:
+        super().__init__(len(values))
+        self._codes = codes
+        self._values = np.array(values, dtype=np.float64)
+        self._live = list(range(self.n_words))
+        self._scored = 0
+        self._densities = self._log_densities(self._values)
+        prior = np.log(np.bincount(codes) / len(codes))
+        self._log_joint = prior + self._densities.sum(axis=0)
+        # changes[s] holds, for all t > s, what merging s and t changes
+        self._changes = {s: self._change(s, np.arange(s + 1, self.n_words)) for s in range(self.n_words - 1)}
+        self.start_score = float(self._label_log_probability(self._log_joint[np.newaxis])[0])
+
+    def _log_densities(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predictive log-density of each sample's value under each class, words x samples x classes."""
+        mu0 = values.mean(axis=1, keepdims=True)
+        b0 = np.maximum(values.var(axis=1, keepdims=True), _FLOOR)
+        densities = np.empty((*values.shape, int(self._codes.max()) + 1))
+        for c in range(densities.shape[2]):
+            own = values[:, self._codes == c]
+            n = own.shape[1]
+            mean = own.mean(axis=1, keepdims=True)
+            squares = ((own - mean) ** 2).sum(axis=1, keepdims=True)
+            kappa, a = 1.0 + n, 1.0 + n / 2
+            mu = (mu0 + n * mean) / kappa
+            b = b0 + squares / 2 + n * (mean - mu0) ** 2 / (2 * kappa)
+            nu, scale = 2 * a, b * (kappa + 1) / (a * kappa)
+            constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi * scale)
+            densities[:, :, c] = constant - (nu + 1) / 2 * np.log1p((values - mu) ** 2 / (nu * scale))
+        return densities
+
+    def _change(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
+        merged = self._log_densities(self._values[others] + self._values[s])
+        return merged - self._densities[others] - self._densities[s]
+
+    def _label_log_probability(self, log_joint: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``Σ_i log p(y_i | x_i)`` for each of several joints, k x samples x classes."""
+        own = np.take_along_axis(log_joint, self._codes[np.newaxis, :, np.newaxis], axis=2)[..., 0]
+        largest = log_joint.max(axis=2)
+        total = largest + np.log(np.exp(log_joint - largest[..., np.newaxis]).sum(axis=2))
+        return (own - total).sum(axis=1)
+
+    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+        for k in range(len(pairs)):
+            s, t, scores[k] = self._search()
+            pairs[k] = s, t
+            self._merge(s, t)
+
+    def _search(self) -> tuple[int, int, float]:
+        best = (-1, -1, -np.inf)
+        for position, s in enumerate(self._live[:-1]):
+            others = np.array(self._live[position + 1 :])
+            values = self._label_log_probability(self._log_joint + self._changes[s][others - s - 1])
+            self._scored += len(others)
+            first = int(np.argmax(values))
+            if values[first] > best[2]:
+                best = (s, int(others[first]), float(values[first]))
+        return best
+
+    def _merge(self, s: int, t: int) -> None:
+        self._log_joint = self._log_joint + self._changes[s][t - s - 1]
+        self._values[s] += self._values[t]
+        self._densities[s] = self._log_densities(self._values[s : s + 1])[0]
+        self._live.remove(t)
+        self._changes.pop(t, None)
+        others = np.array([word for word in self._live if word != s], dtype=np.int64)
+        if len(others) == 0:
+            return
+        change = self._change(s, others)
+        for position, word in enumerate(others.tolist()):
+            if word < s:
+                self._changes[word][s - word - 1] = change[position]
+        later = others > s
+        if later.any():
+            self._changes[s][others[later] - s - 1] = change[later]
+
+    @property
+    def work(self) -> dict[str, int]:
+        return {"pairs_evaluated": self._scored}
 
 
 class MultinomialPosterior(AdditiveScore):
@@ -52,6 +146,7 @@ class MultinomialPosterior(AdditiveScore):
     """
 
     name = "mlt"
+    takes_sample_weight = True
     sums_needed = ("shares",)
     _parameter_constraints: ClassVar[dict] = {
         "mass": [Interval(Real, 0, None, closed="neither")],
@@ -62,25 +157,26 @@ class MultinomialPosterior(AdditiveScore):
         self.mass = mass
         self.total = total
 
-    def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
+    def scoring(  # noqa: D102
+        self, X: Any, y: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None = None
+    ) -> Scoring:
         self._validate_params()
         check_non_negative(X, "The criterion 'mlt'", "Use counts or histograms.")
         codes = class_codes(y, self.name)
         if not is_whole(X):
             totals = np.asarray(X.sum(axis=1)).ravel()
             X = sp.diags_array(self.total / np.where(totals > 0, totals, 1.0)) @ X
-        return self._scoring(class_sums(X, codes))
+        return self._scoring(class_sums(X, codes, weights=sample_weight))
 
     def _scoring(self, sums: NDArray[np.float64]) -> Scoring:
         return MultinomialEvidence(np.column_stack([sums.T, np.full(sums.shape[1], float(self.mass))]))
 
-    def start_from_statistics(self, statistics: Statistics, options: Options) -> Plan:  # noqa: D102
+    def scoring_from_sums(self, statistics: Statistics) -> Scoring:  # noqa: D102
         self._validate_params()
         statistics.check_non_negative("The criterion 'mlt'", "Use counts or histograms.")
         if statistics.whole.all():
-            return self._plan(self._scoring(statistics.class_sums), statistics.n_words)
-        shares = statistics.require("shares", self.name)
-        return self._plan(self._scoring(self.total * shares), statistics.n_words)
+            return self._scoring(statistics.class_sums)
+        return self._scoring(self.total * statistics.require("shares", self.name))
 
 
 class GaussianLikelihood(AdditiveScore):
@@ -96,7 +192,7 @@ class GaussianLikelihood(AdditiveScore):
     --------
     >>> from bagwise import merge_words
     >>> X, y = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]], ["a", "a", "b", "b"]
-    >>> merge_words(X, y, criterion="gml").min_words
+    >>> merge_words(X, y, criterion="gml").min_groups
     1
     """
 
@@ -140,20 +236,22 @@ class ClassPosterior(Criterion):
     def __init__(self, form: str = "posterior") -> None:
         self.form = form
 
-    def start(self, X: Any, y: NDArray[Any] | None, options: Options) -> Plan:  # noqa: D102
+    def search(  # noqa: D102
+        self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
+    ) -> Search:
         self._validate_params()
         codes = class_codes(y, self.name)
         if self.form == "evidence":
-            check_values_fit(X, options.memory_limit, self.name)
-            return Plan.without_folding(PartnerSearch(GaussianEvidence(_word_values(X), codes)))
+            check_values_fit(X, memory_limit, self.name)
+            return PartnerSearch(GaussianEvidence(_word_values(X), codes))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
         check_memory(
             need,
-            options.memory_limit,
+            memory_limit,
             f"The criterion 'uvd' with form='posterior' keeps what each pair of {X.shape[1]} words changes",
             "use form='evidence' or another criterion, or merge fewer words",
         )
-        return Plan.without_folding(PosteriorSearch(_word_values(X), codes))
+        return PosteriorSearch(_word_values(X), codes)
 
 
 def _word_values(X: Any) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bagwise.merging.searches._common_kernels import (
+from bagwise.merging.searches._kernels import (
     DEAD,
     FLOOR_B,
     RESUM_EVERY,
@@ -21,7 +21,7 @@ from bagwise.merging.searches._common_kernels import (
     update_traces,
 )
 
-# Repack once fewer than this share of the slots is live.
+# Repack once less than this fraction of the slots is live.
 SPARSE = 0.9
 
 # positions in `counts`
@@ -37,7 +37,7 @@ class ExhaustiveState(NamedTuple):
     word: np.ndarray
     order: np.ndarray
     slots: np.ndarray  # scratch
-    lanes: np.ndarray  # scratch
+    partial: np.ndarray  # scratch
     traces: np.ndarray
     counts: np.ndarray
 
@@ -86,7 +86,7 @@ def _search(state):
     for i in range(size):
         if order[i] == DEAD:
             continue
-        value, low, _ = scan_row(A[i], B[i], order, state.lanes, i + 1, size, 1, a, b)
+        value, low, _ = scan_row(A[i], B[i], order, state.partial, i + 1, size, 1, a, b)
         if b + low <= traces[FLOOR_B]:
             for j in range(i + 1, size):
                 if order[j] != DEAD:
@@ -96,7 +96,7 @@ def _search(state):
         elif value > best:
             best = value
             s = i
-            t = find_best(A[i], B[i], order, state.lanes, i + 1, size, 1, a, b, best)
+            t = find_best(A[i], B[i], order, state.partial, i + 1, size, 1, a, b, best)
     state.counts[EVALUATED] += state.counts[LIVE] * (state.counts[LIVE] - 1) // 2
     return s, t
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bagwise.merging.searches._common_kernels import (
+from bagwise.merging.searches._exhaustive_kernels import EVALUATED, LIVE, SIZE, add_rows, merge_symmetric
+from bagwise.merging.searches._kernels import (
     DEAD,
     TRACE_A,
     TRACE_B,
@@ -22,7 +23,6 @@ from bagwise.merging.searches._common_kernels import (
     pair_ratio,
     precedes,
 )
-from bagwise.merging.searches._exhaustive_kernels import EVALUATED, LIVE, SIZE, add_rows, merge_symmetric
 
 N_RINGS = 40
 N_SECTORS = 36

@@ -1,5 +1,1 @@
-"""Where the statistics A and B of a trace-ratio criterion are kept while words are merged."""
-
-from bagwise.merging.stores.dense import DenseStore, check_fits
-
-__all__ = ["DenseStore", "check_fits"]
+"""Where the matrices A and B of a trace ratio criterion are kept while words are merged."""

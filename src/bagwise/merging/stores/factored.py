@@ -2,20 +2,405 @@
 
 from __future__ import annotations
 
+import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise.merging.stores.factors import Product, SparseProduct
+from bagwise._utils.memory import check_memory, readable_size, resolve_limit
+from bagwise._utils.threads import run_over_ranges
+from bagwise.merging.pooling import pool
+from bagwise.merging.stores import _kernels as kernels
+from bagwise.merging.stores.dense import bytes_of_pairs
+from bagwise.merging.structures import Factor, Structure
 
-__all__ = ["FactoredStore", "bytes_of_blocks"]
+__all__ = [
+    "DenseProduct",
+    "FactoredStore",
+    "KeptRows",
+    "Product",
+    "SparseProduct",
+    "make_factored_store",
+    "make_product",
+]
+
+
+class KeptRows:
+    """A store of rows within a number of bytes, of those that cost most to compute and were used last.
+
+    A row that is to be given up is the one with the lowest credit: what it costs, plus the credit of the last row
+    given up when it was used last (the GreedyDual rule). Rows have one entry per slot. When other slots are merged,
+    kept rows follow only when they are asked for.
+    """
+
+    def __init__(self, n_bytes: float) -> None:
+        self.n_bytes = n_bytes
+        self._rows: dict[int, NDArray[np.float64]] = {}
+        self._cost: dict[int, float] = {}
+        self._credit: dict[int, float] = {}
+        self._seen: dict[int, int] = {}  # merges that a row has followed
+        self._by_credit: list[tuple[float, int]] = []  # a heap, in which only current credits count
+        self._paid = 0.0
+        self._used = 0
+        self._merges = np.empty((1024, 2), dtype=np.int64)
+        self._n_merges = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, slot: int) -> bool:
+        return slot in self._rows
+
+    def get(self, slot: int) -> NDArray[np.float64] | None:
+        """The row of a slot as it is now, to be read or taken over; None if it is not kept."""
+        row = self._rows.get(slot)
+        if row is not None:
+            self._bring_up_to_date(slot)
+            self._set_credit(slot)
+        return row
+
+    def put(self, slot: int, row: NDArray[np.float64], cost: float) -> None:
+        """Keep a row, giving up others that are worth less; or do not, if it is worth least."""
+        self.drop(slot)
+        while self._used + row.nbytes > self.n_bytes:
+            least = self._least()
+            if least is None or self._credit[least] >= self._paid + cost:
+                return
+            self._paid = self._credit[least]
+            self.drop(least)
+        self._rows[slot] = row
+        self._cost[slot] = cost
+        self._seen[slot] = self._n_merges
+        self._used += row.nbytes
+        self._set_credit(slot)
+
+    def drop(self, slot: int) -> None:
+        """Forget the row of a slot, if it is kept."""
+        row = self._rows.pop(slot, None)
+        if row is not None:
+            self._used -= row.nbytes
+            del self._cost[slot], self._credit[slot], self._seen[slot]
+
+    def merge(self, s: int, t: int) -> None:
+        """Slot t was merged into slot s: their rows are gone, all others will follow."""
+        self.drop(s)
+        self.drop(t)
+        if self._n_merges == len(self._merges):
+            self._merges = np.concatenate([self._merges, np.empty_like(self._merges)])
+        self._merges[self._n_merges] = s, t
+        self._n_merges += 1
+
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
+        """Slots are renumbered: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
+        rows, costs, credits = {}, {}, {}
+        for old in self._rows:
+            self._bring_up_to_date(old)
+            new = int(place[old])
+            rows[new] = self._rows[old][slots]
+            costs[new], credits[new] = self._cost[old], self._credit[old]
+        self._rows, self._cost, self._credit = rows, costs, credits
+        self._n_merges = 0
+        self._seen = dict.fromkeys(rows, 0)
+        self._used = sum(row.nbytes for row in rows.values())
+        self._sort_by_credit()
+
+    def _set_credit(self, slot: int) -> None:
+        self._credit[slot] = self._paid + self._cost[slot]
+        heapq.heappush(self._by_credit, (self._credit[slot], slot))
+        if len(self._by_credit) > 4 * len(self._rows) + 1024:  # mostly credits of the past
+            self._sort_by_credit()
+
+    def _sort_by_credit(self) -> None:
+        self._by_credit = [(credit, slot) for slot, credit in self._credit.items()]
+        heapq.heapify(self._by_credit)
+
+    def _least(self) -> int | None:
+        """The slot whose row has the lowest credit."""
+        while self._by_credit:
+            credit, slot = self._by_credit[0]
+            if self._credit.get(slot) == credit:
+                return slot
+            heapq.heappop(self._by_credit)
+        return None
+
+    def _bring_up_to_date(self, slot: int) -> None:
+        kernels.replay(self._rows[slot], self._merges[self._seen[slot] : self._n_merges])
+        self._seen[slot] = self._n_merges
+
+
+# Up to this rank a product is summed term by term, so that equal words get equal entries; beyond, a BLAS does it.
+_LOW_RANK = 64
+# Rows that one thread takes at a time when all rows are computed.
+_ROWS = 8
+# Rows that take more additions than this are computed in parts by several threads. There are as many parts whatever
+# the number of threads, so that the result does not depend on it.
+_HEAVY = 500_000
+_PARTS = 4
+# A row is worth keeping if computing it takes this many times the additions of going through it once.
+_WORTH_KEEPING = 2
+
+
+class Product(ABC):
+    """A symmetric matrix of slots by slots, ``weight * leftᵀ right``; slot t can be merged into slot s.
+
+    Attributes
+    ----------
+    rank : int
+        Terms of the sum that makes an entry, at most.
+    """
+
+    rank: int
+
+    @abstractmethod
+    def add_diagonal(self, out: NDArray[np.float64]) -> None:
+        """Add the diagonal, before any merge."""
+
+    @abstractmethod
+    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:
+        """Add rows ``start..stop`` to `out`, at least the part right of the diagonal, before any merge."""
+
+    @abstractmethod
+    def add_row(self, out: NDArray[np.float64], slot: int) -> None:
+        """Add the row of a slot: its entries with all slots, right for those that are live."""
+
+    @abstractmethod
+    def entry(self, s: int, t: int) -> float:
+        """One entry of the matrix."""
+
+    @abstractmethod
+    def merge(self, s: int, t: int) -> None:
+        """Add row and column t to row and column s."""
+
+    @abstractmethod
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
+        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
+
+    @property
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """Memory that it holds."""
+
+
+class DenseProduct(Product):
+    """Both factors are dense: rows x slots, and are written to. A row of the product takes O(rank x slots)."""
+
+    def __init__(self, factor: Factor) -> None:
+        shared = factor.right is factor.left
+        self._right = np.ascontiguousarray(factor.right, dtype=np.float64)
+        self._left = self._right if shared else np.ascontiguousarray(factor.left, dtype=np.float64)
+        self._weight = float(factor.weight)
+        self.rank, self._size = self._right.shape
+
+    def add_diagonal(self, out: NDArray[np.float64]) -> None:  # noqa: D102
+        out += self._weight * np.einsum("ij,ij->j", self._left, self._right)
+
+    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:  # noqa: D102
+        if self.rank > _LOW_RANK:
+            block = self._left[:, start:stop].T @ self._right[:, start:]
+            block *= self._weight
+            out[:, start:] += block
+            return
+
+        def add(first: int, last: int) -> None:
+            kernels.add_low_rank_block(
+                out, self._left, self._right, self._weight, start, start + first, start + last
+            )  # fmt: skip
+
+        run_over_ranges(add, stop - start, n_threads, _ROWS)
+
+    def add_row(self, out: NDArray[np.float64], slot: int) -> None:  # noqa: D102
+        right = self._right[:, : self._size]
+        if self.rank > _LOW_RANK:
+            row = np.ascontiguousarray(self._left[:, slot]) @ right
+            row *= self._weight
+            out += row
+        else:
+            kernels.add_low_rank_row(out, np.ascontiguousarray(self._left[:, slot]), right, self._weight)
+
+    def entry(self, s: int, t: int) -> float:  # noqa: D102
+        return kernels.weighted_dot(self._left[:, s], self._right[:, t], self._weight)
+
+    def merge(self, s: int, t: int) -> None:  # noqa: D102
+        self._right[:, s] += self._right[:, t]
+        if self._left is not self._right:
+            self._left[:, s] += self._left[:, t]
+
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:  # noqa: D102
+        self._size = len(slots)
+        for matrix in (self._right,) if self._left is self._right else (self._left, self._right):
+            for row in matrix:
+                row[: self._size] = row[slots]
+
+    @property
+    def n_bytes(self) -> int:  # noqa: D102
+        return self._right.nbytes + (0 if self._left is self._right else self._left.nbytes)
+
+
+class SparseProduct(Product):
+    """Both factors are sparse: a row of the product adds up the samples in which a group occurs.
+
+    The columns of merged slots are linked, not added, until slots are packed. Rows of heavy groups are kept: the row of
+    two merged slots is the sum of their rows.
+
+    Parameters
+    ----------
+    factor : Factor
+
+    Attributes
+    ----------
+    kept : KeptRows
+        Has no memory budget to begin with; set ``kept.n_bytes``.
+    """
+
+    def __init__(self, factor: Factor, n_threads: int = 1) -> None:
+        self._weight = float(factor.weight)
+        self._n_threads = n_threads
+        self.kept = KeptRows(0)
+        self.n_computed = 0
+        shared = factor.left is factor.right
+        self._set_data(sp.csr_array(factor.right), None if shared else sp.csr_array(factor.left))
+        self.rank = int(np.diff(self._columns.indptr).max(initial=1))
+
+    def _set_data(self, right: sp.csr_array, left: sp.csr_array | None) -> None:
+        """Take data with one column a slot."""
+        right.sort_indices()
+        n, d = right.shape
+        self._left = left  # None: the same as `right`
+        self._rows = right
+        self._columns = (right if left is None else left).tocsc()
+        self._first = np.arange(d)
+        self._last = np.arange(d)
+        self._following = np.full(d, -1)
+        self._slot_of = np.arange(d, dtype=np.int32)
+        self._size = d
+        self._sums = np.zeros(n)
+        self._seen = np.zeros(n, dtype=np.bool_)
+        self._scratch = [(np.empty(n, dtype=np.int32), np.empty(n)) for _ in range(2)]
+        # additions that the row of a slot takes
+        lengths = np.diff(right.indptr)[self._columns.indices]
+        reached = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._cost = np.diff(reached[self._columns.indptr]).astype(np.float64)
+
+    def _vector(self, slot: int, scratch: int = 0) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Samples in which a group occurs, in their order, and its values there."""
+        columns = self._columns
+        only = self._first[slot]
+        if self._following[only] < 0:
+            part = slice(columns.indptr[only], columns.indptr[only + 1])
+            return columns.indices[part], columns.data[part]
+        samples, values = self._scratch[scratch]
+        n = kernels.gather(
+            slot, self._first, self._following, columns.indptr, columns.indices, columns.data,
+            self._sums, self._seen, samples, values,
+        )  # fmt: skip
+        return samples[:n], values[:n]
+
+    def _compute(self, out: NDArray[np.float64], slot: int) -> None:
+        """Add the row of a slot, from the samples in which it occurs."""
+        rows = self._rows
+        samples, values = self._vector(slot)
+        self.n_computed += 1
+
+        def add(sums: NDArray[np.float64], part: slice) -> None:
+            kernels.add_sparse_row(
+                sums, samples[part], values[part], rows.indptr, rows.indices, rows.data, self._slot_of, self._weight
+            )  # fmt: skip
+
+        if self._cost[slot] < _HEAVY:
+            add(out, slice(None))
+            return
+        sums = np.zeros((_PARTS, self._size))
+        ends = np.linspace(0, len(samples), _PARTS + 1).astype(int)
+
+        def add_parts(first: int, last: int) -> None:
+            for k in range(first, last):
+                add(sums[k], slice(ends[k], ends[k + 1]))
+
+        run_over_ranges(add_parts, _PARTS, self._n_threads, size=1)
+        for part_sums in sums:
+            out += part_sums
+
+    def add_diagonal(self, out: NDArray[np.float64]) -> None:  # noqa: D102
+        left = self._rows if self._left is None else self._left
+        out += self._weight * np.asarray(left.multiply(self._rows).sum(axis=0)).ravel()
+
+    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:  # noqa: D102
+        columns, rows = self._columns, self._rows
+
+        def add(first: int, last: int) -> None:
+            kernels.add_sparse_block(
+                out, columns.indptr, columns.indices, columns.data, rows.indptr, rows.indices, rows.data,
+                self._weight, start, start + first, start + last,
+            )  # fmt: skip
+
+        run_over_ranges(add, stop - start, n_threads, _ROWS)
+
+    def add_row(self, out: NDArray[np.float64], slot: int) -> None:  # noqa: D102
+        row = self.kept.get(slot)
+        if row is None:
+            if self._cost[slot] < _WORTH_KEEPING * self._size:
+                self._compute(out, slot)
+                return
+            row = np.zeros(self._size)
+            self._compute(row, slot)
+            self.kept.put(slot, row, self._cost[slot])
+        out += row
+
+    def entry(self, s: int, t: int) -> float:  # noqa: D102
+        for slot, other in ((s, t), (t, s)):
+            row = self.kept.get(slot)
+            if row is not None:
+                return float(row[other])
+        if self._left is None:
+            return self._weight * kernels.sparse_dot(*self._vector(s, 0), *self._vector(t, 1), self._sums)
+        row = np.zeros(self._size)
+        self._compute(row, s)
+        return float(row[t])
+
+    def merge(self, s: int, t: int) -> None:  # noqa: D102
+        row, other_row, other = self.kept.get(s), self.kept.get(t), t
+        if row is None:
+            row, other_row, other = other_row, row, s
+        if row is not None:  # taken over: `kept` forgets it below
+            if other_row is None:
+                self._compute(row, other)
+            else:
+                row += other_row
+            row[s] += row[t]
+        kernels.join_groups(s, t, self._first, self._last, self._following, self._slot_of)
+        self._cost[s] = min(self._cost[s] + self._cost[t], self._rows.nnz)
+        self.kept.merge(s, t)
+        if row is not None:
+            self.kept.put(s, row, self._cost[s])
+
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:  # noqa: D102
+        labels = place[self._slot_of]
+        left = None if self._left is None else pool(self._left, labels, len(slots), "sum")
+        self._set_data(pool(self._rows, labels, len(slots), "sum"), left)
+        self.kept.pack(slots, place)
+
+    @property
+    def n_bytes(self) -> int:  # noqa: D102
+        matrices = [self._rows, self._columns] + ([] if self._left is None else [self._left])
+        return sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in matrices) + 40 * self._size
+
+
+def make_product(factor: Factor, n_threads: int = 1) -> Product:
+    """Choose the product for dense or for sparse factors."""
+    return SparseProduct(factor, n_threads) if sp.issparse(factor.right) else DenseProduct(factor)
+
 
 # Bytes that a block of rows of A, and one of B, take while all rows are looked at; at least this many rows.
 _BLOCK_BYTES = 2**25
 _BLOCK_ROWS = 8
 # Sums of r products are wrong by about √r units in the last place; this many times that is allowed for.
 _SAFETY = 8
+# Of each non-zero: its value and its place, by rows and by columns.
+_BYTES_A_NON_ZERO = 2 * (8 + 4)
 
 
 class FactoredStore:
@@ -25,7 +410,7 @@ class FactoredStore:
     ----------
     preferred, undesired : sequences of products
     n_words : int
-    room : float
+    budget : float
         Bytes that `blocks` may take; they take some rows of A and B in any case.
 
     Attributes
@@ -37,9 +422,9 @@ class FactoredStore:
     """
 
     def __init__(
-        self, preferred: Sequence[Product], undesired: Sequence[Product], n_words: int, room: float = np.inf
+        self, preferred: Sequence[Product], undesired: Sequence[Product], n_words: int, budget: float = np.inf
     ) -> None:
-        self._room = room
+        self._budget = budget
         self._products = (tuple(preferred), tuple(undesired))
         self.size = n_words
         self._rows = (np.empty(n_words), np.empty(n_words))
@@ -59,7 +444,7 @@ class FactoredStore:
 
         A block has all columns, but those below `start` are not filled. It is overwritten by the next one.
         """
-        n_rows = bytes_of_blocks(self.size, self._room) // (2 * 8 * self.size)
+        n_rows = bytes_of_blocks(self.size, self._budget) // (2 * 8 * self.size)
         memory = np.empty((n_rows, self.size)), np.empty((n_rows, self.size))
         for start in range(0, self.size, n_rows):
             stop = min(start + n_rows, self.size)
@@ -112,7 +497,52 @@ class FactoredStore:
         }
 
 
-def bytes_of_blocks(n_words: int, room: float = np.inf) -> int:
+def bytes_of_blocks(n_words: int, budget: float = np.inf) -> int:
     """Memory for rows of A and B that are computed at a time when all are looked at."""
-    rows = min(_BLOCK_BYTES, room // 2) // (8 * n_words)
+    rows = min(_BLOCK_BYTES, budget // 2) // (8 * n_words)
     return int(2 * 8 * n_words * min(max(rows, _BLOCK_ROWS), n_words))
+
+
+def make_factored_store(
+    kind: str, X: Any, structures: Sequence[Structure], memory_limit: int | float | str | None, n_threads: int = 1
+) -> FactoredStore:
+    """Set up the store "factored" or "sparse", unless it does not fit.
+
+    A sparse store keeps rows in half of what a given limit leaves; without one, in as much memory as it takes itself.
+    """
+    n_samples, d = X.shape
+    limit = resolve_limit(memory_limit)
+    least_beside = bytes_of_blocks(d, budget=0)
+    if kind == "sparse":
+        X = sp.csr_array(X)
+        need = _BYTES_A_NON_ZERO * X.nnz
+        what = f"The sparse store keeps the {X.nnz} non-zeros of {d} words by rows and by columns"
+    else:
+        need = 8 * d * sum(structure.n_factor_rows() for structure in structures)
+        need += 8 * d * n_samples if sp.issparse(X) else 0  # made dense first
+        what = f"The factored store keeps the values of {d} words in {n_samples} samples, once more for some criteria"
+    check_memory(need + least_beside, memory_limit, f"{what}, and some rows of the statistics", _advice(kind, d, limit))
+    if kind == "factored" and sp.issparse(X):
+        X = X.toarray()
+    preferred, undesired = (
+        [make_product(factor, n_threads) for factor in structure.factors(X)] for structure in structures
+    )
+    del X
+    need = sum(product.n_bytes for product in (*preferred, *undesired))  # graphs can fill sparse data
+    check_memory(
+        need + least_beside, memory_limit, f"{what}, and what the criterion makes of them", _advice(kind, d, limit)
+    )
+    budget = np.inf if limit is None else (limit - need) / 2
+    row_budget = budget if memory_limit is not None else min(budget, need)
+    sparse = [product for product in (*preferred, *undesired) if isinstance(product, SparseProduct)]
+    for product in sparse:
+        product.kept.n_bytes = row_budget / len(sparse)
+    return FactoredStore(preferred, undesired, d, budget)
+
+
+def _advice(kind: str, n_words: int, limit: int | None) -> str:
+    need = bytes_of_pairs(n_words)
+    dense = f"use store='dense', which takes {readable_size(need)}, or " if limit is None or need <= limit else ""
+    if kind == "factored":
+        return f"{dense}use store='sparse' if there are many zeros, or fewer samples"
+    return f"{dense}merge fewer words, for example after dropping the rarest ones"

@@ -6,13 +6,13 @@ All searches add, divide and compare in the same order, so that they agree to th
 import numpy as np
 from numba import njit
 
-from bagwise.merging.searches.base import DEAD
-
-# A denominator below this share of the largest one seen counts as zero (and numerators likewise).
+# Order of a slot whose word was merged into another; above that of any live slot.
+DEAD = 2**62
+# A denominator below this fraction of the largest one seen counts as zero (and numerators likewise).
 TINY = 1e-12
-# Maxima over a row are kept in this many lanes and joined at the end: the compiler turns such loops into vector
-# instructions without being allowed to reorder arithmetic.
-LANES = 128
+# Extremes over a row are kept in this many partial results and reduced at the end: the compiler turns such loops into
+# vector instructions without being allowed to reorder arithmetic.
+WIDTH = 128
 # Traces are summed anew from the diagonal after this many merges, so that rounding does not build up.
 RESUM_EVERY = 256
 
@@ -55,7 +55,7 @@ def start_traces(traces, own_a, own_b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update_traces(traces, entry_a, entry_b):
-    """Account for one merge. The floors follow the largest trace, since that is what rounding is relative to."""
+    """Update the traces for one merge. The floors follow the largest trace, as rounding is relative to it."""
     traces[TRACE_A] += 2.0 * entry_a
     traces[TRACE_B] += 2.0 * entry_b
     traces[FLOOR_A] = max(traces[FLOOR_A], TINY * abs(traces[TRACE_A]))
@@ -94,33 +94,33 @@ def first_live_pair(order, size):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def clear_lanes(lanes):
-    """Start three rows of lanes: a maximum, a minimum, a maximum."""
-    for k in range(LANES):
-        lanes[k] = -np.inf
-        lanes[LANES + k] = np.inf
-        lanes[2 * LANES + k] = -np.inf
+def clear_partial(partial):
+    """Start three rows of partial results: a maximum, a minimum, a maximum."""
+    for k in range(WIDTH):
+        partial[k] = -np.inf
+        partial[WIDTH + k] = np.inf
+        partial[2 * WIDTH + k] = -np.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def join_lanes(lanes):
-    """The maximum, the minimum and the maximum over all lanes."""
-    first = lanes[0]
-    low = lanes[LANES]
-    high = lanes[2 * LANES]
-    for k in range(1, LANES):
-        first = max(first, lanes[k])
-        low = min(low, lanes[LANES + k])
-        high = max(high, lanes[2 * LANES + k])
+def reduce_partial(partial):
+    """The maximum, the minimum and the maximum over all partial results."""
+    first = partial[0]
+    low = partial[WIDTH]
+    high = partial[2 * WIDTH]
+    for k in range(1, WIDTH):
+        first = max(first, partial[k])
+        low = min(low, partial[WIDTH + k])
+        high = max(high, partial[2 * WIDTH + k])
     return first, low, high
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scan_block(row_a, row_b, order, lanes, own_order, a, b):
-    """Take up to `LANES` pairs of a row into the lanes: best ratio, smallest and largest 2 B.
+def scan_block(row_a, row_b, order, partial, own_order, a, b):
+    """Update the partial results with up to `WIDTH` pairs of a row: best ratio, smallest and largest 2 B.
 
     NumPy: ``own = order < own_order; y = 2 * row_b; r = (a + 2 * row_a) / (b + y)``, then element by element
-    ``lanes[0] = max(lanes[0], r)`` and so on where own. The arguments are slices of equal length.
+    ``partial[0] = max(partial[0], r)`` and so on where own. The arguments are slices of equal length.
     """
     for k in range(row_a.shape[0]):
         own = order[k] < own_order
@@ -129,28 +129,28 @@ def scan_block(row_a, row_b, order, lanes, own_order, a, b):
         ratio = ratio if own else -np.inf
         low = y if own else np.inf
         high = y if own else -np.inf
-        lanes[k] = ratio if ratio > lanes[k] else lanes[k]
-        lanes[LANES + k] = low if low < lanes[LANES + k] else lanes[LANES + k]
-        lanes[2 * LANES + k] = high if high > lanes[2 * LANES + k] else lanes[2 * LANES + k]
+        partial[k] = ratio if ratio > partial[k] else partial[k]
+        partial[WIDTH + k] = low if low < partial[WIDTH + k] else partial[WIDTH + k]
+        partial[2 * WIDTH + k] = high if high > partial[2 * WIDTH + k] else partial[2 * WIDTH + k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scan_row(row_a, row_b, order, lanes, start, stop, own_order, a, b):
+def scan_row(row_a, row_b, order, partial, start, stop, own_order, a, b):
     """Best ratio, smallest and largest 2 B over the slots ``start..stop`` of a row below `own_order` in order."""
-    clear_lanes(lanes)
-    for j in range(start, stop, LANES):
-        end = min(j + LANES, stop)
-        scan_block(row_a[j:end], row_b[j:end], order[j:end], lanes, own_order, a, b)
-    return join_lanes(lanes)
+    clear_partial(partial)
+    for j in range(start, stop, WIDTH):
+        end = min(j + WIDTH, stop)
+        scan_block(row_a[j:end], row_b[j:end], order[j:end], partial, own_order, a, b)
+    return reduce_partial(partial)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_best(row_a, row_b, order, lanes, start, stop, own_order, a, b, best):
-    """First slot whose pair has exactly the ratio that a scan from `start` left in the lanes as the best."""
+def find_best(row_a, row_b, order, partial, start, stop, own_order, a, b, best):
+    """First slot whose pair has exactly the best ratio that a scan from `start` left in the partial results."""
     first = stop
-    for k in range(LANES):
-        if lanes[k] == best:
-            for j in range(start + k, first, LANES):
+    for k in range(WIDTH):
+        if partial[k] == best:
+            for j in range(start + k, first, WIDTH):
                 if order[j] < own_order and (a + 2.0 * row_a[j]) / (b + 2.0 * row_b[j]) == best:
                     first = j
                     break

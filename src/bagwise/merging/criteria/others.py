@@ -1,0 +1,223 @@
+"""Criteria of neither family, with searches of their own: linkage by SciPy, and the max-margin criterion (MME)."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bagwise._utils.matrices import centre_full_words, check_non_negative
+from bagwise.merging.criteria._kernels import solve_svm
+from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.searches.base import GivenMerges, Search
+from bagwise.merging.stores.dense import check_fits
+
+__all__ = ["Linkage", "Margin"]
+
+
+class Linkage(Criterion):
+    """Merge the words nearest to each other, each word being its values in all samples. Needs no labels.
+
+    Parameters
+    ----------
+    method : {"single", "average", "complete", "ward"}, default="single"
+        Distance between groups of words: between their nearest words, on average, between their farthest, or the
+        growth of the scatter within groups.
+
+    Notes
+    -----
+    Calls `scipy.cluster.hierarchy.linkage` with Euclidean distances; scores are its heights, distances. O(n d²) time,
+    d² numbers of memory.
+
+    Examples
+    --------
+    >>> from bagwise import merge_words
+    >>> from bagwise.criteria import Linkage
+    >>> X = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]
+    >>> merge_words(X, criterion=Linkage("average")).groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+
+    name = "linkage"
+    supervised = False
+    _parameter_constraints: ClassVar[dict] = {"method": [StrOptions({"single", "average", "complete", "ward"})]}
+
+    def __init__(self, method: str = "single") -> None:
+        self.method = method
+
+    def search(  # noqa: D102
+        self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
+    ) -> Search:
+        self._validate_params()
+        check_fits(X.shape[1], memory_limit)
+        if sp.issparse(X):
+            distances = euclidean_distances(centre_full_words(sp.csr_array(X.T)))  # samples that all words have
+            heights = linkage(distances[np.triu_indices(len(distances), k=1)], self.method)
+        else:
+            heights = linkage(np.ascontiguousarray(X.T), self.method)
+        return GivenMerges(Hierarchy.from_linkage(heights), 0.0)
+
+
+_TOLERANCE = 1e-4
+_MAX_PASSES = 1000
+# Violations of the optimality conditions that are worth a warning.
+_FAR = 0.1
+
+
+class MarginSearch(Search):
+    """Merge, at each level, the pair whose weights in a linear SVM agree most, then solve the SVM again.
+
+    With the dual variables of the SVM fixed, merging s and t adds their weights and lowers the dual value by
+    ``w_s w_t`` (summed over the one-against-rest machines); the pair with the largest product is merged, or, if
+    `n_exact` is positive, the best of that many pairs after solving for each.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_words)
+    codes : ndarray of shape (n_samples,)
+    C : float
+    n_exact : int
+    """
+
+    def __init__(self, X: NDArray[np.float64], codes: NDArray[np.intp], C: float, n_exact: int) -> None:
+        super().__init__(X.shape[1])
+        n_classes = int(codes.max()) + 1
+        targets = range(1, 2) if n_classes == 2 else range(n_classes)
+        self._y = np.array([np.where(codes == c, 1.0, -1.0) for c in targets])
+        # The last column is the intercept, which is never merged.
+        self._X = np.ascontiguousarray(np.column_stack([X, np.ones(len(X))]))
+        self._C = float(C)
+        self._n_exact = n_exact
+        self._word = np.arange(self.n_words, dtype=np.int64)
+        self._passes = 0
+        self._warned = False
+        self._alpha = np.zeros((len(self._y), len(X)))
+        self._weights = np.zeros((len(self._y), self._X.shape[1]))
+        self.start_score = self._solve(self._X, self._alpha, self._weights)
+
+    def _solve(self, X: NDArray[np.float64], alpha: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+        """Solve all machines from where they are; returns the sum of their dual values."""
+        value = 0.0
+        for y, a, w in zip(self._y, alpha, weights, strict=True):
+            w[:] = X.T @ (a * y)
+            passes, violation = solve_svm(X, y, self._C, a, w, _TOLERANCE, _MAX_PASSES, 1)
+            self._passes += passes
+            if violation > _FAR and not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"An SVM of the criterion 'mme' did not converge in {_MAX_PASSES} passes, so its score is too low. "
+                    f"Use a smaller C than {self._C:g}.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+            value += float(a.sum() - w @ w / 2)
+        return value
+
+    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+        for k in range(len(pairs)):
+            s, t = self._search()
+            pairs[k] = self._word[s], self._word[t]
+            self._word = np.delete(self._word, t)
+            self._X = self._merged(s, t)
+            self._weights = np.ascontiguousarray(np.delete(self._weights, t, axis=1))
+            scores[k] = self._solve(self._X, self._alpha, self._weights)
+
+    def _merged(self, s: int, t: int) -> NDArray[np.float64]:
+        X = np.delete(self._X, t, axis=1)
+        X[:, s] = self._X[:, s] + self._X[:, t]
+        return X
+
+    def _search(self) -> tuple[int, int]:
+        candidates = self._candidates(max(self._n_exact, 1))
+        if self._n_exact == 0 or len(candidates) == 1:
+            return candidates[0]
+        best = (-np.inf, 0, 0)
+        for s, t in sorted(candidates, reverse=True):  # of equals, the first pair stays
+            weights = np.ascontiguousarray(np.delete(self._weights, t, axis=1))
+            value = self._solve(self._merged(s, t), self._alpha.copy(), weights)
+            best = max(best, (value, -s, -t))
+        return -best[1], -best[2]
+
+    def _candidates(self, n: int) -> list[tuple[int, int]]:
+        """The n pairs whose weights agree most, best first; a row of products at a time."""
+        words = self._weights[:, :-1]
+        if n == 1 and len(words) == 1:
+            # One machine: the largest product is that of the two largest or of the two smallest weights.
+            w = words[0]
+            pairs = [np.sort(np.argsort(signed, kind="stable")[:2]) for signed in (-w, w)]
+            s, t = max(pairs, key=lambda pair: (w[pair[0]] * w[pair[1]], -pair[0], -pair[1]))
+            return [(int(s), int(t))]
+        found: list[tuple[float, int, int]] = []
+        for s in range(words.shape[1] - 1):
+            agreement = words[:, s] @ words[:, s + 1 :]
+            first = np.argsort(-agreement, kind="stable")[:n]
+            found += [(-float(agreement[k]), s, s + 1 + int(k)) for k in first]
+            found = sorted(found)[:n]
+        return [(s, t) for _, s, t in found]
+
+    @property
+    def work(self) -> dict[str, int]:
+        return {"passes": self._passes}
+
+
+class Margin(Criterion):
+    """Merge words whose weights in a linear SVM agree, solving the SVM again after each merge (MME).
+
+    Merging two words ties their weights. The pair is chosen for which the SVM's objective falls least, judged by its
+    dual variables; scores are the objective (its dual value, summed over one-against-rest machines) after each merge.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the SVM's hinge loss.
+    n_exact : int, default=0
+        Solve the SVM for this many of the most promising pairs and take the best; 0 trusts the estimate.
+
+    Notes
+    -----
+    Samples are scaled to a sum of 1 first. One SVM a level, each started from the solution before: O(n d) a pass. Pairs
+    are compared in O(d) for two classes, in O(d²) for more. A large C can keep the solver from converging, of which
+    a ``ConvergenceWarning`` tells.
+
+    References
+    ----------
+    L. Liu, L. Wang, C. Shen, "A generalized probabilistic framework for compact codebook creation", CVPR 2011.
+
+    Examples
+    --------
+    >>> from bagwise import merge_words
+    >>> X, y = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]], ["a", "a", "b", "b"]
+    >>> merge_words(X, y, criterion="mme").groups(2)
+    [array([0, 1]), array([2, 3])]
+    """
+
+    name = "mme"
+    _parameter_constraints: ClassVar[dict] = {
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "n_exact": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(self, C: float = 1.0, *, n_exact: int = 0) -> None:
+        self.C = C
+        self.n_exact = n_exact
+
+    def search(  # noqa: D102
+        self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
+    ) -> Search:
+        self._validate_params()
+        check_non_negative(X, "The criterion 'mme'", "Use counts or histograms.")
+        codes = class_codes(y, self.name)
+        check_values_fit(X, memory_limit, self.name)
+        dense = X.toarray() if sp.issparse(X) else X  # samples x words: what the SVM goes through again and again
+        totals = dense.sum(axis=1, keepdims=True)
+        dense = dense / np.where(totals > 0, totals, 1.0)
+        return MarginSearch(dense, codes, self.C, self.n_exact)

@@ -1,0 +1,478 @@
+"""The merging engine: how words are merged, whatever the criterion.
+
+A criterion says what a good merge is. The engine checks the data, merges words at no cost first (`fold`), chooses the
+store and the search, and runs it in chunks between which progress is shown, callbacks are made and interrupts are
+handled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_consistent_length
+
+from bagwise._utils.matrices import check_non_negative, constant_words, is_lazy
+from bagwise._utils.memory import check_memory, resolve_limit
+from bagwise._utils.progress import ProgressBar
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.kernels import AdditiveKernel
+from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.scoring import Scoring
+from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
+from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.searches.ratios import FactoredSearch, check_search, equal_merges, make_search
+from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
+from bagwise.merging.stores.factored import FactoredStore, make_factored_store
+from bagwise.merging.structures import Structure
+
+__all__ = ["Callback", "Engine", "MergingInterrupted"]
+
+Callback = Callable[[int, tuple[int, int], float], Any]
+Limit = int | float | str | None
+STORES = ("auto", "dense", "factored", "sparse")
+# Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
+_CHUNK_SECONDS = 0.05
+# Squares of values up to this size, and of their inverses, are far from overflow.
+_LARGEST = 1e100
+# Dense data with a smaller fraction of non-zeros than this are kept sparse if the matrices of pairs do not fit: they
+# take less memory then, and computing a row takes the square of the fraction in additions.
+_FILLED = 1 / 3
+
+
+class MergingInterrupted(KeyboardInterrupt):
+    """Raised when merging is interrupted (Ctrl-C); a ``KeyboardInterrupt`` that holds the merges done so far.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        The merges done so far.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        super().__init__("merging was interrupted; the merges done so far are in this exception's .hierarchy")
+        self.hierarchy = hierarchy
+
+
+class Start(NamedTuple):
+    """Merging about to begin: merges that do not change the score, then a search over the words that are left."""
+
+    folded: NDArray[np.int64]  # (f, 2)
+    words: NDArray[np.int64]  # the words that the search knows as 0, 1, …
+    search: Search
+
+
+class Engine:
+    """One run of merging: check the options, `load` the data, `run`.
+
+    The parameters are those of `merge_words`.
+
+    Attributes
+    ----------
+    criterion : Criterion
+    data : ndarray, CSR array or Statistics
+        What was loaded, checked. Dask collections become `Statistics`.
+    store : str or None
+        The store in use, once `run` has chosen it. None for criteria that are not trace ratios.
+    """
+
+    def __init__(
+        self,
+        criterion: str | Criterion = "csm",
+        *,
+        kernel: str | AdditiveKernel = "linear",
+        search: str = "bound",
+        store: str = "auto",
+        memory_limit: Limit = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.criterion = resolve_criterion(criterion)
+        self.kernel = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
+        check_search(search)
+        _check_store(store, search)
+        if not isinstance(self.criterion, TraceRatio):
+            for name, value, usual in (("kernel", self.kernel.name, "linear"), ("store", store, "auto")):
+                if value != usual:
+                    raise BagwiseError(
+                        f"{name}={value!r} is for trace ratio criteria, and {self.criterion.name!r} is not one. Use "
+                        f"{name}={usual!r}."
+                    )
+        elif search == "polar" and self.criterion.may_be_indefinite:
+            raise BagwiseError(
+                "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
+            )
+        self._search, self._store, self._limit = search, store, memory_limit
+        self._n_threads = effective_n_jobs(n_jobs)
+        self._show_progress = verbose > 0
+        self.data: Any = None
+        self.store: str | None = None
+
+    def load(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, checked: bool = False) -> Self:
+        """Check data and labels, or sum up a Dask collection.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask collection or Statistics
+        y : array-like of shape (n_samples,) or None
+        sample_weight : array-like of shape (n_samples,) or None
+        checked : bool, default=False
+            X is an array or CSR matrix of finite numbers, which an estimator has checked already.
+        """
+        criterion = self.criterion
+        self._weights: NDArray[np.float64] | None = None
+        if sample_weight is not None and not criterion.takes_sample_weight:
+            names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
+            raise BagwiseError(
+                f"The criterion {criterion.name!r} does not support sample_weight. Pass sample_weight=None, or use one "
+                f"of {', '.join(map(repr, names))}."
+            )
+        if is_lazy(X) or isinstance(X, Statistics):
+            self.data = self._check_statistics(X, y, sample_weight)
+            return self
+        if not checked:
+            X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=2)
+        self.data = X = _as_float64(X)
+        values = X.data if sp.issparse(X) else X
+        _check_largest(max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))))
+        self._labels = None if y is None else _check_labels(y, X)
+        if criterion.supervised and self._labels is None:
+            raise _no_labels(criterion)
+        if sample_weight is not None:
+            self._weights = weights = _check_weights(sample_weight, X)
+            if not weights.all():  # samples of weight zero do not count at all
+                kept = np.flatnonzero(weights)
+                self.data, self._weights = X[kept], weights[kept]
+                self._labels = None if self._labels is None else self._labels[kept]
+        return self
+
+    def _check_statistics(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
+        """Check that sums over samples are enough, and sum up a Dask collection."""
+        criterion = self.criterion
+        for needs_samples, what in (
+            (criterion.sums_needed is None, f"The criterion {criterion.name!r}"),
+            (self.kernel.name != "linear", f"kernel={self.kernel.name!r}"),
+            (self._store not in ("auto", "dense"), f"store={self._store!r}"),
+            (sample_weight is not None, "sample_weight"),
+        ):
+            if needs_samples:
+                names = sorted(name for name, known in NAMED_CRITERIA.items() if known.sums_needed is not None)
+                accepted = f"{', '.join(map(repr, names[:-1]))} and {names[-1]!r}"
+                raise BagwiseError(
+                    f"{what} needs the samples themselves, in memory. Statistics and Dask collections give sums over "
+                    f"samples, which are enough for the criteria {accepted} with kernel='linear', store='auto' and "
+                    "sample_weight=None. Use these, or X.compute() if it fits."
+                )
+        if is_lazy(X):
+            if y is None:
+                raise _no_labels(criterion)
+            from bagwise.distributed.sums import statistics  # deferred: only Dask data need it
+
+            parts = criterion.sums_needed or ()
+            lazy = statistics(X, y, gram="gram" in parts, shares="shares" in parts, memory_limit=self._limit)
+            X = lazy.compute()
+        if X.n_samples < 2:
+            raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
+        _check_largest(float(max(np.abs(X.largest).max(), np.abs(X.smallest).max())))
+        X = X.without_empty_classes()
+        if len(X.classes) < 2:
+            raise BagwiseError(
+                f"The criterion {criterion.name!r} needs at least two classes in y; got only one class, "
+                f"{X.classes.tolist()}."
+            )
+        return X
+
+    def run(self, n_groups: int = 1, callback: Callback | None = None) -> Hierarchy:
+        """Merge down to `n_groups`."""
+        d, name = self.data.shape[1], self.criterion.name
+        n_merges = max(d - int(n_groups), 0)
+        merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
+        if n_merges == 0:
+            return Hierarchy(d, merges, scores, name)
+        folded, words, search = self.start()
+        done = min(len(folded), n_merges)
+        merges[:done], scores[:done] = folded[:done], search.start_score
+        reported, chunk = 0, 16
+        with ProgressBar("merging words", n_merges, enabled=self._show_progress) as bar:
+            try:
+                while True:
+                    while callback is not None and reported < done:
+                        s, t = merges[reported].tolist()
+                        reported += 1
+                        answer = callback(d - reported, (s, t), float(scores[reported - 1]))
+                        if isinstance(answer, (bool, np.bool_)) and answer:
+                            return Hierarchy(d, merges[:reported], scores[:reported], name)
+                    bar.update(done)
+                    if done == n_merges:
+                        return Hierarchy(d, merges, scores, name)
+                    stop = min(done + chunk, n_merges)
+                    started = time.perf_counter()
+                    search.advance(merges[done:stop], scores[done:stop])
+                    merges[done:stop] = words[merges[done:stop]]
+                    done = stop
+                    chunk = chunk * 2 if time.perf_counter() - started < _CHUNK_SECONDS else max(chunk // 2, 1)
+            except KeyboardInterrupt as interrupt:
+                raise MergingInterrupted(Hierarchy(d, merges[:done], scores[:done], name)) from interrupt
+
+    def start(self) -> Start:
+        """Find the merges that cost nothing, the words that are left, and start the search over these."""
+        criterion, data = self.criterion, self.data
+        if isinstance(criterion, TraceRatio):
+            if self.kernel.name != "linear":
+                return self._start_in_kernel_space(criterion)
+            folded, words, store = self._make_store(criterion)
+            search = equal_merges(store, self._n_threads)
+            if search is not None:
+                return Start(folded, words, search)
+            if isinstance(store, DenseStore):
+                return Start(folded, words, make_search(self._search, store, self._n_threads))
+            return Start(folded, words, FactoredSearch(store, self._n_threads, self._show_progress))
+        if isinstance(criterion, AdditiveScore):
+            if isinstance(data, Statistics):
+                scoring = criterion.scoring_from_sums(data)
+            else:
+                if criterion.keeps_values:
+                    check_values_fit(data, self._limit, criterion.name)
+                scoring = criterion.scoring(data, self._labels, **self._weighted())
+            return _start_additive(criterion, scoring, data.shape[1])
+        own = criterion.search(data, self._labels, self._limit)
+        if not isinstance(own, Search) or own.n_words != data.shape[1]:
+            raise BagwiseError(
+                f"{type(criterion).__name__}.search must return a Search over all {data.shape[1]} words; got {own!r}."
+            )
+        return Start(np.empty((0, 2), dtype=np.int64), np.arange(own.n_words), own)
+
+    def _weighted(self) -> dict[str, Any]:
+        return {} if self._weights is None else {"sample_weight": self._weights}
+
+    def _make_store(
+        self, criterion: TraceRatio
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], DenseStore | FactoredStore]:
+        """Fold constant words, and form A and B of the others."""
+        X, d = self.data, self.data.shape[1]
+        if isinstance(X, Statistics):
+            constant = X.constant_words
+            folded, words = fold_words(d, constant)
+            check_fits(len(words), self._limit, self._search)
+            self.store = "dense"
+            return folded, words, DenseStore(*criterion.matrices_from_sums(X, words, self._n_threads))
+        constant = constant_words(X)
+        # before neighbours are found, which can take long
+        self.store = _choose_store(self._store, X, d - len(constant[1:]), self._search, self._limit)
+        structures = self._structures(criterion)
+        samples = [structure.samples for structure in structures]
+        if not any(some is None for some in samples):
+            chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
+            constant = constant_words(X[chosen]) if len(chosen) else np.arange(d)
+        folded, words = fold_words(d, constant)
+        if len(constant):
+            X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
+        if self.store == "dense":
+            preferred, undesired = (structure.scatter(X, self._n_threads) for structure in structures)
+            return folded, words, DenseStore(preferred, undesired)
+        return folded, words, make_factored_store(self.store, X, structures, self._limit, self._n_threads)
+
+    def _start_in_kernel_space(self, criterion: TraceRatio) -> Start:
+        """Start a search with distances in the feature space of an additive kernel."""
+        X, kernel = self.data, self.kernel
+        check_non_negative(X, f"kernel={kernel.name!r}", "Use kernel='linear', or counts.")
+        if self._store not in ("auto", "dense"):
+            raise BagwiseError(
+                f"store={self._store!r} is for kernel='linear': in the feature space of another kernel the statistics "
+                "are not sums. Use store='dense'."
+            )
+        self.store = "dense"
+        # A constant word changes distances when it is added to another, unless it is zero.
+        folded, words = fold_words(X.shape[1], np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0))
+        check_fits(len(words), self._limit, self._search)
+        check_memory(
+            4 * 8 * X.shape[0] * len(words),
+            self._limit,
+            f"kernel={kernel.name!r} keeps the values of {len(words)} words in {X.shape[0]} samples",
+            "use kernel='linear', or fewer samples",
+        )
+        structures = self._structures(criterion)
+        values = X[:, words].T
+        values = values.toarray() if sp.issparse(values) else values
+        smallest = float(values[values > 0].min(initial=np.inf))
+        traces = KernelTraces(kernel.name, smallest, float(np.asarray(X.sum(axis=1)).max()), kernel.tolerance)
+        search = KernelSearch(
+            values,
+            lambda rows: (traces.trace(structures[0], rows), traces.trace(structures[1], rows)),
+            lambda store: make_search(self._search, store, self._n_threads),
+        )
+        return Start(folded, words, search)
+
+    def _structures(self, criterion: TraceRatio) -> tuple[Structure, Structure]:
+        """Ask the criterion for its structures, and check what a user's criterion gives."""
+        found: Any = criterion.structures(self.data, self._labels, self._n_threads, **self._weighted())
+        n = self.data.shape[0]
+        if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, Structure) for part in found):
+            raise BagwiseError(
+                f"{type(criterion).__name__}.structures must return a pair (preferred, undesired) of structures from "
+                f"bagwise.merging.structures; got {found!r}."
+            )
+        for structure in found:
+            if structure.n_samples != n:
+                raise BagwiseError(
+                    f"{type(criterion).__name__}.structures must be over the {n} samples of X; got a "
+                    f"{type(structure).__name__} over {structure.n_samples}."
+                )
+        return found
+
+
+def fold(numbers: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """List the merges that join words with equal numbers, and the words that are left.
+
+    Pairs come in the order of their indices, as equally good pairs always do.
+    """
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    leader = first[inverse.reshape(-1)]
+    gone = np.flatnonzero(leader != np.arange(len(numbers)))
+    merges = np.stack([leader[gone], gone], axis=1).astype(np.int64)
+    return merges[np.lexsort((merges[:, 1], merges[:, 0]))], np.sort(first).astype(np.int64)
+
+
+def fold_words(n_words: int, alike: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`fold` where all words of one list are alike, and no others."""
+    numbers = np.arange(n_words)
+    numbers[alike] = alike[:1]
+    return fold(numbers)
+
+
+def _start_additive(criterion: AdditiveScore, scoring: Scoring, n_words: int) -> Start:
+    """Check what a user's criterion gives, fold the words that it says are alike, and search over the others."""
+    if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
+        raise BagwiseError(
+            f"{type(criterion).__name__}.scoring must return a scoring from bagwise.merging.scoring with one state for "
+            f"each of the {n_words} words; got {scoring!r}."
+        )
+    if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
+        found = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
+        raise BagwiseError(
+            f"The states of {type(scoring).__name__} must be finite numbers, one row for each word; got an array "
+            f"of shape {np.shape(scoring.states)}{found}."
+        )
+    numbers = np.asarray(scoring.ties())
+    if numbers.shape != (n_words,):
+        raise BagwiseError(
+            f"{type(scoring).__name__}.ties must give one number for each of the {n_words} words; got shape "
+            f"{numbers.shape}."
+        )
+    folded, words = fold(numbers)
+    if len(folded):
+        place = np.searchsorted(words, np.arange(n_words))
+        place[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
+        joined = np.zeros((len(words), scoring.states.shape[1]))
+        np.add.at(joined, place, scoring.states)
+        scoring.states = joined
+    return Start(folded, words, PartnerSearch(scoring))
+
+
+def check_request(n_groups: Any, callback: Any) -> None:
+    """Raise unless `n_groups` is a positive integer and `callback` a function or None."""
+    if isinstance(n_groups, bool) or not isinstance(n_groups, Integral) or n_groups < 1:
+        raise BagwiseError(f"n_groups must be an integer of at least 1, got {n_groups!r}.")
+    if callback is not None and not callable(callback):
+        raise BagwiseError(f"callback must be callable, got {callback!r}.")
+
+
+def _check_store(name: object, search: str) -> None:
+    """Raise if there is no store of this name, or the search does not support it."""
+    if name not in STORES:
+        raise unknown_name("store", name, STORES)
+    if search != "bound" and name not in ("auto", "dense"):
+        raise BagwiseError(
+            f"store={name!r} computes rows when they are needed, which search={search!r} does not support. Use "
+            "search='bound', or store='dense'."
+        )
+
+
+def _choose_store(name: str, X: Any, n_words: int, search: str, memory_limit: Limit) -> str:
+    """Choose between "dense", "factored" and "sparse" for data of which `n_words` columns vary.
+
+    "auto" takes the dense store if it fits, being the fastest; else the sparse one for sparse data, and for dense data
+    that are mostly zeros; else the factored one.
+    """
+    if name == "auto" and search == "bound":
+        limit = resolve_limit(memory_limit)
+        if limit is None or bytes_of_pairs(n_words, search) <= limit:
+            return "dense"
+        is_sparse = sp.issparse(X) or np.count_nonzero(X) < _FILLED * X.shape[0] * X.shape[1]
+        return "sparse" if is_sparse else "factored"
+    if name in ("auto", "dense"):
+        others = "use store='sparse' or store='factored', or " if search == "bound" else "use search='bound', or "
+        check_fits(n_words, memory_limit, search, others)
+        return "dense"
+    return name
+
+
+def _check_largest(largest: float) -> None:
+    """Raise where products of values up to this size overflow or vanish."""
+    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
+        raise BagwiseError(
+            f"The largest absolute value of X is {largest:g}; products of such values cannot be represented. Scale X, "
+            "for example by dividing it by its largest value; trace ratios do not depend on the scale."
+        )
+
+
+def _as_float64(X: Any) -> Any:
+    """Convert to a C-contiguous float64 array or a CSR array in canonical format, copying only where needed."""
+    if not sp.issparse(X):
+        return np.ascontiguousarray(X, dtype=np.float64)
+    X = sp.csr_array(X, dtype=np.float64)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _check_labels(y: Any, X: Any) -> NDArray[Any]:
+    if sp.issparse(y):
+        raise BagwiseError("y must be an array of labels, one per sample; got a sparse matrix.")
+    labels = np.asarray(y)
+    if labels.ndim > 1 and labels.size == len(labels):
+        labels = labels.reshape(-1)
+    if labels.ndim != 1:
+        raise BagwiseError(f"y must have one label per sample, shape ({X.shape[0]},); got shape {labels.shape}.")
+    check_consistent_length(X, labels)
+    return labels
+
+
+def _check_weights(sample_weight: ArrayLike, X: Any) -> NDArray[np.float64]:
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (X.shape[0],) or not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise BagwiseError(
+            f"sample_weight must have one finite, non-negative number per sample, shape ({X.shape[0]},), at least one "
+            f"of them positive; got {np.array2string(weights, threshold=6)} of shape {weights.shape}."
+        )
+    return weights
+
+
+def _no_labels(criterion: Criterion) -> BagwiseError:
+    return BagwiseError(
+        f"The criterion {criterion.name!r} requires y to be passed, but the target y is None. Pass labels, or use an "
+        "unsupervised criterion such as 'lpp'."
+    )
+
+
+def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:
+    """Select words; the constant one, at place `zero`, becomes 0 so that its statistics are exactly zero."""
+    X = X[:, words]
+    if sp.issparse(X):
+        X.data[X.indices == zero] = 0.0
+        X.eliminate_zeros()
+        return X
+    X = np.ascontiguousarray(X)
+    X[:, zero] = 0.0
+    return X
