@@ -76,7 +76,7 @@ def make_model(who: str, solver: str, n_topics: int, n_passes: int, n_threads: i
     return LatentDirichlet(
         n_topics,
         solver=solver,
-        alpha=1 / n_topics,
+        doc_topic_prior=1 / n_topics,
         max_iter=n_passes,
         tol=0,
         n_jobs=n_threads,
@@ -119,8 +119,10 @@ def corpus_bound(lda: Any, X: Any) -> float:
 
     from bagwise.topics.inference import infer, to_counts, topic_bound, topic_weights
 
-    counts = np.ascontiguousarray(lda.topic_counts_.T)
-    documents = infer(to_counts(X, "benchmark"), topic_weights(counts, "bayes"), lda.alpha_, max_iter=1000, tol=1e-5)
+    counts = np.ascontiguousarray(lda.components_.T)
+    documents = infer(
+        to_counts(X, "benchmark"), topic_weights(counts, "bayes"), lda.doc_topic_prior_, max_iter=1000, tol=1e-5
+    )
     return float(documents.bounds.sum()) + topic_bound(counts, 0.01, "bayes")
 
 

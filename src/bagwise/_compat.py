@@ -3,7 +3,7 @@
 from sklearn.base import _fit_context
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions
-from sklearn.utils.validation import _check_feature_names_in
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 __all__ = [
     "HasMethods",
@@ -11,6 +11,7 @@ __all__ = [
     "InvalidParameterError",
     "StrOptions",
     "_check_feature_names_in",
+    "_check_sample_weight",
     "_fit_context",
     "is_pandas_na",
     "is_scalar_nan",

@@ -1,4 +1,4 @@
-"""Single documents and sums over them, against plain versions."""
+"""Posteriors of documents, sums over them and learned priors, against NumPy versions."""
 
 import itertools
 
@@ -11,8 +11,8 @@ from scipy.special import digamma, gammaln, logsumexp
 from sklearn.decomposition import LatentDirichletAllocation
 
 from bagwise.topics import _kernels as kernels
-from bagwise.topics.inference import FLOOR, Corpus, expected_counts, infer, to_counts, topic_bound, topic_weights
-from bagwise.topics.training import SMALLEST, learn_asymmetric, learn_symmetric, prior_objective
+from bagwise.topics.inference import FLOOR, Corpus, infer, to_counts, topic_bound, topic_weights
+from bagwise.topics.training import SMALLEST, _line_search, learn_asymmetric, learn_symmetric, prior_objective
 from helpers import topic_counts
 
 
@@ -32,20 +32,17 @@ def best_phi(beta, gamma):
     return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
 
 
-def plain_inference(counts, beta, alpha, n_iter=500):
-    """Iterate from even shares; returns the bound after each iteration."""
-    gamma = alpha + counts.sum() / len(alpha)
-    bounds = []
-    for _ in range(n_iter):
-        gamma = alpha + counts @ best_phi(beta, gamma)
-        bounds.append(plain_bound(counts, beta, alpha, gamma, best_phi(beta, gamma)))
-        if len(bounds) > 1 and bounds[-1] - bounds[-2] < 1e-11 * abs(bounds[-1]):
-            break
-    return bounds
+def plain_update(counts, beta, alpha, gamma):
+    """One coordinate ascent update of gamma."""
+    return alpha + counts @ best_phi(beta, gamma)
+
+
+def expected_counts(counts, found, beta, n_threads=1):
+    return Corpus(counts).expected_counts(found.ratios, found.expected, beta, n_threads)
 
 
 def exact_evidence(tokens, beta, alpha):
-    """log p(tokens) by going through all topics of all tokens."""
+    """log p(tokens) by enumerating the topics of all tokens."""
     n_topics, n = len(alpha), len(tokens)
     terms = []
     for topics in itertools.product(range(n_topics), repeat=n):
@@ -57,7 +54,7 @@ def exact_evidence(tokens, beta, alpha):
 
 @st.composite
 def documents(draw):
-    """Counts, topics and a prior of many kinds."""
+    """Counts, topics and a prior."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, d, n_topics = draw(st.integers(1, 6)), draw(st.integers(1, 12)), draw(st.integers(1, 9))
     X = rng.poisson(draw(st.sampled_from([0.3, 2.0, 20.0])), (n, d)).astype(float)
@@ -111,20 +108,58 @@ def test_all_tokens_are_in_gamma_wherever_it_stops(data, tol):
     np.testing.assert_allclose(found.gamma.sum(axis=1), alpha.sum() + X.sum(axis=1), rtol=1e-9)
 
 
-@settings(max_examples=20)
-@given(documents())
-def test_documents_are_as_the_plain_version_has_them(data):
+@settings(max_examples=40)
+@given(documents(), st.booleans())
+def test_one_update_equals_the_plain_one(data, warm):
     X, beta, alpha = data
-    found = infer(to_counts(X, "test"), beta, alpha, max_iter=5000, tol=1e-13)
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1)
+    equal = np.repeat(X.sum(axis=1, keepdims=True) / len(alpha), len(alpha), axis=1)
+    drawn = np.random.default_rng(0).dirichlet(np.ones(len(alpha)), len(X)) * X.sum(axis=1, keepdims=True)
+    start = alpha + (drawn if warm else equal)
+    found = infer(to_counts(X, "test"), beta, alpha, gamma=start if warm else None, max_iter=1, tol=0)
     for d, counts in enumerate(X):
-        # the bound is that of gamma as it came out, whether or not it has settled
-        phi = best_phi(beta, found.gamma[d])
-        expected = plain_bound(counts, beta, alpha, found.gamma[d], phi)
-        np.testing.assert_allclose(found.bounds[d], expected, rtol=1e-9, atol=1e-9)
-        bounds = plain_inference(counts, beta, alpha)
-        np.testing.assert_allclose(found.bounds[d], bounds[-1], rtol=1e-6, atol=1e-6)
-        assert np.diff(bounds).min(initial=0) >= -1e-9 * abs(bounds[-1])
+        expected = plain_update(counts, beta, alpha, start[d]) if counts.any() else alpha
+        np.testing.assert_allclose(found.gamma[d], expected, rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=40)
+@given(documents())
+def test_an_update_of_a_subset_of_topics_equals_the_plain_one(data):
+    """The topics that are not negligible are updated as if there were no others."""
+    X, beta, alpha = data
+    rng = np.random.default_rng(1)
+    n_topics = len(alpha)
+    live = rng.permutation(n_topics)[: rng.integers(1, n_topics + 1)].astype(np.intp)
+    few, expected, sums = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
+    for counts in X[X.any(axis=1)]:
+        words = np.flatnonzero(counts).astype(np.int32)
+        size = kernels._padded_size(len(words))
+        start = alpha + counts.sum() / n_topics
+        gamma, block, padded = start.copy(), np.empty(n_topics * size), np.empty((2, size))
+        kernels._iterate_few(
+            words, counts[words], beta, alpha, gamma, live.copy(), len(live), few, block, padded, expected, sums, 1, 0.0
+        )
+        plain = plain_update(counts, beta[:, live], alpha[live], start[live])
+        np.testing.assert_allclose(gamma[live], plain, rtol=1e-8, atol=1e-10)
+        rest = np.setdiff1d(np.arange(n_topics), live)
+        np.testing.assert_array_equal(gamma[rest], start[rest])
+
+
+@settings(max_examples=20)
+@given(documents(), st.sampled_from([(1, 0.0), (7, 0.0), (5000, 1e-13), (100, 1e-3)]))
+def test_the_bound_is_the_elbo_of_gamma_and_above_that_of_the_start(data, stop):
+    """Wherever the updates stop. Which local optimum they reach is not compared: rounding may decide it."""
+    X, beta, alpha = data
+    max_iter, tol = stop
+    found = infer(to_counts(X, "test"), beta, alpha, max_iter=max_iter, tol=tol)
+    np.testing.assert_allclose(found.proportions.sum(axis=1), 1)
+    for d, counts in enumerate(X):
+        elbo = plain_bound(counts, beta, alpha, found.gamma[d], best_phi(beta, found.gamma[d]))
+        np.testing.assert_allclose(found.bounds[d], elbo, rtol=1e-9, atol=1e-9)
+        start = alpha + counts.sum() / len(alpha)
+        first = plain_update(counts, beta, alpha, start) if counts.any() else alpha
+        for gamma in (start, first):
+            before = plain_bound(counts, beta, alpha, gamma, best_phi(beta, gamma))
+            assert found.bounds[d] >= before - 1e-8 * (1 + abs(before))
 
 
 @settings(max_examples=40)
@@ -174,12 +209,11 @@ def test_threads_and_cuts_change_nothing():
     rng = np.random.default_rng(3)
     beta, alpha = np.ascontiguousarray(rng.dirichlet(np.ones(80), 7).T), np.full(7, 0.1)
     counts = to_counts(X, "test")
-    corpus = Corpus.of(counts)
     one = infer(counts, beta, alpha)
     two = infer(counts, beta, alpha, n_threads=2)
     for name in ("gamma", "bounds", "expected", "ratios"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-    np.testing.assert_array_equal(expected_counts(corpus, one, beta), expected_counts(corpus, two, beta, n_threads=2))
+    np.testing.assert_array_equal(expected_counts(counts, one, beta), expected_counts(counts, two, beta, n_threads=2))
     np.testing.assert_array_equal(infer(counts[100:200], beta, alpha).gamma, one.gamma[100:200])
 
 
@@ -189,7 +223,7 @@ def test_expected_counts():
     counts = to_counts(X, "test")
     found = infer(counts, beta, alpha)
     expected = sum(n[:, None] * best_phi(beta, g) for n, g in zip(X, found.gamma, strict=True))
-    np.testing.assert_allclose(expected_counts(Corpus.of(counts), found, beta), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(expected_counts(counts, found, beta), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_bound_of_a_corpus_is_scikit_learns():
@@ -232,6 +266,31 @@ def test_learned_priors_have_no_slope(n_topics, size, seed):
         assert prior_objective(alpha, logs) >= prior_objective(np.full(n_topics, one), logs) - 1e-9
 
 
+@pytest.mark.parametrize("start", [1e-6, 1e-3, 0.1, 1.0, 30.0, 1e4, 1e6])
+@pytest.mark.parametrize("truth", [[0.01, 0.02, 0.5], [0.3, 1.0, 5.0], [50.0, 80.0, 200.0], [0.001, 0.001, 100.0]])
+def test_priors_are_learned_from_far_away(truth, start):
+    """Newton steps from these starts leave the positive orthant or decrease the objective unless they are shortened."""
+    truth = np.array(truth)
+    logs = digamma(truth) - digamma(truth.sum())
+    np.testing.assert_allclose(learn_asymmetric(np.full(3, start), logs), truth, rtol=1e-4)
+    same = np.full(3, digamma(truth[0]) - digamma(3 * truth[0]))
+    np.testing.assert_allclose(learn_symmetric(start, same), truth[0], rtol=1e-4)
+
+
+def test_the_line_search_keeps_bounds_and_objective():
+    truth = np.array([0.2, 1.0, 3.0])
+    logs = digamma(truth) - digamma(truth.sum())
+    start = np.array([1.0, 1.0, 1.0])
+    ascent = digamma(start.sum()) - digamma(start) + logs
+    for length in (1e-3, 1.0, 10.0, 1e4):
+        after = _line_search(start, length * ascent, logs)
+        assert after.min() >= SMALLEST
+        assert prior_objective(after, logs) >= prior_objective(start, logs)
+        np.testing.assert_allclose((after - start) / ascent, (after - start)[0] / ascent[0])  # only shortened
+    assert _line_search(start, -ascent, logs) is None  # every step leads down
+    assert _line_search(np.full(3, SMALLEST), -np.ones(3), logs) is None
+
+
 def test_words_that_no_topic_emits_and_tiny_documents():
     beta = topic_weights(np.array([[3.0, 1], [0, 0], [1, 5]]), "map")
     alpha = np.full(2, SMALLEST)
@@ -239,7 +298,7 @@ def test_words_that_no_topic_emits_and_tiny_documents():
     found = infer(to_counts(X, "test"), beta, alpha)
     assert np.isfinite(found.gamma).all()
     assert np.isfinite(found.bounds).all()
-    assert np.isfinite(expected_counts(Corpus.of(to_counts(X, "test")), found, beta)).all()
+    assert np.isfinite(expected_counts(to_counts(X, "test"), found, beta)).all()
     np.testing.assert_array_equal(found.gamma[2], alpha)
     assert found.bounds[2] == 0
     assert found.bounds[0] < -2 * 400

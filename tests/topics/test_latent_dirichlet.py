@@ -1,4 +1,6 @@
+import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +8,9 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, LatentDirichlet
@@ -51,7 +56,9 @@ def skip_without_tomotopy(solver):
 def test_planted_topics_are_found(solver):
     skip_without_tomotopy(solver)
     X, topics, shares = planted()
-    how = {"vb": {}, "online": {"max_iter": 30, "batch_size": 50}, "gibbs": {"max_iter": 200, "alpha": 0.2}}[solver]
+    how = {"vb": {}, "online": {"max_iter": 30, "batch_size": 50}, "gibbs": {"max_iter": 200, "doc_topic_prior": 0.2}}[
+        solver
+    ]
     lda = LatentDirichlet(4, solver=solver, random_state=1, **how).fit(sp.csr_array(X))
     np.testing.assert_allclose(lda.topics_.sum(axis=1), 1)
     order = matched(lda.topics_, topics)
@@ -70,14 +77,16 @@ def test_the_bound_never_falls(smoothing, prior):
         assert np.diff(lda.bounds_).min() >= -1e-9 * abs(lda.bounds_[-1])
         assert lda.bounds_[-1] > lda.bounds_[0] + 1
         assert lda.n_iter_ == len(lda.bounds_) <= 25
-        assert (len(set(lda.alpha_)) == 1) == (prior != "asymmetric")
-        assert (lda.alpha_[0] == 1 / 6) == (prior == "fixed")
+        assert (len(set(lda.doc_topic_prior_)) == 1) == (prior != "asymmetric")
+        assert (lda.doc_topic_prior_[0] == 1 / 6) == (prior == "fixed")
 
 
 def test_bounds_of_documents_sum_to_that_of_the_corpus():
     X, _ = topic_counts(np.random.default_rng(1), 40, 30, n_topics=4)
-    lda = LatentDirichlet(4, smoothing="map", eta=0.1, max_iter=30, document_tol=1e-9, tol=0, random_state=0).fit(X)
-    total = lda.bound(X).sum() + topic_bound(np.ascontiguousarray(lda.topic_counts_.T), 0.1, "map")
+    lda = LatentDirichlet(
+        4, smoothing="map", topic_word_prior=0.1, max_iter=30, mean_change_tol=1e-9, tol=0, random_state=0
+    ).fit(X)
+    total = lda.bound(X).sum() + topic_bound(np.ascontiguousarray(lda.components_.T), 0.1, "map")
     np.testing.assert_allclose(total, lda.bounds_[-1], rtol=1e-3)  # documents may settle elsewhere
     np.testing.assert_allclose(lda.score(X), lda.bound(X).sum())
     np.testing.assert_allclose(lda.bound(X[7:9]), lda.bound(X)[7:9])
@@ -97,9 +106,9 @@ def test_from_the_same_topics_it_gets_as_far_as_scikit_learn(n_passes):
     for seed in range(3):  # which gives both the same topics to start from
         how = {"max_iter": n_passes, "random_state": seed}
         other = LatentDirichletAllocation(10, doc_topic_prior=0.1, topic_word_prior=0.05, **how).fit(X)
-        lda = LatentDirichlet(10, alpha=0.1, eta=0.05, tol=0, **how).fit(X)
-        theirs.append(corpus_bound(other.components_, X, lda.alpha_, 0.05))
-        ours.append(corpus_bound(lda.topic_counts_, X, lda.alpha_, 0.05))
+        lda = LatentDirichlet(10, doc_topic_prior=0.1, topic_word_prior=0.05, tol=0, **how).fit(X)
+        theirs.append(corpus_bound(other.components_, X, lda.doc_topic_prior_, 0.05))
+        ours.append(corpus_bound(lda.components_, X, lda.doc_topic_prior_, 0.05))
     # Theirs start documents at random, ours evenly; which gets further in so small a corpus is chance.
     assert np.mean(ours) >= 1.005 * np.mean(theirs)
 
@@ -120,7 +129,7 @@ def test_sparse_is_dense_one_thread_is_two_and_seeds_are_bytes(solver):
     lda = make().fit(X)
     for other in (make().fit(sp.csr_matrix(X)), make(n_jobs=2).fit(sp.csc_array(X)), make().fit(X)):
         np.testing.assert_array_equal(lda.topics_, other.topics_)
-        np.testing.assert_array_equal(lda.alpha_, other.alpha_)
+        np.testing.assert_array_equal(lda.doc_topic_prior_, other.doc_topic_prior_)
         np.testing.assert_array_equal(lda.bounds_, other.bounds_)
         np.testing.assert_array_equal(lda.transform(X), other.transform(sp.csr_array(X)))
     np.testing.assert_allclose(make().fit(X.astype(np.float32)).topics_, lda.topics_)
@@ -133,22 +142,20 @@ def test_going_on():
     before = lda.bounds_[-1]
     assert lda.fit(X).bounds_[-1] > before
     with pytest.raises(BagwiseError, match="has 4 topics"):
-        lda.set_params(n_topics=5).fit(X)
+        lda.set_params(n_components=5).fit(X)
 
 
 def test_learning_bit_by_bit():
     X, topics, _ = planted(n_documents=600)
-    lda = LatentDirichlet(4, batch_size=40, random_state=0, total_documents=600)
+    lda = LatentDirichlet(4, batch_size=40, random_state=0, total_samples=600)
     for _ in range(10):
         for start in range(0, 600, 100):
             lda.partial_fit(sp.csr_array(X[start : start + 100]))
-    assert lda.n_documents_seen_ == 6000
+    assert lda.n_samples_seen_ == 6000
     order = matched(lda.topics_, topics)
     assert np.abs(lda.topics_[order] - topics).sum(axis=1).max() < 0.15
-    one = LatentDirichlet(4, batch_size=50, random_state=0, total_documents=99).partial_fit(X[:100])
-    two = (
-        LatentDirichlet(4, batch_size=50, random_state=0, total_documents=99).partial_fit(X[:50]).partial_fit(X[50:100])
-    )
+    one = LatentDirichlet(4, batch_size=50, random_state=0, total_samples=99).partial_fit(X[:100])
+    two = LatentDirichlet(4, batch_size=50, random_state=0, total_samples=99).partial_fit(X[:50]).partial_fit(X[50:100])
     np.testing.assert_array_equal(one.topics_, two.topics_)
 
 
@@ -167,7 +174,7 @@ def test_perplexity():
     shares = lda.transform(seen)
     expected = np.exp(-(hidden.toarray() * np.log(shares @ lda.topics_)).sum() / hidden.sum())
     np.testing.assert_allclose(lda.perplexity(seen, hidden), expected)
-    with pytest.raises(BagwiseError, match=r"whole numbers; there is a count of 0\.5"):
+    with pytest.raises(BagwiseError, match=r"integer counts, got a count of 0\.5"):
         lda.perplexity(unseen + 0.5)
     with pytest.raises(BagwiseError, match="held_out 3"):
         lda.perplexity(seen, hidden[:3])
@@ -177,7 +184,7 @@ def test_perplexity():
 
 def test_files(tmp_path):
     X, _ = topic_counts(np.random.default_rng(6), 40, 20)
-    lda = LatentDirichlet(3, alpha=np.array([0.1, 0.2, 0.3]), max_iter=np.int64(4), random_state=0).fit(X)
+    lda = LatentDirichlet(3, doc_topic_prior=np.array([0.1, 0.2, 0.3]), max_iter=np.int64(4), random_state=0).fit(X)
     path = lda.save(tmp_path / "topics.safetensors")
     again = LatentDirichlet.load(path)
     np.testing.assert_array_equal(again.transform(X), lda.transform(X))
@@ -188,6 +195,33 @@ def test_files(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BagwiseError, match=r"not a file written by LatentDirichlet\.save"):
         LatentDirichlet.load(path)
+
+
+def test_files_of_earlier_versions_load():
+    """Written when parameters had other names; with what that version computed."""
+    folder = Path(__file__).parent / "schema1"
+    expected = json.loads((folder / "expected.json").read_text())
+    lda = LatentDirichlet.load(folder / "topics.safetensors")
+    assert lda.feature_names_in_.tolist() == list("abcdef")
+    for name, value in {
+        "n_components": 3,
+        "doc_topic_prior": [0.2, 0.3, 0.4],
+        "topic_word_prior": 0.05,
+        "prior": "asymmetric",
+        "max_doc_update_iter": 50,
+        "mean_change_tol": 1e-4,
+        "learning_decay": 0.8,
+        "learning_offset": 12,
+        "total_samples": 40,
+        "batch_size": 5,
+    }.items():
+        assert getattr(lda, name) == value
+    del lda.feature_names_in_  # the counts are without names
+    np.testing.assert_allclose(lda.transform(expected["X"]), expected["shares"], rtol=1e-9)
+    np.testing.assert_allclose(lda.bound(expected["X"]), expected["bound"], rtol=1e-9)
+    assert lda.n_iter_ == len(lda.bounds_) == 8
+    assert lda.n_samples_seen_ == 12
+    lda.partial_fit(expected["X"])
 
 
 def test_names_of_words_are_kept_in_files(tmp_path):
@@ -205,8 +239,8 @@ def test_models_of_scikit_learn():
     theirs = LatentDirichletAllocation(4, max_iter=5, random_state=0).fit(X)
     lda = LatentDirichlet.from_fitted(theirs)
     np.testing.assert_allclose(lda.topics_, theirs.components_ / theirs.components_.sum(axis=1, keepdims=True))
-    np.testing.assert_array_equal(lda.alpha_, np.full(4, 0.25))
-    assert lda.eta == 0.25
+    np.testing.assert_array_equal(lda.doc_topic_prior_, np.full(4, 0.25))
+    assert lda.topic_word_prior == 0.25
     assert np.abs(lda.transform(X) - theirs.transform(X)).mean() < 0.05
     lda.partial_fit(X)
     with pytest.raises(BagwiseError, match="got a dict"):
@@ -223,7 +257,7 @@ def test_models_like_gensims():
 
     lda = LatentDirichlet.from_fitted(Model())
     np.testing.assert_allclose(lda.topics_, np.array([[1, 2, 3], [3, 2, 1]]) / 6)
-    np.testing.assert_allclose(lda.alpha_, [0.1, 0.4])
+    np.testing.assert_allclose(lda.doc_topic_prior_, [0.1, 0.4])
 
 
 def test_models_of_tomotopy():
@@ -254,19 +288,21 @@ def test_gibbs_takes_whole_numbers():
     for X, match in ((np.full((3, 2), 0.5), "count of 0.5"), (np.zeros((3, 2)), "empty")):
         with pytest.raises(BagwiseError, match=match):
             LatentDirichlet(2, solver="gibbs").fit(X)
-    with pytest.raises(BagwiseError, match="not prior="):
+    with pytest.raises(BagwiseError, match="does not support prior="):
         LatentDirichlet(2, solver="gibbs", prior="symmetric").fit(np.eye(3))
     X, _ = topic_counts(np.random.default_rng(8), 30, 20)
     make = lambda: LatentDirichlet(3, solver="gibbs", max_iter=20, prior="asymmetric", random_state=0)  # noqa: E731
     lda = make().fit(X)
     np.testing.assert_array_equal(lda.topics_, make().fit(X).topics_)
-    np.testing.assert_allclose(lda.topic_counts_.sum() - 20 * 3 * 0.01, X.sum(), rtol=1e-5)
+    np.testing.assert_allclose(lda.components_.sum() - 20 * 3 * 0.01, X.sum(), rtol=1e-5)
 
 
 def test_unusual_data():
     X = np.array([[0.0, 0, 0], [2, 0, 0], [0, 3, 0]])  # an empty document, a word that never occurs
     for smoothing, eta in (("bayes", 0.01), ("map", 0.0)):
-        lda = LatentDirichlet(7, smoothing=smoothing, eta=eta, random_state=0, max_iter=20).fit(X)  # more than words
+        lda = LatentDirichlet(7, smoothing=smoothing, topic_word_prior=eta, random_state=0, max_iter=20).fit(
+            X
+        )  # more than words
         np.testing.assert_allclose(lda.topics_.sum(axis=1), 1)
         np.testing.assert_allclose(lda.transform(X)[0], np.full(7, 1 / 7))
         assert lda.bound(X)[0] == 0
@@ -300,17 +336,17 @@ def test_ctrl_c_keeps_the_last_pass(monkeypatch):
         ({"solver": "em"}, "Unknown solver: 'em'"),
         ({"prior": "symetric"}, "Did you mean 'symmetric'"),
         ({"smoothing": "none"}, "Unknown smoothing"),
-        ({"alpha": [1.0, 2.0, 3.0]}, "one for each of the 2 topics"),
-        ({"alpha": [1.0, -1.0]}, "from -1 to 1"),
-        ({"eta": 0}, "eta=0 with smoothing='bayes'"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"n_topics": 0}, "n_topics"),
-        ({"decay": 0.5}, "decay"),
+        ({"doc_topic_prior": [1.0, 2.0, 3.0]}, "one for each of the 2 topics"),
+        ({"doc_topic_prior": [1.0, -1.0]}, "from -1 to 1"),
+        ({"topic_word_prior": 0}, "topic_word_prior=0 with smoothing='bayes'"),
+        ({"doc_topic_prior": 0.0}, "doc_topic_prior"),
+        ({"n_components": 0}, "n_components"),
+        ({"learning_decay": 0.5}, "learning_decay"),
     ],
 )
 def test_parameters_it_cannot_use(wrong, match):
     with pytest.raises(ValueError, match=match):
-        LatentDirichlet(**({"n_topics": 2} | wrong)).fit(np.eye(3))
+        LatentDirichlet(**({"n_components": 2} | wrong)).fit(np.eye(3))
 
 
 def test_a_fit_that_fails_leaves_nothing_old():
@@ -319,6 +355,89 @@ def test_a_fit_that_fails_leaves_nothing_old():
         lda.fit(-np.eye(4))
     with pytest.raises(NotFittedError):
         lda.transform(np.eye(3))
+
+
+SHARED_NAMES = {
+    "doc_topic_prior": 0.2,
+    "topic_word_prior": None,
+    "learning_decay": 0.8,
+    "learning_offset": 5.0,
+    "total_samples": 500,
+    "max_iter": 8,
+    "batch_size": 40,
+    "max_doc_update_iter": 50,
+    "mean_change_tol": 1e-3,
+    "n_jobs": 1,
+    "verbose": 0,
+    "random_state": 0,
+}
+
+
+@pytest.mark.parametrize("LDA", [LatentDirichletAllocation, LatentDirichlet])
+def test_it_drops_in_for_scikit_learns(LDA):
+    """The same keyword arguments, attributes and methods in a pipeline and a grid search."""
+    X, y = topic_counts(np.random.default_rng(10), 120, 40, n_topics=4)
+    pipeline = Pipeline([("lda", LDA(n_components=3, **SHARED_NAMES)), ("svm", LogisticRegression())])
+    grid = {"lda__n_components": [2, 6], "lda__doc_topic_prior": [0.1, 0.5], "svm__C": [1.0, 10.0]}
+    search = GridSearchCV(pipeline, grid, cv=2).fit(sp.csr_matrix(X), y)
+    assert search.best_score_ > 0.6
+    lda = search.best_estimator_[0]
+    n = lda.n_components
+    assert lda.components_.shape == (n, 40)
+    assert lda.n_iter_ <= 8 <= lda.n_batch_iter_ or lda.n_iter_ == lda.n_batch_iter_
+    assert lda.topic_word_prior_ == 1 / n
+    np.testing.assert_array_equal(lda.doc_topic_prior_, lda.doc_topic_prior)
+    assert 1 < lda.bound_ < 100
+    assert 1 < lda.perplexity(X) < 40
+    assert lda.score(X) < 0
+    Z = lda.transform(X)
+    np.testing.assert_allclose(Z.sum(axis=1), 1)
+    raw = lda.transform(X, normalize=False)
+    np.testing.assert_allclose(raw / raw.sum(axis=1, keepdims=True), Z)
+    assert GridSearchCV(LDA(**SHARED_NAMES), {"n_components": [1, 4]}, cv=2).fit(X).best_params_ == {"n_components": 4}
+    assert LDA(**SHARED_NAMES).fit_transform(X).shape == (120, 10)
+    lda.set_params(n_components=n).partial_fit(X)
+
+
+def test_the_perplexity_of_training_documents_is_scikit_learns():
+    X, _ = topic_counts(np.random.default_rng(11), 50, 30, n_topics=4)
+    theirs = LatentDirichletAllocation(4, **SHARED_NAMES).fit(X)
+    lda = LatentDirichlet(4, tol=0, **SHARED_NAMES).fit(X)
+    np.testing.assert_allclose(lda.bound_, theirs.bound_, rtol=0.02)
+    np.testing.assert_allclose(np.log(lda.bound_), -lda.bounds_[-1] / X.sum())
+
+
+@pytest.mark.parametrize("how", [{}, {"prior": "asymmetric"}, {"prior": "symmetric", "smoothing": "map"}])
+def test_integer_weights_are_repeated_documents(how):
+    X, _ = topic_counts(np.random.default_rng(12), 60, 30, n_topics=4)
+    weights = np.random.default_rng(13).integers(0, 4, 60)
+    make = lambda: LatentDirichlet(4, max_iter=12, random_state=0, **how)  # noqa: E731
+    weighted, repeated = make().fit(X, sample_weight=weights), make().fit(np.repeat(X, weights, axis=0))
+    np.testing.assert_allclose(weighted.components_, repeated.components_, rtol=1e-6)
+    np.testing.assert_allclose(weighted.doc_topic_prior_, repeated.doc_topic_prior_, rtol=1e-6)
+    np.testing.assert_allclose(weighted.bounds_, repeated.bounds_, rtol=1e-9)
+    np.testing.assert_allclose(weighted.bound_, repeated.bound_, rtol=1e-9)
+    assert weighted.n_samples_seen_ == weights.sum()
+    assert not np.allclose(weighted.components_, make().fit(X).components_)
+    scaled = make().fit(X, sample_weight=0.5 * weights)
+    assert scaled.components_.sum() < 0.6 * weighted.components_.sum()
+
+
+def test_weights_of_the_other_solvers():
+    X, _ = topic_counts(np.random.default_rng(14), 60, 30, n_topics=4)
+    make = lambda solver: LatentDirichlet(3, solver=solver, max_iter=3, batch_size=20, random_state=0)  # noqa: E731
+    ones = make("online").fit(X, sample_weight=np.ones(60))
+    np.testing.assert_allclose(ones.components_, make("online").fit(X).components_, rtol=1e-9)
+    twice = make("online").fit(X, sample_weight=np.full(60, 2.0))
+    assert twice.components_.sum() > 1.5 * ones.components_.sum()
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        make("vb").fit(X, sample_weight=-np.ones(60))
+    with pytest.raises(BagwiseError, match="takes integers as sample_weight"):
+        make("gibbs").fit(X, sample_weight=np.full(60, 0.5))
+    pytest.importorskip("tomotopy")
+    weights = np.arange(60) % 3
+    repeated = make("gibbs").fit(np.repeat(X, weights, axis=0))
+    np.testing.assert_array_equal(make("gibbs").fit(X, sample_weight=weights).components_, repeated.components_)
 
 
 def test_data_it_cannot_use():

@@ -91,9 +91,20 @@ def test_words_never_seen_and_empty_documents():
     assert np.isfinite(PLSA(2).fit(np.zeros((2, 3))).topics_).all()
 
 
+def test_the_best_of_several_starts_is_kept():
+    X, _ = topic_counts(np.random.default_rng(4), 60, 40)
+    rng = np.random.RandomState(1)
+    alone = [PLSA(4, max_iter=30, random_state=rng).fit(X) for _ in range(4)]  # one generator: as in one fit
+    best = max(alone, key=lambda plsa: plsa.objectives_[-1])
+    assert best is not alone[0]
+    together = PLSA(4, max_iter=30, n_init=4, random_state=1).fit(X)
+    np.testing.assert_array_equal(together.components_, best.components_)
+    assert together.n_iter_ == best.n_iter_
+
+
 def test_what_it_cannot_use():
     with pytest.raises(BagwiseError, match="word 1 is -2"):
         PLSA(2).fit([[1, -2], [0, 1]])
-    for wrong in ({"temperature": 0}, {"temperature": 1.5}, {"n_topics": 0}):
+    for wrong in ({"temperature": 0}, {"temperature": 1.5}, {"n_components": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             PLSA(**wrong).fit(np.eye(3))

@@ -29,7 +29,7 @@ def test_scikit_learn_contract(estimator, check):
 def fitted():
     X, y = topic_counts(np.random.default_rng(0), 40, 25, n_topics=6)
     X[3] = 0
-    return X, y, LatentDirichlet(5, alpha=[0.1, 0.3, 0.2, 0.5, 1.0], max_iter=10, random_state=0).fit(X)
+    return X, y, LatentDirichlet(5, doc_topic_prior=[0.1, 0.3, 0.2, 0.5, 1.0], max_iter=10, random_state=0).fit(X)
 
 
 def plain_parts(lda, counts):
@@ -38,7 +38,7 @@ def plain_parts(lda, counts):
     e = digamma(gamma) - digamma(gamma.sum())
     phi = lda.topics_ * np.exp(e)[:, None]
     phi /= phi.sum(axis=0)
-    alpha = lda.alpha_
+    alpha = lda.doc_topic_prior_
     return np.concatenate(
         [
             [gammaln(alpha.sum()) - gammaln(gamma.sum())],
@@ -96,6 +96,18 @@ def test_scaling(fitted, block):
     assert (scaled[:, n_dense:][plain[:, n_dense:] == 0] == 0).all()  # scaled only: sparse stays sparse
 
 
+@pytest.mark.parametrize("block", ["topic", "word"])
+def test_parameters_set_after_fitting_wait_for_the_next_fit(fitted, block):
+    X, _, lda = fitted
+    scores = FreeEnergyScore(FrozenEstimator(lda), word_block=block, per_token=True, standardize=True).fit(X)
+    as_dense = lambda Z: Z.toarray() if sp.issparse(Z) else Z  # noqa: E731
+    before, names = as_dense(scores.transform(X)), scores.get_feature_names_out()
+    scores.set_params(per_token=False, standardize=False, word_block="full")
+    np.testing.assert_array_equal(as_dense(scores.transform(X)), before)
+    np.testing.assert_array_equal(scores.get_feature_names_out(), names)
+    assert scores.fit(X).transform(X).shape != before.shape
+
+
 def test_models_of_all_kinds(fitted):
     X, _, lda = fitted
     assert FreeEnergyScore(3).fit(X).transform(X).shape == (40, 13)
@@ -133,6 +145,21 @@ def test_naive_bayes_is_the_rule_it_says(fitted):
     np.testing.assert_allclose(np.exp(classifier.predict_log_proba(X)), classifier.predict_proba(X))
     assert classifier.score(X, names) > 0.85
     assert classifier.predict(np.zeros((1, 25)))[0] == ["cat", "dog"][int(y.mean() > 0.5)]  # by the prior alone
+
+
+def test_integer_weights_of_naive_bayes_are_repeated_documents(fitted):
+    X, y, _ = fitted
+    weights = np.random.default_rng(0).integers(0, 3, len(y))
+    make = lambda: LatentDirichletNB(LatentDirichlet(2, max_iter=10, random_state=0))  # noqa: E731
+    weighted = make().fit(X, y, sample_weight=weights)
+    repeated = make().fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.class_log_prior_, repeated.class_log_prior_)
+    np.testing.assert_allclose(
+        weighted.predict_joint_log_proba(X), repeated.predict_joint_log_proba(X), rtol=1e-6, atol=1e-6
+    )
+    assert not np.allclose(weighted.predict_joint_log_proba(X), make().fit(X, y).predict_joint_log_proba(X))
+    with pytest.raises(BagwiseError, match="one class, 1"):
+        make().fit(X, y, sample_weight=y.astype(float))
 
 
 def test_one_class_is_not_enough():

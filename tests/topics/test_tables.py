@@ -27,8 +27,8 @@ def test_top_words(fitted):
     assert lda.top_words(5, words=words) == top_words(lda.topics_, 5, words=words)
     assert top_words(lda.topics_, 100)[0][:3] == np.argsort(-lda.topics_[0])[:3].tolist()
     overall = X.sum(axis=0) / X.sum()
-    assert lda.top_words(3, relevance=0.2, word_shares=overall) == top_words(
-        lda.topics_, 3, relevance=0.2, word_shares=overall
+    assert lda.top_words(3, relevance=0.2, word_frequencies=overall) == top_words(
+        lda.topics_, 3, relevance=0.2, word_frequencies=overall
     )
     plsa = PLSA(3, random_state=0).fit(X)
     assert len(plsa.top_words(4)) == 3
@@ -110,11 +110,11 @@ def test_what_they_cannot_use(fitted):
         (lambda: top_words(lda.topics_, relevance=2), "from 0 to 1, got 2"),
         (lambda: top_words(lda.topics_, 0), "n must be at least 1"),
         (lambda: top_words(lda.topics_, words=["a"]), "1 names in words, but the topics have 40"),
-        (lambda: top_words(lda.topics_, relevance=0.5, word_shares=[1.0]), "one per word"),
+        (lambda: top_words(lda.topics_, relevance=0.5, word_frequencies=[1.0]), "one per word"),
         (lambda: coherence(lda.topics_, X, 1), "pairs of words"),
         (lambda: coherence(np.ones((2, 1)), np.ones((2, 1))), "only one word"),
         (lambda: coherence(lda.topics_, X[:, 1:]), "X has 39 words, the topics 40"),
-        (lambda: prepare_view(lda.topics_, lda.transform(X)[1:], X, ["a"] * 40), "do not fit together"),
+        (lambda: prepare_view(lda.topics_, lda.transform(X)[1:], X, ["a"] * 40), "do not match"),
         (lambda: prepare_view(lda.topics_, lda.transform(X), 0 * X, ["a"] * 40), "All documents are empty"),
     ):
         with pytest.raises(BagwiseError, match=match):

@@ -1,4 +1,4 @@
-"""How passes over a corpus follow each other."""
+"""When documents restart and when they continue."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Compiled inner loops of latent Dirichlet allocation: the posterior of single documents, and sums over them."""
+"""Compiled loops of topic models: posteriors of documents, sums over them, ELBO terms, EM of PLSA."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 import numpy as np
 from numba import njit
 
-# Sums may be taken in any order, and products be fused into them; NaN and infinity stay what they are.
+# Sums may be reordered and products fused into them; NaN and infinity keep their meaning.
 _ANY_ORDER = {"reassoc", "contract"}
-# A topic whose share of a document adds less than this, relative to its prior, is left aside until the last check.
+# A topic that adds less than this to gamma, relative to its prior, is negligible in a document.
 _NEGLIGIBLE = 1e-10
-# How often a document may go on with few topics. What is left to do then is about those that were left aside.
-_TIMES_WITH_FEW = 2
-# Compiled loops take that many steps at once; what is left over goes one by one.
-_WORDS_AT_A_TIME = 16
+# How often a document is updated without its negligible topics. After that all topics are updated.
+_MAX_SUBSETS = 2
+# Words are padded to a multiple of this, so that vectorised loops have no remainder.
+_PADDING = 16
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _below_log(x):
-    """``log(x + 8) - digamma(x)`` for positive x, to about 1e-14; divisions, but neither logarithm nor branch.
+    """``log(x + 8) - digamma(x)`` for positive x, to about 1e-14, without logarithm or branch.
 
     ψ(x) = ψ(x + 8) - Σ_{i<8} 1/(x + i). The sum is one fraction, as x + i and x + 7 - i have the product q + i(7 - i)
     with q = x(x + 7); the rest is the asymptotic series.
@@ -40,9 +40,9 @@ def digamma(x):
 
 
 @njit(cache=True, nogil=True)
-def _filled_up(n):
-    """The least multiple of `_WORDS_AT_A_TIME` that is n or more."""
-    return (n + _WORDS_AT_A_TIME - 1) // _WORDS_AT_A_TIME * _WORDS_AT_A_TIME
+def _padded_size(n):
+    """The smallest multiple of `_PADDING` that is at least n."""
+    return (n + _PADDING - 1) // _PADDING * _PADDING
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
@@ -87,7 +87,7 @@ def _expect(gamma, expected):
 def weigh(words, counts, weights, expected, ratios, sums):
     """``ratios = counts / (weights[words] @ expected); sums = ratios @ weights[words]``.
 
-    `weights` are words x topics, so one pass over the rows does both. Cost O(words K).
+    `weights` are words x topics, so one pass over the rows does both. O(words K).
     """
     sums[:] = 0.0
     whole = words.shape[0] - words.shape[0] % 4
@@ -132,13 +132,13 @@ def _weigh_few(block, n_live, counts, expected, ratios, sums):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, few, block, padded, expected, sums, max_iter, tol):
-    """Go on with the topics ``live[:n_live]`` alone, which mostly are few; returns the number of iterations.
+    """Update only the topics ``live[:n_live]``; returns the number of updates.
 
-    Their weights are copied to `block`, topics x words, their parts of `gamma` to `few`. The words are filled up to a
-    whole number of `_WORDS_AT_A_TIME` by some that do not occur. Topics that fade are taken out.
+    Their weights are copied to `block`, topics x words, their entries of `gamma` to `few`. The words are padded by
+    words of count 0. Topics that become negligible are removed.
     """
     n = words.shape[0]
-    filled = _filled_up(n)
+    filled = _padded_size(n)
     block = block[: n_live * filled].reshape(n_live, filled)
     filled_counts, ratios = padded[0, :filled], padded[1, :filled]
     filled_counts[:n], filled_counts[n:] = counts, 0.0
@@ -165,21 +165,21 @@ def _iterate_few(words, counts, weights, alpha, gamma, live, n_live, few, block,
             if few[a] - alpha[live[a]] > _NEGLIGIBLE * alpha[live[a]]:
                 a += 1
                 continue
-            n_live -= 1  # the last one takes the place of the one that faded
+            n_live -= 1  # the last topic replaces the removed one
             live[a], few[a] = live[n_live], few[n_live]
             block[a] = block[n_live]
     return max_iter
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, few, block, padded, max_iter, tol):
-    """Iterate ``gamma = alpha + Σ_v n_v phi_v`` until its entries move by `tol` or less together.
+def _converge(words, counts, weights, alpha, gamma, expected, ratios, sums, live, few, block, padded, max_iter, tol):
+    """Iterate ``gamma = alpha + Σ_v n_v phi_v`` until the L1 norm of its change is at most `tol`.
 
-    On return `expected` and `ratios` belong to `gamma` as it is. Returns the shift m of `_expect`.
+    On return `expected` and `ratios` belong to the final `gamma`. Returns the shift m of `_expect`.
     """
     n_topics = alpha.shape[0]
     done = 0
-    times_left = _TIMES_WITH_FEW
+    subsets_left = _MAX_SUBSETS
     while True:
         shift = _expect(gamma, expected)
         weigh(words, counts, weights, expected, ratios, sums)
@@ -196,8 +196,8 @@ def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, 
         for k in range(n_topics):
             gamma[k] = alpha[k] + expected[k] * sums[k]
         done += 1
-        if 2 * n_live <= n_topics and times_left > 0 and done < max_iter:
-            times_left -= 1
+        if 2 * n_live <= n_topics and subsets_left > 0 and done < max_iter:
+            subsets_left -= 1
             done += _iterate_few(
                 words, counts, weights, alpha, gamma, live, n_live, few, block, padded, expected, sums,
                 max_iter - done, tol,
@@ -206,7 +206,7 @@ def _settle(words, counts, weights, alpha, gamma, expected, ratios, sums, live, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _document_bound(counts, alpha, gamma, ratios, shift):
-    """The bound of a document at its best phi, from the norms n_v / ratio_v that belong to `gamma`."""
+    """The ELBO of a document at the optimal phi, from the norms n_v / ratio_v that belong to `gamma`."""
     total_alpha, total_gamma = alpha.sum(), gamma.sum()
     psi_total = digamma(total_gamma)
     bound = math.lgamma(total_alpha) - math.lgamma(total_gamma)
@@ -223,18 +223,18 @@ def _document_bound(counts, alpha, gamma, ratios, shift):
 def infer_documents(
     starts, words, counts, weights, alpha, warm, gamma, expected, ratios, bounds, first, last, max_iter, tol
 ):
-    """The variational posterior of the documents first..last, rows of a CSR matrix without stored zeros.
+    """Variational posterior of the documents first..last, rows of a CSR matrix without stored zeros.
 
-    For each document, until the entries of gamma move by ``tol`` of their sum or less::
+    For each document, until the L1 norm of the change of gamma is at most `tol` relative to its sum::
 
         e = digamma(gamma) - digamma(gamma.sum())
         phi = weights[words] * exp(e); phi /= phi.sum(axis=1)      # words x topics
         gamma = alpha + counts @ phi
 
-    `gamma` (documents x topics) is the result, and where to start from if `warm`; else that is even shares. `expected`
-    is exp(e) up to a factor per document, `ratios` are such that
-    ``phi[v] * counts[v] = ratios[v] * weights[v] * expected``. Cost O(nnz K) for the first and last iterations; those
-    between take only topics that are not negligible in the document.
+    `gamma` (documents x topics) is the result, and the start if `warm`; otherwise documents start from equal
+    proportions. `expected` is exp(e) up to a factor per document, `ratios` are such that
+    ``phi[v] * counts[v] = ratios[v] * weights[v] * expected``. O(nnz K) for the first and last update; those between
+    skip topics that are negligible in the document.
     """
     n_topics = alpha.shape[0]
     longest = 0
@@ -242,7 +242,7 @@ def infer_documents(
         longest = max(longest, starts[d + 1] - starts[d])
     sums, few = np.empty(n_topics), np.empty(n_topics)
     live = np.empty(n_topics, dtype=np.intp)
-    block, padded = np.empty(n_topics // 2 * _filled_up(longest)), np.empty((2, _filled_up(longest)))
+    block, padded = np.empty(n_topics // 2 * _padded_size(longest)), np.empty((2, _padded_size(longest)))
     for d in range(first, last):
         begin, end = starts[d], starts[d + 1]
         if begin == end:
@@ -255,22 +255,10 @@ def infer_documents(
         if not warm:
             gamma[d] = alpha + length / n_topics
         limit = tol * (alpha.sum() + length)
-        shift = _settle(
-            document,
-            n,
-            weights,
-            alpha,
-            gamma[d],
-            expected[d],
-            of_words,
-            sums,
-            live,
-            few,
-            block,
-            padded,
-            max_iter,
-            limit,
-        )
+        shift = _converge(
+            document, n, weights, alpha, gamma[d], expected[d], of_words,
+            sums, live, few, block, padded, max_iter, limit,
+        )  # fmt: skip
         bounds[d] = _document_bound(n, alpha, gamma[d], of_words, shift)
 
 
@@ -278,22 +266,22 @@ def infer_documents(
 def add_expected_counts(starts, documents, places, ratios, expected, sums, first, last):
     """``sums[v] += Σ_d ratios[d, v] expected[d]`` for the words first..last, documents in order.
 
-    `starts` and `documents` list the documents of each word (CSC); `places` says where in `ratios`, which is in the
-    order of the documents, an entry is. Cost O(nnz K).
+    `starts` and `documents` list the documents of each word (CSC); `places` gives the index of an entry in `ratios`,
+    which is in CSR order. O(nnz K).
     """
     for v in range(first, last):
         row = sums[v]
         for p in range(starts[v], starts[v + 1]):
-            ratio, shares = ratios[places[p]], expected[documents[p]]
+            ratio, of_document = ratios[places[p]], expected[documents[p]]
             for k in range(row.shape[0]):
-                row[k] += ratio * shares[k]
+                row[k] += ratio * of_document[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def expect_topics(counts, totals, floor, weights, first, last):
     """``weights = maximum(exp(digamma(counts) - digamma(totals)), floor)`` for the words first..last.
 
-    `counts` are words x topics, `totals` their digamma is taken of once per topic. Cost O(words K).
+    `counts` are words x topics, `totals` their column sums. O(words K).
     """
     below = np.empty(totals.shape[0])
     for k in range(totals.shape[0]):
@@ -318,17 +306,17 @@ def split_bound_of_words(
 ):
     """Split ``Σ_v n_v φ_vi (e_i - log φ_vi + log β_vi)`` over topics and over words, for documents first..last.
 
-    With phi of a document as words x topics, n its counts and e its E[log share]::
+    With phi of a document as words x topics, n its counts and e its E[log proportion]::
 
         per_topic[d] = n @ (phi * (e - log(phi)))
         in_words[d] = n @ (phi * log(beta[words]))
         per_word[begin:end] = n * (phi * log(beta[words])).sum(axis=1)
 
-    As ``e_i - log φ_vi = log norm_v - log β_vi``, no logarithm of φ is taken. `logs` is log(weights), `shifts` what
-    `expected` lacks per document, as a logarithm. Cost O(nnz K).
+    As ``e_i - log φ_vi = log norm_v - log β_vi``, no logarithm of φ is needed. `logs` is log(weights), `shifts` the
+    logarithm of the factor of `expected` per document. O(nnz K).
     """
     for d in range(first, last):
-        shares, topic, word = expected[d], per_topic[d], in_words[d]
+        of_document, topic, word = expected[d], per_topic[d], in_words[d]
         topic[:] = 0.0
         word[:] = 0.0
         for p in range(starts[d], starts[d + 1]):
@@ -336,18 +324,18 @@ def split_bound_of_words(
             ratio = ratios[p]
             norm = math.log(counts[p] / ratio) + shifts[d]
             total = 0.0
-            for k in range(shares.shape[0]):
-                emitted = ratio * weights[v, k] * shares[k]
-                part = emitted * logs[v, k]
-                topic[k] += emitted * norm - part
-                word[k] += part
-                total += part
+            for k in range(of_document.shape[0]):
+                emitted = ratio * weights[v, k] * of_document[k]
+                term = emitted * logs[v, k]
+                topic[k] += emitted * norm - term
+                word[k] += term
+                total += term
             per_word[p] = total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_emissions(starts, words, weights, expected, ratios, smallest, sizes, first, last):
-    """``sizes[d] = (n[:, None] * phi >= smallest).sum()`` for the documents first..last. Cost O(nnz K)."""
+    """``sizes[d] = (n[:, None] * phi >= smallest).sum()`` for the documents first..last. O(nnz K)."""
     for d in range(first, last):
         size = 0
         for p in range(starts[d], starts[d + 1]):
@@ -361,7 +349,7 @@ def count_emissions(starts, words, weights, expected, ratios, smallest, sizes, f
 def list_emissions(
     starts, words, weights, logs, expected, ratios, smallest, n_words, out_starts, columns, values, first, last
 ):
-    """List ``n_v φ_vi log β_vi`` of what `count_emissions` counts, columns ``i n_words + v`` in order. O(nnz K)."""
+    """List ``n_v φ_vi log β_vi`` of the emissions of `count_emissions`, in columns ``i n_words + v``. O(nnz K)."""
     for d in range(first, last):
         filled = out_starts[d]
         for k in range(expected.shape[1]):
@@ -375,15 +363,15 @@ def list_emissions(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def update_shares(starts, words, counts, weights, powers, shares, ratios, logs, first, last):
-    """One EM step on the shares of the documents first..last of a CSR matrix without stored zeros.
+def update_proportions(starts, words, counts, weights, powers, proportions, ratios, logs, first, last):
+    """One EM step of PLSA on the documents first..last of a CSR matrix without stored zeros.
 
-    For each document, with `weights` words x topics and `powers` its shares to the power of the temperature::
+    For each document, with `weights` words x topics and `powers` its proportions to the power of the temperature::
 
         norms = weights[words] @ powers; ratios = counts / norms; logs = counts @ log(norms)
-        shares = powers * (ratios @ weights[words]); shares /= shares.sum()
+        proportions = powers * (ratios @ weights[words]); proportions /= proportions.sum()
 
-    Words of norm 0, which no topic of the document emits, have no part. Empty documents get even shares. Cost O(nnz K).
+    Words of norm 0, which no topic of the document emits, are ignored. Empty documents get equal proportions. O(nnz K).
     """
     n_topics = powers.shape[1]
     sums = np.empty(n_topics)
@@ -405,7 +393,7 @@ def update_shares(starts, words, counts, weights, powers, shares, ratios, logs, 
                     sums[k] += ratios[p] * weights[words[p], k]
         total = 0.0
         for k in range(n_topics):
-            shares[d, k] = powers[d, k] * sums[k]
-            total += shares[d, k]
+            proportions[d, k] = powers[d, k] * sums[k]
+            total += proportions[d, k]
         for k in range(n_topics):
-            shares[d, k] = shares[d, k] / total if total > 0.0 else 1.0 / n_topics
+            proportions[d, k] = proportions[d, k] / total if total > 0.0 else 1.0 / n_topics

@@ -1,80 +1,77 @@
-"""`FreeEnergyScore`: the parts of a document's bound as features."""
+"""`FreeEnergyScore`, the ELBO terms of documents as features, and `FreeEnergyKernel`, which weights them by labels."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from bagwise._compat import _check_feature_names_in, _fit_context
 from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import unknown_name
 from bagwise.kernels.diagonal_kernel import DiagonalKernelLearner
 from bagwise.topics._kernels import count_emissions, list_emissions, split_bound_of_words
 from bagwise.topics.inference import CountReader, with_small_indices
-from bagwise.topics.latent_dirichlet import LatentDirichlet
-from bagwise.topics.templates import TEMPLATES, fitted_model
+from bagwise.topics.latent_dirichlet import TEMPLATES, LatentDirichlet, fitted_model
 
-__all__ = ["FreeEnergyKernel", "FreeEnergyScore", "free_energy_parts"]
-
+__all__ = ["FreeEnergyKernel", "FreeEnergyScore", "elbo_terms"]
 
 WORD_BLOCKS = ("full", "topic", "word")
-# Emissions below this many tokens are left out of the sparse block "full".
+# The sparse block "full" leaves out emissions of fewer tokens than this.
 _SMALLEST = 1e-12
-# A component that varies by less than this says nothing.
+# Features with a smaller standard deviation count as constant.
 _CONSTANT = 1e-12
 
 
-def free_energy_parts(
+def elbo_terms(
     lda: LatentDirichlet, counts: sp.csr_array, word_block: str = "topic"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | sp.csr_array]:
-    """Split the bounds of documents into the parts of topics and those of words.
+    """Split the ELBO of documents into terms of topics and terms of words.
 
     Parameters
     ----------
     lda : LatentDirichlet
         Fitted.
     counts : csr_array of shape (n_documents, n_words)
-        As `to_counts` gives it.
+        From `to_counts`.
     word_block : {"full", "topic", "word"}, default="topic"
-        How finely the last part is split.
+        How the terms of the words are summed.
 
     Returns
     -------
-    topics : ndarray of shape (n_documents, 1 + 3 n_topics)
+    topics : ndarray of shape (n_documents, 1 + 3 n_components)
         ``lgamma(Σα) - lgamma(Σγ)``; ``lgamma(γ_i) - lgamma(α_i)``; ``(α_i - γ_i) e_i``;
         ``Σ_v n_v φ_vi (e_i - log φ_vi)``.
-    words : ndarray of shape (n_documents, n_topics) or csr_array
-        ``n_v φ_vi log β_vi`` for each topic and word ("full", sparse, topic by topic), or summed over words ("topic"),
-        or over topics ("word", sparse). All parts of a document sum to its bound.
+    words : ndarray of shape (n_documents, n_components) or csr_array
+        ``n_v φ_vi log β_vi`` for each topic and word ("full", sparse, topic by topic), summed over words ("topic"), or
+        summed over topics ("word", sparse). All terms of a document sum to its ELBO.
     """
     posterior = lda.infer_counts(counts)
-    gamma, alpha = posterior.gamma, lda.alpha_
-    n_documents, n_topics = gamma.shape
+    gamma, alpha = posterior.gamma, lda.doc_topic_prior_
+    n_documents, n_components = gamma.shape
     n_threads = effective_n_jobs(lda.n_jobs)
     weights = lda.word_weights()
     logs = np.log(weights)
     expected_logs = digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))
-    per_topic, in_words = np.empty((n_documents, n_topics)), np.empty((n_documents, n_topics))
+    per_topic, in_words = np.empty((n_documents, n_components)), np.empty((n_documents, n_components))
     per_word = np.empty(counts.nnz)
     largest = gamma.argmax(axis=1)[:, None]  # where `expected` is not 0
     factors = np.take_along_axis(expected_logs, largest, 1) - np.log(np.take_along_axis(posterior.expected, largest, 1))
     shifts = factors.ravel()
-    document = (counts.indptr, counts.indices)
+    entries = (counts.indptr, counts.indices)
     given = (weights, logs, posterior.expected, posterior.ratios)
 
     def split(first: int, last: int) -> None:
-        split_bound_of_words(
-            *document, counts.data, *given, shifts, per_topic, in_words, per_word, first, last
-        )  # fmt: skip
+        split_bound_of_words(*entries, counts.data, *given, shifts, per_topic, in_words, per_word, first, last)
 
     run_over_ranges(split, n_documents, n_threads)
     topics = np.hstack(
@@ -90,13 +87,11 @@ def free_energy_parts(
     if word_block == "word":
         return topics, sp.csr_array((per_word, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
     sizes = np.empty(n_documents, dtype=np.int64)
-    run_over_ranges(
-        lambda first, last: count_emissions(
-            *document, weights, posterior.expected, posterior.ratios, _SMALLEST, sizes, first, last
-        ),
-        n_documents,
-        n_threads,
-    )
+
+    def count(first: int, last: int) -> None:
+        count_emissions(*entries, weights, posterior.expected, posterior.ratios, _SMALLEST, sizes, first, last)
+
+    run_over_ranges(count, n_documents, n_threads)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     check_memory(
         int(starts[-1]) * 16,
@@ -106,36 +101,36 @@ def free_energy_parts(
     )
     columns, values = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1])
     n_words = counts.shape[1]
-    run_over_ranges(
-        lambda first, last: list_emissions(*document, *given, _SMALLEST, n_words, starts, columns, values, first, last),
-        n_documents,
-        n_threads,
-    )
-    return topics, sp.csr_array((values, columns, starts), shape=(n_documents, n_topics * n_words))
+
+    def fill(first: int, last: int) -> None:
+        list_emissions(*entries, *given, _SMALLEST, n_words, starts, columns, values, first, last)
+
+    run_over_ranges(fill, n_documents, n_threads)
+    return topics, sp.csr_array((values, columns, starts), shape=(n_documents, n_components * n_words))
 
 
 class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
-    """Describe a document by the parts of its bound under a topic model (free-energy score space).
+    """Describe documents by the terms of their ELBO under a topic model (free-energy score space).
 
-    1. A topic model is fitted, or taken as it is.
-    2. The bound of a document's log-probability is a sum. Its terms, one or more per topic and word, are the features:
-       they tell how the model explains the document, not only by which topics.
-    3. They may be divided by the document's length and brought to the same scale, which kernels and linear models need.
+    1. Fit a topic model, or take a fitted one.
+    2. The ELBO of a document, the lower bound of its log-likelihood, is a sum of terms per topic and word. They are the
+       features: they show how the model explains the document, not only by which topics.
+    3. Optionally divide them by the length of the document, and standardise them, as kernels and linear models require.
 
     Parameters
     ----------
     model : int, LatentDirichlet or FrozenEstimator, default=10
-        Number of topics, a model to be fitted (a copy is), or a fitted one that stays as it is:
-        ``FrozenEstimator(lda)`` of `sklearn.frozen`.
+        Number of topics; a model to clone and fit; or a fitted model that stays as it is,
+        ``sklearn.frozen.FrozenEstimator(lda)``.
     word_block : {"full", "topic", "word"}, default="topic"
-        How finely the part of the words is split: for each topic and word (sparse, up to K V features), per topic,
-        or per word (sparse).
+        Features of the words: one for each topic and word (sparse, up to K V features), one per topic, or one per word
+        (sparse).
     per_token : bool, default=False
-        Whether scores are divided by the length of the document.
+        Whether to divide scores by the length of the document.
     standardize : bool, default=False
-        Whether features are shifted and scaled to mean 0 and variance 1 over the training documents; those of the
-        sparse blocks are scaled only. Features that do not vary become 0. Not for "full" as a rule: what topics say of
-        words they hardly ever emit is scaled up as well, and drowns the rest.
+        Whether to scale features to mean 0 and variance 1 over the training documents; the sparse blocks are scaled to
+        variance 1 without centring. Constant features become 0. Rarely useful with "full", where the terms of very
+        improbable emissions would be scaled up.
 
     Attributes
     ----------
@@ -144,18 +139,19 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         Only if `standardize`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
     LatentDirichlet : The topic model.
-    LatentDirichletNB : Classifies by whole bounds.
+    FreeEnergyKernel : Weights the scores by labels.
+    LatentDirichletNB : Classifies by the ELBO itself.
 
     Notes
     -----
-    Unless changed by `per_token` or `standardize`, the features of a document sum to ``model_.bound``, whichever block
-    is chosen, and those of an empty document are 0. Parts of "full" that belong to less than 1e-12 tokens are left out.
-    Time is O(nnz K).
+    Without `per_token` and `standardize` the features of a document sum to ``model_.bound`` for each block, and those
+    of an empty document are 0. "full" leaves out terms of less than 1e-12 tokens. Time is O(nnz K). A change of
+    parameters takes effect at the next `fit`.
 
     References
     ----------
@@ -197,8 +193,8 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         self.standardize = standardize
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None) -> FreeEnergyScore:
-        """Fit the topic model, if it is not fitted, and find means and scales, if they are used.
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the topic model unless it is frozen, and compute means and scales if `standardize`.
 
         Parameters
         ----------
@@ -212,12 +208,11 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         if self.word_block not in WORD_BLOCKS:
             raise unknown_name("word_block", self.word_block, WORD_BLOCKS)
         counts = self._counts(X, reset=True)
-        model = fitted_model(self.model, counts)
-        self.model_ = model
-        self._word_block = self.word_block  # as fitted
-        self._standardized = self.standardize
+        self.model_ = fitted_model(self.model, counts)
+        # transform uses the parameters of this fit: means and scales belong to them
+        self._word_block, self._per_token, self._standardize = self.word_block, self.per_token, self.standardize
         if self.standardize:
-            self._find_scales(*self._parts(counts))
+            self._find_scales(*self._terms(counts))
         return self
 
     def _find_scales(self, topics: NDArray[np.float64], words: Any) -> None:
@@ -232,7 +227,7 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         self.scale_ = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation >= _CONSTANT)
 
     def transform(self, X: Any) -> Any:
-        """The parts of the bound of each document.
+        """Compute the ELBO terms of documents.
 
         Parameters
         ----------
@@ -244,9 +239,9 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
             Sparse for the blocks "full" and "word".
         """
         check_is_fitted(self)
-        topics, words = self._parts(self._counts(X, reset=False))
+        topics, words = self._terms(self._counts(X, reset=False))
         n_dense = topics.shape[1]
-        if self._standardized:
+        if self._standardize:
             topics = (topics - self.mean_[:n_dense]) * self.scale_[:n_dense]
             if sp.issparse(words):
                 words = words @ sp.diags_array(self.scale_[n_dense:])
@@ -256,15 +251,13 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
             return with_small_indices(sp.hstack([sp.csr_array(topics), words], format="csr"))
         return np.hstack([topics, words])
 
-    def _parts(self, counts: sp.csr_array) -> tuple[NDArray[np.float64], Any]:
-        topics, words = free_energy_parts(self.model_, counts, self._word_block)
-        if self.per_token:
+    def _terms(self, counts: sp.csr_array) -> tuple[NDArray[np.float64], Any]:
+        topics, words = elbo_terms(self.model_, counts, self._word_block)
+        if self._per_token:
             lengths = np.asarray(counts.sum(axis=1)).ravel()
-            per_token = 1 / np.where(lengths > 0, lengths, 1.0)
-            topics *= per_token[:, None]
-            words = (
-                sp.csr_array(sp.diags_array(per_token) @ words) if sp.issparse(words) else words * per_token[:, None]
-            )
+            factors = 1 / np.where(lengths > 0, lengths, 1.0)
+            topics *= factors[:, None]
+            words = sp.csr_array(sp.diags_array(factors) @ words) if sp.issparse(words) else words * factors[:, None]
         return topics, words
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
@@ -281,8 +274,8 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         words = _check_feature_names_in(self, input_features)
-        topics = [f"topic{i}" for i in range(len(self.model_.alpha_))]
-        names = ["prior"] + [f"{part}_{topic}" for part in ("norm", "mean", "entropy") for topic in topics]
+        topics = [f"topic{i}" for i in range(len(self.model_.components_))]
+        names = ["prior"] + [f"{term}_{topic}" for term in ("norm", "mean", "entropy") for topic in topics]
         if self._word_block == "topic":
             names += [f"words_{topic}" for topic in topics]
         elif self._word_block == "word":
@@ -296,56 +289,50 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
 
 
 class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
-    """Learn a kernel between documents: the parts of their bounds under a topic model, weighted to follow the labels.
+    """Learn a kernel between documents from the ELBO terms of a topic model and from labels.
 
-    1. `FreeEnergyScore` describes a document by the parts of its bound, which tell how the topics explain it.
-    2. `DiagonalKernelLearner` gives each part a weight, so that the weighted inner product is large for documents with
-       like labels.
-    3. `transform` gives features whose inner product is the kernel, for a linear SVM; `kernel` the kernel itself, for
-       ranking documents by their likeness to a query.
+    1. `FreeEnergyScore` describes a document by the terms of its ELBO.
+    2. `DiagonalKernelLearner` learns a weight for each term, so that the weighted inner product is large for documents
+       with similar labels.
+    3. `transform` gives features whose inner product is the kernel, for a linear SVM; `kernel` gives the kernel matrix,
+       for retrieval.
 
     Parameters
     ----------
-    model : int, LatentDirichlet or FrozenEstimator, default=10
-        Number of topics, a model to be fitted (a copy is), or a fitted one that stays as it is:
-        ``FrozenEstimator(lda)`` of `sklearn.frozen`.
-    word_block : {"full", "topic", "word"}, default="topic"
-        How finely the part of the words is split: for each topic and word (sparse), per topic, or per word (sparse).
-    per_token : bool, default=False
-        Whether scores are divided by the length of the document.
+    model, word_block, per_token
+        See `FreeEnergyScore`.
     standardize : bool, default=True
-        Whether scores are brought to mean 0 and variance 1 (sparse ones to variance 1 only). Without it the largest
-        scores outweigh all others.
+        Whether to scale scores to mean 0 and variance 1 (sparse scores to variance 1). Without it the largest terms
+        dominate.
     learner : DiagonalKernelLearner, default=None
-        How weights are learned; a copy is fitted. None: ``DiagonalKernelLearner()``.
+        Learner of the weights; a clone is fitted. None: ``DiagonalKernelLearner()``.
 
     Attributes
     ----------
     score_ : FreeEnergyScore
     learner_ : DiagonalKernelLearner
     weights_ : ndarray of shape (n_features_out,)
-        Weight of each score, named by `get_feature_names_out`.
+        Weight of each score, in the order of `get_feature_names_out`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
-    FreeEnergyScore : The scores, all of the same weight.
+    FreeEnergyScore : The scores without weights.
     DiagonalKernelLearner : Learns such weights for any features.
 
     Notes
     -----
-    Time is that of the topic model and the scores, O(nnz K), and of the learner: one pass over the scores, unless it is
-    told to do otherwise.
+    Time is that of the topic model and the scores, O(nnz K), and of the learner: one pass over the scores by default.
 
-    To classify texts with a linear SVM, ``python -m experiments free_energy_text`` takes counts damped to
-    ``1 + log n``, ``word_block="word"``, the objective "ball" or "prox" with a `step` of 10 to 100, and features scaled
-    to length 1 (`sklearn.preprocessing.Normalizer`); plain counts and the block "full" were mostly worse in trials.
+    To classify texts with a linear SVM, ``python -m experiments free_energy_text`` uses counts damped to ``1 + log n``,
+    ``word_block="word"``, the objective "ball" or "prox" with a `step` of 10 to 100, and features scaled to unit norm
+    (`sklearn.preprocessing.Normalizer`); raw counts and the block "full" were mostly worse.
 
     Scores per word are scaled but not centred, since they are sparse. Where most documents have most words, as images
-    do, learning on scores that are centred is better: `FreeEnergyScore`, made dense,
-    `sklearn.preprocessing.StandardScaler`, `DiagonalKernelLearner`.
+    do, centred scores are better: `FreeEnergyScore` as dense array, `sklearn.preprocessing.StandardScaler`,
+    `DiagonalKernelLearner`.
 
     References
     ----------
@@ -360,16 +347,13 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     >>> learned = FreeEnergyKernel(LatentDirichlet(2, random_state=0)).fit(X, y)
     >>> learned.transform(X).shape
     (4, 9)
-    >>> alike = learned.kernel(X)
-    >>> bool(alike[0, 1] > alike[0, 2])
+    >>> K = learned.kernel(X)
+    >>> bool(K[0, 1] > K[0, 2])
     True
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "model": TEMPLATES,
-        "word_block": [str],
-        "per_token": ["boolean"],
-        "standardize": ["boolean"],
+        **FreeEnergyScore._parameter_constraints,
         "learner": [DiagonalKernelLearner, None],
     }
 
@@ -389,21 +373,21 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
         self.learner = learner
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any) -> FreeEnergyKernel:
-        """Fit the topic model, if it is not fitted, and learn the weights of the scores.
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the topic model unless it is frozen, and learn the weights of the scores.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words)
-            Counts.
+            Word counts.
         y : array-like of shape (n_documents,), or array-like or sparse matrix of shape (n_documents, n_labels)
-            Class of each document, or zeros and ones that say which labels it has.
+            Class of each document, or a 0/1 indicator matrix of its labels.
 
         Returns
         -------
         self : FreeEnergyKernel
         """
-        for name in ("score_", "learner_", "n_features_in_", "feature_names_in_"):  # should fitting fail, all is gone
+        for name in ("score_", "learner_", "n_features_in_", "feature_names_in_"):  # a failed fit leaves nothing behind
             if hasattr(self, name):
                 delattr(self, name)
         score = FreeEnergyScore(
@@ -425,7 +409,7 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
         return self.learner_.weights_
 
     def transform(self, X: Any) -> Any:
-        """Give features whose inner product is the kernel.
+        """Compute features whose inner product is the kernel.
 
         Parameters
         ----------
@@ -433,7 +417,7 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        Z : ndarray or CSR of shape (n_documents, n_features_out)
+        Z : ndarray or csr_array of shape (n_documents, n_features_out)
             Sparse for the word blocks "full" and "word".
         """
         check_is_fitted(self)
@@ -456,7 +440,7 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
         return self.learner_.kernel(self.score_.transform(X), None if Y is None else self.score_.transform(Y))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
-        """Names of the scores, as `FreeEnergyScore` gives them.
+        """Names of the scores; see `FreeEnergyScore.get_feature_names_out`.
 
         Parameters
         ----------

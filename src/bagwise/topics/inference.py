@@ -1,4 +1,4 @@
-"""Counts of words in documents, as topic models read them."""
+"""Variational inference for latent Dirichlet allocation, and the document-term counts it reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from bagwise._utils.matrices import check_non_negative, is_whole
 from bagwise._utils.threads import run_over_ranges
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError
 from bagwise.topics._kernels import add_expected_counts, expect_topics, expected_logs, infer_documents
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "Posterior",
     "check_whole",
     "completion_perplexity",
-    "expected_counts",
     "infer",
     "mean_logs",
     "split_tokens",
@@ -35,25 +34,30 @@ __all__ = [
     "with_small_indices",
 ]
 
+SMOOTHINGS = ("bayes", "map")
+# Probability of a word that no topic emits: its logarithm is finite, and counts divided by it do not overflow.
+FLOOR = 1e-200
+_DOCUMENT_CHUNK = 64
+_WORD_CHUNK = 256
 
-def to_counts(X: Any, who: str) -> sp.csr_array:
-    """Documents x words as CSR in float64, words in order, without zeros and repeats; X stays as it came."""
+
+def to_counts(X: Any, caller: str) -> sp.csr_array:
+    """Convert X to a canonical CSR matrix of float64 without stored zeros. X is not modified."""
     check_non_negative(
-        X, who, "Negative values in data cannot be counts: give counts, or other weights such as TF-IDF."
+        X, caller, "Negative values in data cannot be counts: give counts, or other weights such as TF-IDF."
     )
     counts = sp.csr_array(X, dtype=np.float64)
     if not counts.has_canonical_format or (counts.data == 0).any():
         counts = counts.copy()
         counts.sum_duplicates()
         counts.eliminate_zeros()
-    # One kind of arrays, so that kernels are compiled once.
-    return with_small_indices(counts)
+    return with_small_indices(counts)  # always the same types, so that kernels are compiled once
 
 
 def with_small_indices(X: sp.csr_array) -> sp.csr_array:
-    """The same matrix with 32-bit indices where they suffice, and nothing read-only.
+    """Return X with writable arrays and, where possible, 32-bit indices.
 
-    Linear models of scikit-learn refuse 64-bit indices, which SciPy's products and stacks often give.
+    Linear models of scikit-learn reject 64-bit indices, which products and stacks of SciPy often have.
     """
     index = np.int32 if max(X.nnz, *X.shape) < 2**31 else np.int64
     indices = np.require(X.indices, dtype=index, requirements=["C", "W"])
@@ -62,7 +66,7 @@ def with_small_indices(X: sp.csr_array) -> sp.csr_array:
 
 
 class CountReader:
-    """An estimator of documents x words, sparse or dense, none below 0."""
+    """Mixin of estimators that read a dense or sparse document-term matrix without negative values."""
 
     def _counts(self, X: Any, reset: bool) -> sp.csr_array:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -75,68 +79,32 @@ class CountReader:
         return tags
 
 
-def check_whole(X: Any, who: str) -> None:
-    """Raise where counts are not whole numbers."""
+def check_whole(X: sp.csr_array, caller: str) -> None:
+    """Raise BagwiseError unless all counts are integers."""
     if not is_whole(X):
-        values = X.data if sp.issparse(X) else np.ravel(X)
-        first = values[values != np.rint(values)][0]
+        first = X.data[X.data != np.rint(X.data)][0]
         raise BagwiseError(
-            f"{who} goes through single tokens, so it needs whole numbers; there is a count of {first:g}. "
-            "Give counts as they are, neither weighted nor normalised."
+            f"{caller} works on single tokens and needs integer counts, got a count of {first:g}. "
+            "Give raw counts, neither weighted nor normalised."
         )
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Counts listed both ways: the words of each document, and the documents of each word.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_documents, n_words)
-        As `to_counts` gives it.
-    starts : ndarray of shape (n_words + 1,)
-        The documents of word v are ``documents[starts[v]:starts[v + 1]]``, in order.
-    documents : ndarray of shape (nnz,)
-    places : ndarray of shape (nnz,)
-        Where each of these entries is in ``X.data``.
-    """
-
-    X: sp.csr_array
-    starts: NDArray[np.integer]
-    documents: NDArray[np.integer]
-    places: NDArray[np.integer]
-
-    @classmethod
-    def of(cls, X: sp.csr_array) -> Corpus:
-        """List the documents of each word. Cost O(nnz)."""
-        numbered = sp.csr_array((np.arange(X.nnz, dtype=X.indices.dtype), X.indices, X.indptr), shape=X.shape)
-        by_word = numbered.tocsc()
-        return cls(X, by_word.indptr, by_word.indices, by_word.data)
-
-
-SMOOTHINGS = ("bayes", "map")
-# What a word counts for that no topic emits: its logarithm is finite, and counts over it do not overflow.
-FLOOR = 1e-200
-_DOCUMENTS_AT_ONCE = 64
-_WORDS_AT_ONCE = 256
-
-
-@dataclass(frozen=True)
 class Posterior:
-    """What is known of the topics of each document.
+    """Variational posterior of the topic proportions of documents.
 
     Parameters
     ----------
-    gamma : ndarray of shape (n_documents, n_topics)
-        Parameters of the Dirichlet distribution of the document's shares of topics. They sum to the sum of the prior
-        plus the length of the document.
+    gamma : ndarray of shape (n_documents, n_components)
+        Parameters of the Dirichlet distribution of each document. A row sums to the sum of the prior plus the length of
+        the document.
     bounds : ndarray of shape (n_documents,)
-        Lower bound of the logarithm of the document's probability, in nats.
-    expected : ndarray of shape (n_documents, n_topics)
-        exp(E[log share]), up to a factor per document.
+        ELBO of each document: a lower bound of its log-likelihood, in nats.
+    expected : ndarray of shape (n_documents, n_components)
+        ``exp(E[log proportion])``, up to a factor per document.
     ratios : ndarray of shape (nnz,)
-        In the order of the entries of X: the expected number of times word v was emitted by topic i is
-        ``ratios[v] * weights[v, i] * expected[d, i]``.
+        In the order of the entries of X: topic i is expected to emit word v
+        ``ratios[v] * weights[v, i] * expected[d, i]`` times in document d.
     """
 
     gamma: NDArray[np.float64]
@@ -145,8 +113,8 @@ class Posterior:
     ratios: NDArray[np.float64]
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """Expected share of each topic in each document; rows sum to 1."""
+    def proportions(self) -> NDArray[np.float64]:
+        """Expected topic proportions of each document; rows sum to 1."""
         return self.gamma / self.gamma.sum(axis=1, keepdims=True)
 
 
@@ -160,9 +128,10 @@ def infer(
     tol: float = 1e-3,
     n_threads: int = 1,
 ) -> Posterior:
-    """Find the variational posterior of documents under fixed topics.
+    """Compute the variational posterior of documents under fixed topics.
 
-    With ``e_i = ψ(γ_i) - ψ(Σγ)`` it alternates ``φ_vi ∝ β_vi exp(e_i)`` and ``γ = α + Σ_v n_v φ_v``, which raises::
+    With ``e_i = ψ(γ_i) - ψ(Σγ)``, the updates ``φ_vi ∝ β_vi exp(e_i)`` and ``γ = α + Σ_v n_v φ_v`` alternate. They
+    increase the ELBO::
 
         L = lgamma(Σα) - lgamma(Σγ) + Σ_i [lgamma(γ_i) - lgamma(α_i) + (α_i - γ_i) e_i]
             + Σ_v n_v Σ_i φ_vi (e_i - log φ_vi + log β_vi)   ≤   log p(document)
@@ -170,17 +139,17 @@ def infer(
     Parameters
     ----------
     X : csr_array of shape (n_documents, n_words)
-        As `to_counts` gives it.
-    weights : ndarray of shape (n_words, n_topics)
-        β, positive; exp(E[log β]) for topics that are not known exactly.
-    alpha : ndarray of shape (n_topics,)
-        Prior of the shares of topics.
-    gamma : ndarray of shape (n_documents, n_topics), default=None
-        Where to start; no bound is below that of its start. None: even shares.
+        From `to_counts`.
+    weights : ndarray of shape (n_words, n_components)
+        β, positive; ``exp(E[log β])`` for topics with a posterior of their own.
+    alpha : ndarray of shape (n_components,)
+        Dirichlet prior of the topic proportions.
+    gamma : ndarray of shape (n_documents, n_components), default=None
+        Initial γ. None: equal proportions.
     max_iter : int, default=100
-        Most iterations per document.
+        Maximum number of updates per document.
     tol : float, default=1e-3
-        Stops when the entries of γ move by less than this part of their sum, all together.
+        Stop when an update changes γ by at most this fraction of its sum (L1 norm).
     n_threads : int, default=1
         The result does not depend on it.
 
@@ -190,8 +159,8 @@ def infer(
 
     Notes
     -----
-    Costs O(nnz K) per iteration at first. As soon as half of the topics are negligible in a document, only the others
-    are iterated; all are looked at again before a document is done.
+    The first updates take O(nnz K). When at least half of the topics are negligible in a document, only the others are
+    updated; all topics are checked again before the document is done.
     """
     shape = (X.shape[0], len(alpha))
     warm = gamma is not None
@@ -208,48 +177,67 @@ def infer(
             found.gamma, found.expected, found.ratios, found.bounds, first, last, max_iter, tol,
         )  # fmt: skip
 
-    run_over_ranges(work, shape[0], n_threads, _DOCUMENTS_AT_ONCE)
+    run_over_ranges(work, shape[0], n_threads, _DOCUMENT_CHUNK)
     return found
 
 
-def expected_counts(
-    corpus: Corpus, posterior: Posterior, weights: NDArray[np.float64], n_threads: int = 1
-) -> NDArray[np.float64]:
-    """How often each topic emitted each word, words x topics: ``Σ_d n_dv φ_dvi``. Cost O(nnz K)."""
-    sums = np.zeros_like(weights)
+class Corpus:
+    """Index from words to documents, for sums over the documents of each word. O(nnz).
 
-    def work(first: int, last: int) -> None:
-        add_expected_counts(
-            corpus.starts, corpus.documents, corpus.places, posterior.ratios, posterior.expected, sums, first, last
-        )
-        sums[first:last] *= weights[first:last]
+    Parameters
+    ----------
+    X : csr_array of shape (n_documents, n_words)
+        From `to_counts`.
+    """
 
-    run_over_ranges(work, len(sums), n_threads, _WORDS_AT_ONCE)
-    return sums
+    def __init__(self, X: sp.csr_array) -> None:
+        numbered = sp.csr_array((np.arange(X.nnz, dtype=X.indices.dtype), X.indices, X.indptr), shape=X.shape)
+        self._by_word = numbered.tocsc()  # its data: where an entry is in X.data
+
+    def expected_counts(
+        self,
+        ratios: NDArray[np.float64],
+        expected: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        n_threads: int = 1,
+    ) -> NDArray[np.float64]:
+        """Expected number of times each topic emits each word, words x topics: ``Σ_d n_dv φ_dvi``. O(nnz K).
+
+        `ratios` and `expected` are those of `Posterior`.
+        """
+        index = self._by_word
+        sums = np.zeros_like(weights)
+
+        def work(first: int, last: int) -> None:
+            add_expected_counts(index.indptr, index.indices, index.data, ratios, expected, sums, first, last)
+            sums[first:last] *= weights[first:last]
+
+        run_over_ranges(work, len(sums), n_threads, _WORD_CHUNK)
+        return sums
 
 
 def topic_weights(counts: NDArray[np.float64], smoothing: str, n_threads: int = 1) -> NDArray[np.float64]:
-    """What inference takes for β, from smoothed counts λ, words x topics: exp(E[log β]), or λ over its sums."""
+    """β as inference uses it, from pseudocounts λ (words x topics).
+
+    ``exp(E[log β])`` under Dir(λ) for "bayes"; λ divided by its column sums for "map".
+    """
     totals = counts.sum(axis=0)
     if smoothing == "map":
         return np.maximum(counts / np.where(totals > 0, totals, 1.0), FLOOR)
-    if smoothing != "bayes":
-        raise unknown_name("smoothing", smoothing, SMOOTHINGS)
     weights = np.empty_like(counts)
     run_over_ranges(
         lambda first, last: expect_topics(counts, totals, FLOOR, weights, first, last),
         len(counts),
         n_threads,
-        _WORDS_AT_ONCE,
+        _WORD_CHUNK,
     )
     return weights
 
 
 def topic_bound(counts: NDArray[np.float64], eta: float, smoothing: str) -> float:
-    """The part of a corpus's bound that belongs to the topics, added to those of the documents.
+    """The ELBO term of the topics, which is added to those of the documents.
 
-    For "bayes" E[log p(β) - log q(β)] of Dirichlet distributions, for "map" ``η Σ log β``, which is log p(β) under
-    Dir(1 + η) without its constant.
+    ``E[log p(β) - log q(β)]`` for "bayes"; ``η Σ log β`` for "map", log p(β) under Dir(1 + η) up to a constant.
     """
     totals = counts.sum(axis=0)
     if smoothing == "map":
@@ -260,25 +248,29 @@ def topic_bound(counts: NDArray[np.float64], eta: float, smoothing: str) -> floa
     return float(of_words + (gammaln(n_words * eta) - gammaln(totals)).sum())
 
 
-def mean_logs(gamma: NDArray[np.float64], n_threads: int = 1) -> NDArray[np.float64]:
-    """Mean over documents of E[log share of topic i]: all that the prior of the shares is learned from."""
+def mean_logs(
+    gamma: NDArray[np.float64], document_weights: NDArray[np.float64] | None = None, n_threads: int = 1
+) -> NDArray[np.float64]:
+    """Weighted mean over documents of E[log proportion], the sufficient statistic of the document-topic prior."""
     logs = np.empty_like(gamma)
     run_over_ranges(lambda first, last: expected_logs(gamma, logs, first, last), len(gamma), n_threads)
-    return logs.mean(axis=0)
+    return logs.mean(axis=0) if document_weights is None else np.average(logs, axis=0, weights=document_weights)
 
 
-def completion_perplexity(hidden: sp.csr_array, shares: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """``exp(-Σ n_dv log Σ_i shares_di weights_vi / Σ n_dv)`` over the hidden words. Cost O(nnz K)."""
+def completion_perplexity(
+    hidden: sp.csr_array, proportions: NDArray[np.float64], weights: NDArray[np.float64]
+) -> float:
+    """``exp(-Σ n_dv log Σ_i proportion_di weight_vi / Σ n_dv)`` over the held-out words. O(nnz K)."""
     total = 0.0
     for d in range(hidden.shape[0]):
         begin, end = hidden.indptr[d : d + 2]
-        total += hidden.data[begin:end] @ np.log(weights[hidden.indices[begin:end]] @ shares[d])
+        total += hidden.data[begin:end] @ np.log(weights[hidden.indices[begin:end]] @ proportions[d])
     return float(np.exp(-total / hidden.data.sum()))
 
 
 def split_tokens(X: sp.csr_array, rng: np.random.RandomState) -> tuple[sp.csr_array, sp.csr_array]:
-    """Deal the tokens of each document into two halves at random; the first has the odd one."""
-    check_whole(X, "Holding out words")
+    """Split the tokens of each document into two random halves; the first half takes an odd token."""
+    check_whole(X, "Holding out tokens")
     tokens = np.repeat(X.indices, X.data.astype(np.int64))
     lengths = np.asarray(X.sum(axis=1)).ravel().astype(np.int64)
     documents = np.repeat(np.arange(X.shape[0]), lengths)

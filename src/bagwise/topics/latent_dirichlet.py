@@ -1,125 +1,152 @@
-"""`LatentDirichlet`: topics of documents as a scikit-learn transformer."""
+"""`LatentDirichlet`: latent Dirichlet allocation as a scikit-learn transformer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
+from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.topics.exchange import ExchangedTopics
-from bagwise.topics.inference import SMOOTHINGS
+from bagwise.topics.exchange import read_fitted, read_model, write_model
+from bagwise.topics.inference import (
+    FLOOR,
+    SMOOTHINGS,
+    CountReader,
+    Posterior,
+    completion_perplexity,
+    infer,
+    split_tokens,
+)
 from bagwise.topics.tables import TopicTables
 from bagwise.topics.training import (
     PRIORS,
     SMALLEST,
-    Learning,
     State,
+    Training,
     batch_passes,
-    is_settled,
+    has_converged,
     online_passes,
     online_step,
     sample_topics,
 )
 
-__all__ = ["LatentDirichlet"]
+__all__ = ["TEMPLATES", "LatentDirichlet", "fitted_model", "new_model"]
 
 # solver: passes (for "gibbs" sweeps) where max_iter is None
 SOLVERS = {"vb": 100, "online": 10, "gibbs": 500}
 
 
-class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
-    """Find topics, distributions over words of which each document is a mixture (latent Dirichlet allocation).
+class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Latent Dirichlet allocation: topics are distributions over words, documents are mixtures of topics.
 
-    1. A document draws its shares of topics from a Dirichlet distribution with parameters α.
-    2. For each of its tokens it draws a topic by these shares, and the topic draws a word.
-    3. `fit` finds topics under which the documents are likely, `transform` the shares of documents, `bound` a lower
-       bound of the logarithm of each document's probability.
+    Drop-in replacement of `sklearn.decomposition.LatentDirichletAllocation`, with the same parameter names.
+
+    1. Each document draws its topic proportions from a Dirichlet prior.
+    2. Each of its tokens draws a topic from these proportions, and a word from that topic.
+    3. `fit` learns the topics, `transform` gives the topic proportions of documents, `bound` the ELBO of each
+       document, a lower bound of its log-likelihood.
 
     Parameters
     ----------
-    n_topics : int, default=10
-        Number of topics; there may be more than words or documents.
+    n_components : int, default=10
+        Number of topics. It may exceed the number of words or documents.
     solver : {"vb", "online", "gibbs"}, default="vb"
-        "vb": variational EM over all documents. "online": the same batch by batch, for many documents. "gibbs":
-        collapsed Gibbs sampling by tomotopy (``pip install "bagwise[topics]"``), for whole numbers; with one thread.
-        The topics of documents are inferred in the same way whichever is used.
-    alpha : float or array-like of shape (n_topics,), default=None
-        Prior of the shares, to start from if it is learned; at least 1e-6. None: 1 / n_topics, for "gibbs"
-        50 / n_topics.
+        "vb": variational EM over all documents. "online": variational EM in mini-batches, for many documents. "gibbs":
+        collapsed Gibbs sampling by tomotopy (``pip install "bagwise[topics]"``), for integer counts. The topic
+        proportions of documents are inferred in the same way for all.
+    doc_topic_prior : float or array-like of shape (n_components,), default=None
+        Dirichlet prior α of the topic proportions, or its start if it is learned; at least 1e-6. None:
+        1 / n_components, or 50 / n_components for "gibbs".
     prior : {"fixed", "symmetric", "asymmetric"}, default="fixed"
-        Whether α is learned, as one number or as one per topic.
-    eta : float, default=0.01
-        Added to how often a topic emitted a word. Above 0, but for ``smoothing="map"``.
+        Whether α stays fixed, or is learned as one value or one value per topic.
+    topic_word_prior : float or None, default=0.01
+        Pseudocount η of each word in each topic. Above 0, except for ``smoothing="map"``. None: 1 / n_components.
     smoothing : {"bayes", "map"}, default="bayes"
-        While fitting, topics are known as well as the data tell ("bayes", Dir(η) prior), or taken to be the likeliest
-        ("map", Dir(1 + η) prior; with ``eta=0`` plain maximum likelihood).
+        Training uses a posterior of the topics ("bayes", prior Dir(η)), or their most likely value ("map", prior
+        Dir(1 + η); with ``topic_word_prior=0`` maximum likelihood).
     max_iter : int, default=None
-        Most passes over the documents, or sweeps of "gibbs". None: 100 for "vb", 10 for "online", 500 for "gibbs".
+        Maximum number of passes over the documents, or sweeps of "gibbs". None: 100 for "vb", 10 for "online", 500 for
+        "gibbs".
     tol : float, default=1e-5
-        "vb" stops when a pass raises the bound by less than this part of it.
-    document_iter : int, default=100
-        Most iterations on one document in a pass.
-    document_tol : float, default=1e-3
-        A document is done when an iteration moves less than this part of its tokens between topics.
+        "vb" stops when a pass increases the ELBO by less than this fraction of it.
+    max_doc_update_iter : int, default=100
+        Maximum number of updates of one document in a pass.
+    mean_change_tol : float, default=1e-3
+        The updates of a document stop when one changes its posterior by at most this fraction (L1 norm, relative to
+        the length of the document).
     restarts : int, default=None
-        Passes of "vb" in which documents start afresh. Later they go on from where they were: such passes are faster,
-        but topics that left a document do not come back to it. None: as long as this raises the bound by `tol`.
+        Number of passes of "vb" in which documents start from equal proportions. Later passes continue from the last
+        posterior, which is faster, but topics that left a document do not come back to it. None: as long as it
+        increases the ELBO by `tol`.
     batch_size : int, default=256
-        Documents in a batch of "online" and `partial_fit`.
-    decay, offset : float, default=0.7 and 10
-        Batch number t has the weight ``(offset + t) ** -decay``. Use about 1024 as `offset` for large corpora.
-    total_documents : int, default=None
-        Documents there will be, for `partial_fit`. None: those seen so far.
+        Documents per mini-batch of "online" and `partial_fit`.
+    learning_decay, learning_offset : float, default=0.7 and 10
+        Mini-batch number t has the weight ``(learning_offset + t) ** -learning_decay``. The decay is above 0.5 and at
+        most 1. An offset of about 1024 suits large corpora.
+    total_samples : int, default=None
+        Total number of documents, for `partial_fit`. None: those seen so far.
     warm_start : bool, default=False
-        Whether `fit` goes on from the topics of an earlier fit.
+        Whether `fit` continues from the topics of the last fit.
     n_jobs : int, default=None
-        Threads. Results do not depend on it, but for "gibbs".
+        Number of threads. Results do not depend on it, except for "gibbs".
     random_state : int, RandomState or None, default=None
-        For the topics to start from, and the order of documents in "online".
+        For the initial topics, and the order of documents in "online".
     verbose : int, default=0
         1 shows a progress bar.
 
     Attributes
     ----------
-    topics_ : ndarray of shape (n_topics, n_features_in_)
-        Probability of each word in each topic; rows sum to 1.
-    alpha_ : ndarray of shape (n_topics,)
-    topic_counts_ : ndarray of shape (n_topics, n_features_in_)
-        λ: how often each topic emitted each word, `eta` included. `topics_` are these as parts of their sums.
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Pseudocounts λ of each word in each topic, `topic_word_prior` included.
+    topics_ : ndarray of shape (n_components, n_features_in_)
+        Probability of each word in each topic: the rows of `components_`, normalised to sum to 1.
+    doc_topic_prior_ : ndarray of shape (n_components,)
+    topic_word_prior_ : float
     bounds_ : ndarray of shape (n_iter_,)
-        Bound of the corpus after each pass; for "vb" it never falls. Empty for "gibbs" and `partial_fit`.
+        ELBO of the corpus after each pass; it never decreases for "vb". Empty for "gibbs" and `partial_fit`.
+    bound_ : float
+        Perplexity of the training documents by the last of `bounds_`, as in scikit-learn. Only for "vb" and "online".
     n_iter_ : int
-        Passes that were made. After Ctrl-C, those that were finished; the model is as they left it.
-    n_documents_seen_ : int
+        Number of passes. After Ctrl-C the model is that of the last complete pass.
+    n_batch_iter_ : int
+        Number of updates of the topics, by all documents or a mini-batch.
+    n_samples_seen_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
-    FreeEnergyScore : What each part of the bound of a document is, as features.
-    LatentDirichletNB : A classifier that has topics for each class.
+    FreeEnergyScore : The terms of the ELBO of each document as features.
+    LatentDirichletNB : Classifier with one topic model per class.
     PLSA : The same mixtures without priors.
-    sklearn.decomposition.LatentDirichletAllocation : Gives shares of topics, but no bound per document.
 
     Notes
     -----
-    A pass takes O(nnz K) time at most; less when documents have few of the topics, as small α makes them. Memory: about
-    three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
+    A pass takes O(nnz K) time at most; less when documents have few topics, as with a small `doc_topic_prior`. Memory:
+    about three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
 
-    After fitting, `transform`, `bound` and `perplexity` take `topics_` for known: a bound is at most log p(document |
-    topics_, alpha_). Words that no topic emits (there are none with `eta` above 0) have the probability 1e-200.
-    Fractional counts are accepted, but for "gibbs". An empty document has the shares of the prior, and the bound 0.
+    After fitting, `topics_` count as known: `bound` is at most log p(document | topics_, doc_topic_prior_). Words that
+    no topic emits (there are none if `topic_word_prior` is above 0) have the probability 1e-200. Fractional counts are
+    accepted, except for "gibbs". An empty document has the proportions of the prior, and the ELBO 0.
+
+    Differences from `sklearn.decomposition.LatentDirichletAllocation`: `solver` instead of `learning_method`, `tol`
+    on the ELBO instead of `perp_tol` and `evaluate_every`; `score` leaves out the term of the topics, and `perplexity`
+    is that of held-out tokens.
 
     References
     ----------
@@ -145,21 +172,21 @@ class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_topics": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
         "solver": [str],
-        "alpha": [Interval(Real, SMALLEST, None, closed="left"), "array-like", None],
+        "doc_topic_prior": [Interval(Real, SMALLEST, None, closed="left"), "array-like", None],
         "prior": [str],
-        "eta": [Interval(Real, 0, None, closed="left")],
+        "topic_word_prior": [Interval(Real, 0, None, closed="left"), None],
         "smoothing": [str],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "document_iter": [Interval(Integral, 1, None, closed="left")],
-        "document_tol": [Interval(Real, 0, None, closed="left")],
+        "max_doc_update_iter": [Interval(Integral, 1, None, closed="left")],
+        "mean_change_tol": [Interval(Real, 0, None, closed="left")],
         "restarts": [Interval(Integral, 0, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "decay": [Interval(Real, 0.5, 1, closed="right")],
-        "offset": [Interval(Real, 1, None, closed="left")],
-        "total_documents": [Interval(Integral, 1, None, closed="left"), None],
+        "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
+        "learning_offset": [Interval(Real, 1, None, closed="left")],
+        "total_samples": [Interval(Real, 0, None, closed="neither"), None],
         "warm_start": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -168,111 +195,128 @@ class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
 
     def __init__(
         self,
-        n_topics: int = 10,
+        n_components: int = 10,
         *,
         solver: str = "vb",
-        alpha: float | ArrayLike | None = None,
+        doc_topic_prior: float | ArrayLike | None = None,
         prior: str = "fixed",
-        eta: float = 0.01,
+        topic_word_prior: float | None = 0.01,
         smoothing: str = "bayes",
         max_iter: int | None = None,
         tol: float = 1e-5,
-        document_iter: int = 100,
-        document_tol: float = 1e-3,
+        max_doc_update_iter: int = 100,
+        mean_change_tol: float = 1e-3,
         restarts: int | None = None,
         batch_size: int = 256,
-        decay: float = 0.7,
-        offset: float = 10.0,
-        total_documents: int | None = None,
+        learning_decay: float = 0.7,
+        learning_offset: float = 10.0,
+        total_samples: float | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_topics = n_topics
+        self.n_components = n_components
         self.solver = solver
-        self.alpha = alpha
+        self.doc_topic_prior = doc_topic_prior
         self.prior = prior
-        self.eta = eta
+        self.topic_word_prior = topic_word_prior
         self.smoothing = smoothing
         self.max_iter = max_iter
         self.tol = tol
-        self.document_iter = document_iter
-        self.document_tol = document_tol
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = mean_change_tol
         self.restarts = restarts
         self.batch_size = batch_size
-        self.decay = decay
-        self.offset = offset
-        self.total_documents = total_documents
+        self.learning_decay = learning_decay
+        self.learning_offset = learning_offset
+        self.total_samples = total_samples
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> LatentDirichlet:
-        """Find the topics.
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn the topics.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words)
-            Counts of words, or other non-negative weights.
+            Word counts, or other non-negative weights.
         y : ignored
+        sample_weight : array-like of shape (n_documents,), default=None
+            Weight of each document. For "vb" and "gibbs" an integer weight counts like that many copies; "gibbs"
+            accepts no others.
 
         Returns
         -------
         self : LatentDirichlet
         """
-        learning = self._learning()
+        training = self._training()
         if not self.warm_start:
-            for name in ("topic_counts_", "topics_", "alpha_", "bounds_"):  # should fitting fail, nothing old is left
+            for name in ("components_", "doc_topic_prior_", "bounds_", "bound_"):  # a failed fit leaves nothing behind
                 if hasattr(self, name):
                     delattr(self, name)
-        earlier = self._state() if self.warm_start and hasattr(self, "topic_counts_") else None
-        counts = self._counts(X, reset=earlier is None)
+        earlier = self._state() if self.warm_start and hasattr(self, "components_") else None
+        counts, weights = self._weighted(self._counts(X, reset=earlier is None), sample_weight)
         rng = check_random_state(self.random_state)
         state = self._start(counts.shape[1], rng) if earlier is None else earlier
         n_passes = SOLVERS[self.solver] if self.max_iter is None else int(self.max_iter)
+        n_samples = counts.shape[0] if weights is None else round(weights.sum())
         if self.solver == "gibbs":
-            self._sample(counts, n_passes, rng)
+            state = sample_topics(
+                counts,
+                self._doc_topic_prior(),
+                training.eta,
+                prior=self.prior,
+                n_sweeps=n_passes,
+                seed=int(rng.randint(2**31)),
+                n_threads=training.n_threads,
+            )
+            self._store(state, [], n_samples)
+            self.n_iter_ = n_passes
             return self
         passes: Iterator[State]
         if self.solver == "vb":
-            passes = batch_passes(counts, state, learning)
+            passes = batch_passes(counts, state, training, weights)
         else:
-            passes = online_passes(counts, state, learning, rng)
+            passes = online_passes(counts, state, training, rng, weights)
         bounds: list[float] = []
         try:
             with ProgressBar("finding topics", n_passes, enabled=bool(self.verbose)) as bar:
                 for state in passes:
                     bounds.append(state.bound)
                     bar.update(len(bounds))
-                    if len(bounds) == n_passes or (self.solver == "vb" and self._settled(bounds)):
+                    if len(bounds) == n_passes or (self.solver == "vb" and self._converged(bounds)):
                         break
-        finally:  # after Ctrl-C as well, if there is something to keep
+        finally:  # also after Ctrl-C, if a pass is complete
             if bounds:
-                self._store(state, bounds, n_documents=counts.shape[0])
+                self._store(state, bounds, n_samples)
+                lengths = np.asarray(counts.sum(axis=1)).ravel()
+                n_tokens = lengths.sum() if weights is None else lengths @ weights
+                self.bound_ = float(np.exp(-bounds[-1] / n_tokens)) if n_tokens > 0 else float("nan")
         return self
 
-    def _settled(self, bounds: list[float]) -> bool:
-        return len(bounds) > 1 and is_settled(bounds[-2], bounds[-1], float(self.tol))
+    def _weighted(
+        self, counts: sp.csr_array, sample_weight: ArrayLike | None
+    ) -> tuple[sp.csr_array, NDArray[np.float64] | None]:
+        """Documents of positive weight with their weights; repeated by their weights for "gibbs"."""
+        if sample_weight is None:
+            return counts, None
+        weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
+        if self.solver == "gibbs":
+            if not is_whole(weights):
+                raise BagwiseError('solver="gibbs" takes integers as sample_weight. Round them, or use another solver.')
+            return counts[np.repeat(np.arange(len(weights)), weights.astype(np.int64))], None
+        return counts[weights > 0], weights[weights > 0]
 
-    def _sample(self, counts: sp.csr_array, n_sweeps: int, rng: np.random.RandomState) -> None:
-        state = sample_topics(
-            counts,
-            self._alpha(),
-            float(self.eta),
-            prior=self.prior,
-            n_sweeps=n_sweeps,
-            seed=int(rng.randint(2**31)),
-            n_threads=effective_n_jobs(self.n_jobs),
-        )
-        self._store(state, [], n_documents=counts.shape[0])
-        self.n_iter_ = n_sweeps
+    def _converged(self, bounds: list[float]) -> bool:
+        return len(bounds) > 1 and has_converged(bounds[-2], bounds[-1], float(self.tol))
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> LatentDirichlet:
-        """Go on learning from more documents, batch by batch, by the rule of ``solver="online"``.
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Update the topics with more documents in mini-batches, as ``solver="online"`` does.
 
         Parameters
         ----------
@@ -283,64 +327,289 @@ class LatentDirichlet(TopicTables, ExchangedTopics, BaseEstimator):
         -------
         self : LatentDirichlet
         """
-        learning = self._learning()
-        first = not hasattr(self, "topic_counts_")
+        training = self._training()
+        first = not hasattr(self, "components_")
         counts = self._counts(X, reset=first)
         state = self._start(counts.shape[1], check_random_state(self.random_state)) if first else self._state()
-        seen = 0 if first else self.n_documents_seen_
-        for start in range(0, counts.shape[0], learning.batch_size):
-            batch = counts[start : start + learning.batch_size]
+        seen = 0 if first else self.n_samples_seen_
+        for start in range(0, counts.shape[0], training.batch_size):
+            batch = counts[start : start + training.batch_size]
             seen += batch.shape[0]
-            state, _ = online_step(batch, state, learning, max(seen, int(self.total_documents or 0)))
-        self._store(state, [], n_documents=seen)
+            state, _ = online_step(batch, state, training, max(seen, self.total_samples or 0))
+        self._store(state, [], seen)
         return self
 
-    def _learning(self) -> Learning:
-        if self.solver not in SOLVERS:
-            raise unknown_name("solver", self.solver, SOLVERS)
-        if self.prior not in PRIORS:
-            raise unknown_name("prior", self.prior, PRIORS)
-        if self.smoothing not in SMOOTHINGS:
-            raise unknown_name("smoothing", self.smoothing, SMOOTHINGS)
-        if self.eta == 0 and (self.smoothing == "bayes" or self.solver == "gibbs"):
+    def _training(self) -> Training:
+        for name, known in (("solver", SOLVERS), ("prior", PRIORS), ("smoothing", SMOOTHINGS)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
+        if self.topic_word_prior == 0 and (self.smoothing == "bayes" or self.solver == "gibbs"):
             raise BagwiseError(
-                f"eta=0 with smoothing={self.smoothing!r} and solver={self.solver!r}: a word would have no prior. "
-                'Give eta above 0, such as 0.01, or smoothing="map" and another solver than "gibbs".'
+                f"topic_word_prior=0 with smoothing={self.smoothing!r} and solver={self.solver!r} is not defined. "
+                'Give a value above 0, such as 0.01, or smoothing="map" and another solver than "gibbs".'
             )
-        return Learning(
-            eta=float(self.eta),
+        return Training(
+            eta=1 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior),
             smoothing=self.smoothing,
             prior=self.prior,
-            document_iter=int(self.document_iter),
-            document_tol=float(self.document_tol),
+            max_doc_update_iter=int(self.max_doc_update_iter),
+            mean_change_tol=float(self.mean_change_tol),
             restarts=None if self.restarts is None else int(self.restarts),
             tol=float(self.tol),
             batch_size=int(self.batch_size),
-            decay=float(self.decay),
-            offset=float(self.offset),
+            decay=float(self.learning_decay),
+            offset=float(self.learning_offset),
             n_threads=effective_n_jobs(self.n_jobs),
         )
 
-    def _alpha(self) -> NDArray[np.float64]:
-        if self.alpha is None:
-            return np.full(self.n_topics, max((50 if self.solver == "gibbs" else 1) / self.n_topics, SMALLEST))
-        alpha = np.asarray(self.alpha, dtype=np.float64)
-        if alpha.shape not in ((), (self.n_topics,)) or not (np.isfinite(alpha) & (alpha >= SMALLEST)).all():
+    def _doc_topic_prior(self) -> NDArray[np.float64]:
+        n = self.n_components
+        if self.doc_topic_prior is None:
+            return np.full(n, max((50 if self.solver == "gibbs" else 1) / n, SMALLEST))
+        alpha = np.asarray(self.doc_topic_prior, dtype=np.float64)
+        if alpha.shape not in ((), (n,)) or not (np.isfinite(alpha) & (alpha >= SMALLEST)).all():
             raise BagwiseError(
-                f"alpha must be a number of at least {SMALLEST:g}, or one for each of the {self.n_topics} topics; got "
-                f"an array of shape {alpha.shape}, from {alpha.min():g} to {alpha.max():g}."
+                f"doc_topic_prior must be a number of at least {SMALLEST:g}, or one for each of the {n} topics; got an "
+                f"array of shape {alpha.shape} with values from {alpha.min():g} to {alpha.max():g}."
             )
-        return np.broadcast_to(alpha, (self.n_topics,)).copy()
+        return np.broadcast_to(alpha, (n,)).copy()
 
     def _start(self, n_words: int, rng: np.random.RandomState) -> State:
-        """Topics that are nearly even, those of scikit-learn: documents tell them apart in the first passes."""
-        counts = rng.gamma(100.0, 0.01, (self.n_topics, n_words))
-        return State(np.ascontiguousarray(counts.T), self._alpha())
+        """Random topics near the uniform distribution, with the generator calls of scikit-learn."""
+        counts = rng.gamma(100.0, 0.01, (self.n_components, n_words))
+        return State(np.ascontiguousarray(counts.T), self._doc_topic_prior())
 
     def _state(self) -> State:
-        if len(self.alpha_) != self.n_topics:
+        if len(self.doc_topic_prior_) != self.n_components:
             raise BagwiseError(
-                f"n_topics={self.n_topics}, but the model to go on from has {len(self.alpha_)} topics. "
-                "Set n_topics back, or fit a new model."
+                f"n_components={self.n_components}, but the fitted model has {len(self.doc_topic_prior_)} topics. "
+                "Restore n_components, or fit a new model."
             )
-        return State(np.ascontiguousarray(self.topic_counts_.T), self.alpha_, n_updates=self._n_updates)
+        return State(np.ascontiguousarray(self.components_.T), self.doc_topic_prior_, n_updates=self.n_batch_iter_)
+
+    def _store(self, state: State, bounds: list[float], n_samples: int) -> None:
+        self.components_ = np.ascontiguousarray(state.counts.T)
+        self.doc_topic_prior_ = state.alpha
+        self.topic_word_prior_ = self._training().eta
+        self.bounds_ = np.array(bounds)
+        self.n_iter_ = max(len(bounds), 1)
+        self.n_samples_seen_ = n_samples
+        self.n_batch_iter_ = state.n_updates
+
+    def posterior(self, X: Any) -> Posterior:
+        """Compute the variational posterior of documents: Dirichlet parameters, ELBO, expected emissions.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words)
+
+        Returns
+        -------
+        posterior : Posterior
+        """
+        check_is_fitted(self)
+        return self.infer_counts(self._counts(X, reset=False))
+
+    def infer_counts(self, counts: sp.csr_array) -> Posterior:
+        """`posterior` of validated counts."""
+        return infer(
+            counts,
+            self.word_weights(),
+            self.doc_topic_prior_.copy(),  # arrays unpickled from mapped memory are read-only
+            max_iter=int(self.max_doc_update_iter),
+            tol=float(self.mean_change_tol),
+            n_threads=effective_n_jobs(self.n_jobs),
+        )
+
+    def word_weights(self) -> NDArray[np.float64]:
+        """`topics_` as words x topics, with positive values."""
+        return np.maximum(np.ascontiguousarray(self.topics_.T), FLOOR)
+
+    def transform(self, X: Any, *, normalize: bool = True) -> NDArray[np.float64]:
+        """Compute the expected topic proportions of documents.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words)
+        normalize : bool, default=True
+            False gives the parameters of the Dirichlet posterior, whose normalised rows are the proportions.
+
+        Returns
+        -------
+        proportions : ndarray of shape (n_documents, n_components)
+            Rows sum to 1 if `normalize`.
+        """
+        posterior = self.posterior(X)
+        return posterior.proportions if normalize else posterior.gamma
+
+    def bound(self, X: Any) -> NDArray[np.float64]:
+        """Compute the ELBO of each document, a lower bound of its log-likelihood in nats.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words)
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_documents,)
+        """
+        return self.posterior(X).bounds
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Sum of `bound` over documents, for model selection. Higher is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words)
+        y : ignored
+
+        Returns
+        -------
+        score : float
+        """
+        return float(self.bound(X).sum())
+
+    def perplexity(self, X: Any, held_out: Any = None, random_state: Any = 0) -> float:
+        """Perplexity of held-out tokens given the other tokens of their documents (document completion).
+
+        ``exp(-Σ n_dv log Σ_i proportion_di topics_iv / Σ n_dv)`` over the held-out tokens, with proportions inferred
+        from the other tokens. Lower is better; a uniform guess has the number of words.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words)
+            Proportions are inferred from it. Without `held_out`, integer counts: a random half of the tokens of each
+            document is predicted from the other half.
+        held_out : array-like or sparse matrix of shape (n_documents, n_words), default=None
+            Tokens to predict.
+        random_state : int, RandomState or None, default=0
+            For the split of the tokens.
+
+        Returns
+        -------
+        perplexity : float
+        """
+        check_is_fitted(self)
+        seen = self._counts(X, reset=False)
+        if held_out is None:
+            seen, hidden = split_tokens(seen, check_random_state(random_state))
+        else:
+            hidden = self._counts(held_out, reset=False)
+            if hidden.shape[0] != seen.shape[0]:
+                raise BagwiseError(
+                    f"X has {seen.shape[0]} documents, held_out {hidden.shape[0]}: give two parts of the same ones."
+                )
+        if hidden.nnz == 0:
+            raise BagwiseError("No tokens are held out, so there is nothing to predict. Documents need two tokens.")
+        return completion_perplexity(hidden, self.infer_counts(seen).proportions, self.word_weights())
+
+    @classmethod
+    def from_fitted(cls, model: Any, vocabulary: Sequence[str] | None = None) -> Self:
+        """Convert a fitted model of another library.
+
+        Parameters
+        ----------
+        model : LatentDirichletAllocation of scikit-learn, LdaModel of gensim or LDAModel of tomotopy
+        vocabulary : sequence of str, default=None
+            Words of the columns, for tomotopy, which has an order of its own. None: the order of the model.
+
+        Returns
+        -------
+        lda : LatentDirichlet
+            Fitted, with the topics and the prior of the model.
+        """
+        counts, alpha, eta = read_fitted(model, vocabulary)
+        lda = cls(len(alpha), doc_topic_prior=alpha, topic_word_prior=eta)
+        lda.n_features_in_ = len(counts)
+        lda._store(State(counts, alpha), [], n_samples=0)
+        return lda
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to a safetensors file, atomically.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        path : Path
+        """
+        check_is_fitted(self)
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.random_state, Integral):
+            parameters["random_state"] = None  # the state of a generator is not part of the model
+        for name, value in parameters.items():
+            if isinstance(value, (np.generic, np.ndarray)):
+                parameters[name] = value.tolist()
+        header = {
+            "parameters": parameters,
+            "n_updates": self.n_batch_iter_,
+            "n_iter": self.n_iter_,
+            "n_documents_seen": self.n_samples_seen_,
+            "words": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
+            "bound": getattr(self, "bound_", None),
+        }
+        state = {"topic_counts": self.components_, "alpha": self.doc_topic_prior_, "bounds": self.bounds_}
+        return write_model(path, header, state)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model from a file of `save`. Loading runs no code of the file.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        lda : LatentDirichlet
+        """
+        header, state = read_model(path)
+        try:
+            lda = cls(**header["parameters"])
+        except TypeError as error:
+            raise BagwiseError(f"{os.fspath(path)} has parameters that this version does not know: {error}") from error
+        lda.n_features_in_ = state["topic_counts"].shape[1]
+        if header["words"] is not None:
+            lda.feature_names_in_ = np.array(header["words"], dtype=object)
+        restored = State(state["topic_counts"].T, state["alpha"], n_updates=header["n_updates"])
+        lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"])
+        lda.n_iter_ = header["n_iter"]
+        if header.get("bound") is not None:  # files of earlier versions lack it
+            lda.bound_ = header["bound"]
+        return lda
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+
+# what a parameter `model` of other estimators may be
+TEMPLATES: list[Any] = [Interval(Integral, 1, None, closed="left"), LatentDirichlet, FrozenEstimator]
+
+
+def new_model(template: int | LatentDirichlet) -> LatentDirichlet:
+    """An unfitted model: a clone of the given one, or one with the given number of topics and a fixed seed."""
+    return clone(template) if isinstance(template, LatentDirichlet) else LatentDirichlet(int(template), random_state=0)
+
+
+def fitted_model(template: int | LatentDirichlet | FrozenEstimator, counts: sp.csr_array) -> LatentDirichlet:
+    """A new model fitted to the counts, or the frozen one if it has the same number of words."""
+    if not isinstance(template, FrozenEstimator):
+        return new_model(template).fit(counts)
+    lda = template.estimator
+    if not isinstance(lda, LatentDirichlet):
+        raise BagwiseError(
+            f"model is a frozen {type(lda).__name__}. Accepted: LatentDirichlet, FrozenEstimator(LatentDirichlet) or "
+            "a number of topics. LatentDirichlet.from_fitted converts models of other libraries."
+        )
+    check_is_fitted(lda)
+    if lda.n_features_in_ != counts.shape[1]:
+        raise BagwiseError(
+            f"X has {counts.shape[1]} words, the frozen model {lda.n_features_in_}. Use the vocabulary of the model."
+        )
+    return lda

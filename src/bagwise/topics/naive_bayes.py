@@ -1,35 +1,35 @@
-"""`LatentDirichletNB`: naive Bayes with a topic model for each class."""
+"""`LatentDirichletNB`: naive Bayes with one topic model per class."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import _check_sample_weight, _fit_context
 from bagwise.errors import BagwiseError
 from bagwise.topics.inference import CountReader, to_counts
-from bagwise.topics.latent_dirichlet import LatentDirichlet
-from bagwise.topics.templates import TEMPLATES, new_model
+from bagwise.topics.latent_dirichlet import TEMPLATES, LatentDirichlet, new_model
 
 __all__ = ["LatentDirichletNB"]
 
 
 class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
-    """Classify documents by the topic model under which they are likeliest.
+    """Naive Bayes classifier with a `LatentDirichlet` per class.
 
-    Each class gets a `LatentDirichlet` of its own; a document w goes to ``argmax_c log(n_c / n) + L_c(w)``, with n_c of
-    n training documents in class c, and L_c the lower bound of log p(w) under its model.
+    A document w gets the class ``argmax_c log(n_c / n) + L_c(w)``, where n_c of the n training documents have class c
+    and L_c is the ELBO, the lower bound of log p(w), under the model of class c.
 
     Parameters
     ----------
     model : int or LatentDirichlet, default=10
-        Number of topics per class, or a model of which each class fits a copy.
+        Number of topics per class, or a model that is cloned and fitted for each class.
 
     Attributes
     ----------
@@ -39,17 +39,17 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
     class_log_prior_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
-    FreeEnergyScore : The parts of the bounds as features for other classifiers.
+    FreeEnergyScore : The terms of the ELBO as features for other classifiers.
     sklearn.naive_bayes.MultinomialNB : One distribution over words per class.
 
     Notes
     -----
-    As with all naive Bayes, probabilities are too sure of themselves. Words that a class never has weigh by the model's
-    `eta`. A bound may be further from log p(w) in one class than in another.
+    As with all naive Bayes classifiers, probabilities are too extreme. Words that a class never has are weighted by
+    `topic_word_prior` of the model. The gap between ELBO and log p(w) may differ between classes.
 
     References
     ----------
@@ -70,13 +70,16 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         self.model = model
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike) -> LatentDirichletNB:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a topic model to the documents of each class.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words)
         y : array-like of shape (n_documents,)
+        sample_weight : array-like of shape (n_documents,), default=None
+            Weight of each document. An integer weight counts like that many copies, unless the model has
+            ``solver="online"``, whose mini-batches would differ.
 
         Returns
         -------
@@ -84,17 +87,28 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
-        counts = to_counts(X, type(self).__name__)
-        classes, codes = np.unique(np.asarray(y), return_inverse=True)
+        counts, y = to_counts(X, type(self).__name__), np.asarray(y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
+            counts, y, weights = counts[weights > 0], y[weights > 0], weights[weights > 0]
+        classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise BagwiseError(f"y has one class, {classes[0]!s}: there is nothing to tell apart. Give at least two.")
+            raise BagwiseError(
+                f"y has one class, {classes[0]!s}. Give documents of at least two classes with positive weights."
+            )
+        totals = np.bincount(codes, weights)
         self.classes_ = classes
-        self.class_log_prior_ = np.log(np.bincount(codes) / len(codes))
-        self.models_ = [new_model(self.model).fit(counts[codes == code]) for code in range(len(classes))]
+        self.class_log_prior_ = np.log(totals / totals.sum())
+        self.models_ = []
+        for code in range(len(classes)):
+            own = codes == code
+            of_class = None if weights is None else weights[own]
+            self.models_.append(new_model(self.model).fit(counts[own], sample_weight=of_class))
         return self
 
     def predict_joint_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """``log(n_c / n) + L_c(w)`` of each document and class.
+        """Compute ``log(n_c / n) + L_c(w)`` for each document and class.
 
         Parameters
         ----------
@@ -109,7 +123,7 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         return self.class_log_prior_ + np.stack([lda.infer_counts(counts).bounds for lda in self.models_], axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each document; the first of several.
+        """Predict the most likely class of each document; ties go to the first class.
 
         Parameters
         ----------
@@ -123,7 +137,7 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         return self.classes_[scores.argmax(axis=1)]
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of `predict_proba`.
+        """Compute the logarithms of `predict_proba`.
 
         Parameters
         ----------
@@ -137,7 +151,7 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         return scores - logsumexp(scores, axis=1, keepdims=True)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes, bounds taken for log-probabilities.
+        """Compute class probabilities, with the ELBO in place of log p(w).
 
         Parameters
         ----------
@@ -154,5 +168,5 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on data that are no counts, as the common checks have them
+        tags.classifier_tags.poor_score = True  # on the data of the common checks, which are not counts
         return tags

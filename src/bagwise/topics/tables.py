@@ -1,4 +1,4 @@
-"""Topics for people: their top words, how well these go together, and what pyLDAvis draws."""
+"""Topics for readers: top words, coherence, and the data that pyLDAvis draws."""
 
 from __future__ import annotations
 
@@ -15,37 +15,39 @@ from bagwise.topics.inference import to_counts
 
 __all__ = ["TopicTables", "coherence", "prepare_view", "top_words", "word_relevance"]
 
-_STEP = 0.01  # of pyLDAvis' slider for relevance
+_STEP = 0.01  # of the relevance slider of pyLDAvis
 
 
 def word_relevance(
-    topics: ArrayLike, relevance: float = 1.0, word_shares: ArrayLike | None = None
+    topics: ArrayLike, relevance: float = 1.0, word_frequencies: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """How telling each word is of each topic: ``λ log p(w | topic) + (1 - λ) log(p(w | topic) / p(w))``.
+    """Relevance of each word to each topic: ``λ log p(w | topic) + (1 - λ) log(p(w | topic) / p(w))``.
 
     Parameters
     ----------
-    topics : array-like of shape (n_topics, n_words)
+    topics : array-like of shape (n_components, n_words)
         Rows sum to 1.
     relevance : float, default=1.0
-        λ, from 0 to 1. 1: by probability alone. Less prefers words that other topics lack; 0.6 is often readable.
-    word_shares : array-like of shape (n_words,), default=None
+        λ, from 0 to 1. 1 ranks by probability. Smaller values prefer words that are rare elsewhere; 0.6 is common.
+    word_frequencies : array-like of shape (n_words,), default=None
         p(w), positive where a topic has the word. None: the mean of the topics.
 
     Returns
     -------
-    values : ndarray of shape (n_topics, n_words)
+    values : ndarray of shape (n_components, n_words)
         -inf for words that a topic does not have.
     """
     if not 0 <= relevance <= 1:
         raise BagwiseError(f"relevance must be from 0 to 1, got {relevance!r}. 1 ranks by probability, 0 by lift.")
-    shares = np.asarray(topics, dtype=np.float64)
-    overall = shares.mean(axis=0) if word_shares is None else np.asarray(word_shares, dtype=np.float64)
-    if overall.shape != shares.shape[1:]:
-        raise BagwiseError(f"word_shares has shape {overall.shape}; expected one per word: {shares.shape[1:]}.")
+    probabilities = np.asarray(topics, dtype=np.float64)
+    overall = probabilities.mean(axis=0) if word_frequencies is None else np.asarray(word_frequencies, dtype=np.float64)
+    if overall.shape != probabilities.shape[1:]:
+        raise BagwiseError(
+            f"word_frequencies has shape {overall.shape}; expected one per word: {probabilities.shape[1:]}."
+        )
     with np.errstate(divide="ignore"):
-        logs, lift = np.log(shares), np.log(overall)
-    return np.where(shares > 0, logs - (1 - relevance) * np.where(overall > 0, lift, 0.0), -np.inf)
+        logs, lift = np.log(probabilities), np.log(overall)
+    return np.where(probabilities > 0, logs - (1 - relevance) * np.where(overall > 0, lift, 0.0), -np.inf)
 
 
 def top_words(
@@ -54,20 +56,20 @@ def top_words(
     *,
     words: Sequence[str] | None = None,
     relevance: float = 1.0,
-    word_shares: ArrayLike | None = None,
+    word_frequencies: ArrayLike | None = None,
 ) -> list[list[Any]]:
-    """List the most telling words of each topic, the best first; ties by their place.
+    """List the most relevant words of each topic, the best first; ties in the order of the columns.
 
     Parameters
     ----------
-    topics : array-like of shape (n_topics, n_words)
+    topics : array-like of shape (n_components, n_words)
         Rows sum to 1, such as ``LatentDirichlet.topics_`` or ``PLSA.topics_``.
     n : int, default=10
         Words per topic.
     words : sequence of str, default=None
-        Names of the words. None: their numbers.
-    relevance, word_shares
-        As `word_relevance` takes them.
+        Names of the words. None: their column numbers.
+    relevance, word_frequencies
+        See `word_relevance`.
 
     Returns
     -------
@@ -82,7 +84,7 @@ def top_words(
     >>> top_words(topics, 2, words=["the", "cat", "and", "dog"], relevance=0.2)
     [['cat', 'the'], ['dog', 'and']]
     """
-    values = word_relevance(topics, relevance, word_shares)
+    values = word_relevance(topics, relevance, word_frequencies)
     if n < 1:
         raise BagwiseError(f"n must be at least 1, got {n!r}.")
     if words is not None and len(words) != values.shape[1]:
@@ -92,9 +94,17 @@ def top_words(
 
 
 class TopicTables:
-    """`top_words` for an estimator that has `topics_`."""
+    """Mixin that gives an estimator with `components_` normalised topics and their top words."""
 
-    topics_: NDArray[np.float64]
+    components_: NDArray[np.float64]
+
+    @property
+    def topics_(self) -> NDArray[np.float64]:
+        """Probability of each word in each topic; uniform for a topic that emits nothing."""
+        check_is_fitted(self)
+        totals = self.components_.sum(axis=1, keepdims=True)
+        topics = np.where(totals > 0, self.components_, 1.0)
+        return topics / topics.sum(axis=1, keepdims=True)
 
     def top_words(
         self,
@@ -102,54 +112,53 @@ class TopicTables:
         *,
         words: Sequence[str] | None = None,
         relevance: float = 1.0,
-        word_shares: ArrayLike | None = None,
+        word_frequencies: ArrayLike | None = None,
     ) -> list[list[Any]]:
-        """List the most telling words of each topic; see `bagwise.topics.tables.top_words`.
+        """List the most relevant words of each topic; see `bagwise.topics.tables.top_words`.
 
         Parameters
         ----------
         n : int, default=10
             Words per topic.
         words : sequence of str, default=None
-            Names of the words. None: those of the training data, or their numbers.
+            Names of the words. None: those of the training data, or their column numbers.
         relevance : float, default=1.0
-            1: by probability. Less prefers words that other topics lack.
-        word_shares : array-like of shape (n_words,), default=None
+            1 ranks by probability. Smaller values prefer words that are rare in other topics.
+        word_frequencies : array-like of shape (n_words,), default=None
             Probability of each word in all documents. None: the mean of the topics.
 
         Returns
         -------
         words : list of lists
         """
-        check_is_fitted(self)
         if words is None:
             words = getattr(self, "feature_names_in_", None)
-        return top_words(self.topics_, n, words=words, relevance=relevance, word_shares=word_shares)
+        return top_words(self.topics_, n, words=words, relevance=relevance, word_frequencies=word_frequencies)
 
 
 def coherence(topics: ArrayLike, X: Any, n: int = 10, relevance: float = 1.0) -> NDArray[np.float64]:
-    """How often the top words of each topic occur in the same documents: mean normalised pointwise information.
+    """Coherence of topics: mean normalised pointwise mutual information (NPMI) of pairs of their top words.
 
-    Over all pairs of a topic's top words, the mean of ``log(p(v, w) / (p(v) p(w))) / -log p(v, w)`` with p the share of
-    documents that contain them. From -1, never together, over 0, by chance, to 1, always together.
+    ``log(p(v, w) / (p(v) p(w))) / -log p(v, w)`` with p the fraction of documents that contain the words. -1: never
+    together, 0: independent, 1: always together.
 
     Parameters
     ----------
-    topics : array-like of shape (n_topics, n_words)
+    topics : array-like of shape (n_components, n_words)
     X : array-like or sparse matrix of shape (n_documents, n_words)
-        Documents that tell what occurs together; best others than the topics were fitted to.
+        Reference documents, preferably not those the topics were fitted to.
     n : int, default=10
         Top words per topic, at least 2.
     relevance : float, default=1.0
-        How they are chosen; see `word_relevance`.
+        See `word_relevance`.
 
     Returns
     -------
-    values : ndarray of shape (n_topics,)
+    values : ndarray of shape (n_components,)
 
     Notes
     -----
-    Pairs that never occur together count as -1, words that occur in every document as 0 with all others.
+    Pairs that never occur together count as -1, pairs that occur in every document as 0.
 
     Examples
     --------
@@ -159,42 +168,38 @@ def coherence(topics: ArrayLike, X: Any, n: int = 10, relevance: float = 1.0) ->
     array([ 1., -1.])
     """
     if n < 2:
-        raise BagwiseError(f"Coherence is of pairs of words, so n must be at least 2, got {n!r}.")
+        raise BagwiseError(f"Coherence needs pairs of words, so n must be at least 2, got {n!r}.")
     chosen = np.array(top_words(topics, n, relevance=relevance))
     counts = to_counts(check_array(X, accept_sparse="csr"), "coherence")
     if counts.shape[1] != np.shape(topics)[1]:
-        raise BagwiseError(f"X has {counts.shape[1]} words, the topics {np.shape(topics)[1]}. Count the same words.")
+        raise BagwiseError(f"X has {counts.shape[1]} words, the topics {np.shape(topics)[1]}. Use the same vocabulary.")
     if chosen.shape[1] < 2:
-        raise BagwiseError("Coherence is of pairs of words, but there is only one word.")
+        raise BagwiseError("Coherence needs pairs of words, but there is only one word.")
     occurs = sp.csr_array((np.ones(counts.nnz), counts.indices, counts.indptr), shape=counts.shape).tocsc()
     upper = np.triu_indices(chosen.shape[1], 1)
     values = np.empty(len(chosen))
     for topic, words in enumerate(chosen):
         columns = occurs[:, words]
-        together = (columns.T @ columns).toarray() / counts.shape[0]
-        alone = np.diag(together)
-        values[topic] = _normalised_information(together[upper], alone[upper[0]], alone[upper[1]]).mean()
+        frequencies = (columns.T @ columns).toarray() / counts.shape[0]
+        alone, together = np.diag(frequencies), frequencies[upper]
+        information = np.where(together == 0, -1.0, 0.0)
+        some = (together > 0) & (together < 1)
+        independent = (alone[upper[0]] * alone[upper[1]])[some]
+        information[some] = np.log(together[some] / independent) / -np.log(together[some])
+        values[topic] = information.mean()
     return values
 
 
-def _normalised_information(
-    together: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    values = np.full(len(together), -1.0)
-    values[together == 1] = 0.0
-    some = (together > 0) & (together < 1)
-    values[some] = np.log(together[some] / (first[some] * second[some])) / -np.log(together[some])
-    return values
-
-
-def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[str], n: int = 30) -> dict[str, Any]:
-    """Make the table that pyLDAvis draws, as the dictionary its JSON is made of.
+def prepare_view(
+    topics: ArrayLike, proportions: ArrayLike, X: Any, words: Sequence[str], n: int = 30
+) -> dict[str, Any]:
+    """Prepare the data of pyLDAvis, as the dictionary behind its JSON.
 
     Parameters
     ----------
-    topics : array-like of shape (n_topics, n_words)
-    shares : array-like of shape (n_documents, n_topics)
-        Of the documents, as `transform` gives them.
+    topics : array-like of shape (n_components, n_words)
+    proportions : array-like of shape (n_documents, n_components)
+        Topic proportions of the documents, from `transform`.
     X : array-like or sparse matrix of shape (n_documents, n_words)
         Their counts.
     words : sequence of str
@@ -205,32 +210,25 @@ def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[s
     Returns
     -------
     view : dict
-        Lists under the keys "mdsDat", "tinfo", "token.table", "R", "lambda.step", "plot.opts" and "topic.order", which
-        ``json.dumps`` takes. Topics are numbered from 1, the most frequent first.
+        Lists under the keys "mdsDat", "tinfo", "token.table", "R", "lambda.step", "plot.opts" and "topic.order", ready
+        for ``json.dumps``. Topics are numbered from 1, the most frequent first.
 
     Notes
     -----
-    Topics lie in the plane by classical scaling of their Jensen-Shannon divergences.
+    The positions of the topics come from classical multidimensional scaling of their Jensen-Shannon divergences.
     """
-    topics, shares = np.asarray(topics, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    topics, proportions = np.asarray(topics, dtype=np.float64), np.asarray(proportions, dtype=np.float64)
     counts = to_counts(check_array(X, accept_sparse="csr"), "prepare_view")
-    if (
-        topics.shape[1] != counts.shape[1]
-        or len(words) != counts.shape[1]
-        or shares.shape
-        != (
-            counts.shape[0],
-            len(topics),
-        )
-    ):
+    n_documents, n_words = counts.shape
+    if not topics.shape[1] == n_words == len(words) or proportions.shape != (n_documents, len(topics)):
         raise BagwiseError(
-            f"topics {topics.shape}, shares {shares.shape}, X {counts.shape} and {len(words)} names do not fit "
-            "together: expected topics x words, documents x topics, documents x words, and a name per word."
+            f"Shapes do not match: topics {topics.shape}, proportions {proportions.shape}, X {counts.shape} and "
+            f"{len(words)} words. Expected topics x words, documents x topics, documents x words, and a name per word."
         )
     lengths = np.asarray(counts.sum(axis=1)).ravel()
-    sizes = lengths @ shares
+    sizes = lengths @ proportions
     if not sizes.sum() > 0:
-        raise BagwiseError("All documents are empty, so no topic has a size. Give documents with words.")
+        raise BagwiseError("All documents are empty, so topics have no size. Give documents with words.")
     order = np.argsort(-sizes, kind="stable")
     topics, sizes = topics[order], sizes[order]
     emitted = topics * sizes[:, None]  # expected counts, topics x words
@@ -238,7 +236,7 @@ def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[s
     seen = np.flatnonzero(totals > 0)
     overall = totals / totals.sum()
     shown = _shown_words(topics, overall, n)
-    places = _in_the_plane(topics)
+    positions = _positions(topics)
     numbers = np.arange(1, len(topics) + 1)
     listed = np.unique(np.concatenate(shown))
     saliency = _saliency(emitted, overall)
@@ -254,7 +252,7 @@ def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[s
         info["logprob"] += np.asarray(logprob, dtype=float).tolist()
         info["loglift"] += np.asarray(loglift, dtype=float).tolist()
 
-    ranks = np.arange(len(most_salient), 0, -1)  # pyLDAvis wants ranks, not values, for the first list
+    ranks = np.arange(len(most_salient), 0, -1)  # pyLDAvis expects ranks, not values, in the first list
     add(most_salient, totals[most_salient], "Default", ranks, ranks)
     for number, topic, column in zip(numbers, topics, shown, strict=True):
         logs = np.log(topic[column])
@@ -264,8 +262,8 @@ def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[s
     rows, columns = rows[by_word], listed[columns[by_word]]
     return {
         "mdsDat": {
-            "x": places[:, 0].tolist(),
-            "y": places[:, 1].tolist(),
+            "x": positions[:, 0].tolist(),
+            "y": positions[:, 1].tolist(),
             "topics": numbers.tolist(),
             "cluster": [1] * len(topics),
             "Freq": (100 * sizes / sizes.sum()).tolist(),
@@ -276,7 +274,7 @@ def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[s
             "Freq": (emitted[rows, columns] / totals[columns]).tolist(),
             "Term": [words[v] for v in columns.tolist()],
         },
-        "R": min(n, counts.shape[1]),
+        "R": min(n, n_words),
         "lambda.step": _STEP,
         "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
         "topic.order": (order + 1).tolist(),
@@ -284,7 +282,7 @@ def prepare_view(topics: ArrayLike, shares: ArrayLike, X: Any, words: Sequence[s
 
 
 def _shown_words(topics: NDArray[np.float64], overall: NDArray[np.float64], n: int) -> list[NDArray[np.intp]]:
-    """Words of each topic that are among its first n for some relevance of the slider."""
+    """Words of each topic that are among its top n for some position of the relevance slider."""
     shown: list[set[int]] = [set() for _ in topics]
     at_once = min(n, topics.shape[1])
     for relevance in np.arange(0, 1 + _STEP / 2, _STEP):
@@ -304,8 +302,8 @@ def _saliency(emitted: NDArray[np.float64], overall: NDArray[np.float64]) -> NDA
     return overall * (given_word * np.log(ratio)).sum(axis=0)
 
 
-def _in_the_plane(topics: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two coordinates per topic whose distances are near the Jensen-Shannon divergences."""
+def _positions(topics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Classical multidimensional scaling of the Jensen-Shannon divergences of topics to two dimensions."""
     n = len(topics)
 
     def entropies(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -316,7 +314,7 @@ def _in_the_plane(topics: NDArray[np.float64]) -> NDArray[np.float64]:
     centre = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-0.5 * centre @ distances**2 @ centre)
     first = np.argsort(-values)[:2]
-    places = np.zeros((n, 2))
-    places[:, : len(first)] = vectors[:, first] * np.sqrt(np.maximum(values[first], 0))
-    signs = np.where(places[np.abs(places).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # of eigenvectors, which are free
-    return places * signs
+    positions = np.zeros((n, 2))
+    positions[:, : len(first)] = vectors[:, first] * np.sqrt(np.maximum(values[first], 0))
+    signs = np.where(positions[np.abs(positions).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # eigenvectors have no sign
+    return positions * signs
