@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from bagwise import BagwiseError
 from bagwise.cli.options import command
-from bagwise.cli.printing import columns, printable
+from bagwise.cli.printing import make_table, plain_lines, printable
 from bagwise.cli.session import EXIT_CODES
 from commands import SOURCES, WAIT_IN_MERGING, bagwise, process
 from small_sources import write_records
@@ -151,12 +151,13 @@ def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
 
 
 def test_tables_align_numbers_and_escape_names():
-    assert columns(["words", "error", "name"], [[5, "10.0 % ± 1.0", "a\nb"], [50, "9.0 % ± 0.5", "c"]]) == [
+    rows = [[5, "10.0 % ± 1.0", "a\nb"], [50, "9.0 % ± 0.5", "[bold]日本" + 200 * "c"]]
+    assert plain_lines(make_table(["words", "error", "name"], rows)) == [
         "words         error  name",
         "    5  10.0 % ± 1.0  a\\nb",
-        "   50   9.0 % ± 0.5  c",
+        "   50   9.0 % ± 0.5  [bold]日本" + 200 * "c",
     ]
-    assert columns(["a", "b"], []) == ["a  b"]
+    assert plain_lines(make_table(["a", "b"], [])) == ["a  b"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.options import FIT_OPTIONS, command, fit_options
-from bagwise.cli.outputs import FitOutputs, check_outputs, name_of_source, need_pages
+from bagwise.cli.outputs import FitOutputs, check_outputs, check_report, name_of_source
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError
@@ -28,7 +28,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for what the demo writes.")] = Path("bagwise-demo"),
 ) -> None:
     """Learn handwritten digits, from images to a report: the whole way in about a minute."""
-    from bagwise.cli.digits import prepare_folder, write_digits
+    from bagwise.cli.outputs import prepare_folder, write_digits
     from bagwise.training import FitOptions
 
     prepare_folder(out)
@@ -91,13 +91,13 @@ def compare(
 
     names = [name.strip() for name in criteria.split(",") if name.strip()]
     if report is not None:
-        need_pages()
+        check_report()
         check_outputs([report], force)
     compared = compare_criteria(source, names, fit_options(options), sizes=_sizes(sizes), progress=session.progress)
     path = compared[0].path
     rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
     session.say(f"Errors by {path.protocol}")
-    session.table(["words", *(one.name for one in compared)], rows)
+    session.table(["groups", *(one.name for one in compared)], rows)
     session.say(f"time   {'  '.join(f'{one.name} {duration(one.seconds)}' for one in compared)}")
     session.answer(
         protocol=path.protocol,
@@ -126,7 +126,7 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
     from bagwise.training import evaluate_model, fit_model
 
     if outputs.report is not None or outputs.markdown is not None:
-        need_pages()
+        check_report()
     fitted = fit_model(source, options, progress=session.progress)
     evaluation = None
     if fitted.test is not None and fitted.model.heads:
@@ -159,7 +159,7 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     merged = f"{fitted.data.n_words:,} words merged to {model.n_groups} by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings)
-    heads, columns_of = ["words"], []
+    heads, columns_of = ["groups"], []
     if path is not None:
         heads += [f"error in {path.protocol}"]
         spread = zip(path.errors, path.standard_errors, strict=True)

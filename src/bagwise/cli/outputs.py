@@ -1,20 +1,35 @@
-"""Where results go: names made from the source, and a refusal to replace what is there."""
+"""Output files of commands: their names, checks before any work, tables of features and clusters, the demo's images."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from bagwise._io.atomic import open_atomically, write_atomically
+from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_outputs", "name_of_source", "need_pages"]
+__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_report", "name_of_source", "prepare_folder"]
+__all__ += ["write_clusters", "write_digits", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
+# Columns that are not features.
+_RESERVED = ("id", "label", "split")
+_CSV_ROWS = 256
+_DEMO_SCALE = 4
+_DEMO_TEST = 4  # one image in four is a test image
+_DEMO_NAME = "digits.zip"
+# The earliest date of zip files: equal images give equal bytes.
+_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def name_of_source(source: str | os.PathLike[str]) -> str:
-    """What a source is called: its last part, without the ending if it is a file.
+    """Return the last part of a path, without the ending of a file.
 
     >>> name_of_source("data/photos.tar.gz"), name_of_source("data/photos/")
     ('photos', 'photos')
@@ -32,7 +47,7 @@ def name_of_source(source: str | os.PathLike[str]) -> str:
 
 
 class FitOutputs:
-    """What a fit writes: a model, and beside it a report and an index."""
+    """Paths that a fit writes: a model, and beside it a report and an index."""
 
     def __init__(self, model: Path, *, report: bool, index: bool, markdown: Path | None) -> None:
         base = model.with_suffix("") if model.suffix == ".bagwise" else model
@@ -42,24 +57,167 @@ class FitOutputs:
         self.markdown = markdown
 
     def all(self) -> list[Path]:
-        """All paths that will be written."""
+        """Return all paths."""
         return [path for path in (self.model, self.report, self.index, self.markdown) if path is not None]
 
 
 def check_outputs(paths: Iterable[Path], force: bool) -> None:
-    """Say before any work that an output is there already, or cannot be written."""
+    """Raise if a path exists already, unless `force`, or cannot be written."""
     for path in paths:
         if os.path.lexists(path) and not force:
-            raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name by --out.")
+            raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name with --out.")
         folder = path.parent
         if not folder.is_dir():
-            raise BagwiseError(f"{path} cannot be written: there is no folder {folder}. Make it first.")
+            raise BagwiseError(f"{path} cannot be written: there is no folder {folder}. Create it first.")
         if not os.access(folder, os.W_OK):
-            raise BagwiseError(f"{path} cannot be written: the folder {folder} does not permit it.")
+            raise BagwiseError(f"{path} cannot be written: no permission to write to the folder {folder}.")
 
 
-def need_pages() -> None:
-    """Raise before any work if a report cannot be written."""
-    from bagwise._utils.extras import require
-
+def check_report() -> None:
+    """Raise if the libraries that reports need are missing."""
     require("jinja2", "report", "Writing reports (--no-report skips them)")
+
+
+def check_feature_file(path: Path) -> None:
+    """Raise if the format of a feature file is unknown, or its library is missing."""
+    if path.suffix.lower() not in _WRITERS:
+        raise BagwiseError(f"The name of the feature file must end in {', '.join(_WRITERS)}; got {path}.")
+    if path.suffix.lower() == ".parquet":
+        require("pyarrow", "io", "Writing Parquet files")
+
+
+def write_features(path: Path, features: Any, collection: Any, names: Sequence[str]) -> Path:
+    """Write a feature matrix with ids, labels and splits of items, in a format that `open_collection` reads.
+
+    Parameters
+    ----------
+    path : Path
+        Its ending, ``.npz``, ``.csv`` or ``.parquet``, gives the format. ``.npz`` keeps sparse features sparse.
+    features : CSR array or ndarray of shape (n_items, n_features)
+    collection : Collection
+    names : sequence of str
+        Names of the features.
+
+    Returns
+    -------
+    path : Path
+    """
+    _WRITERS[path.suffix.lower()](path, features, collection, _column_names(names))
+    return path
+
+
+def _column_names(names: Sequence[str]) -> list[str]:
+    """Make names unique and different from the reserved ones."""
+    taken = set(_RESERVED)
+    unique = []
+    for name in map(str, names):
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        unique.append(name)
+    return unique
+
+
+def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
+    import numpy as np
+    import scipy.sparse as sp
+
+    arrays: dict[str, Any] = {"ids": np.array(collection.ids), "feature_names": np.array(names)}
+    if any(item.labels for item in collection):
+        arrays["labels"] = np.array([_label(item) for item in collection])
+    if any(split is not None for split in collection.splits):
+        arrays["splits"] = np.array([split or "" for split in collection.splits])
+    if sp.issparse(features):  # the names of scipy.sparse.save_npz, so that load_npz reads the matrix
+        rows = sp.csr_array(features)
+        arrays |= {"format": np.array(b"csr"), "shape": np.array(rows.shape), "data": rows.data}
+        arrays |= {"indices": rows.indices, "indptr": rows.indptr, "_is_array": np.array(True)}
+    else:
+        arrays["X"] = np.asarray(features)
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    write_atomically(path, content.getvalue())
+
+
+def _write_csv(path: Path, features: Any, collection: Any, names: list[str]) -> None:
+    others = _other_columns(collection)
+    with open_atomically(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text)
+        writer.writerow([*others, *names])
+        for start in range(0, len(collection), _CSV_ROWS):
+            rows = _dense(features[start : start + _CSV_ROWS]).tolist()
+            for k, row in enumerate(rows):
+                writer.writerow([*(values[start + k] for values in others.values()), *(f"{x:.9g}" for x in row)])
+        text.detach()
+
+
+def _write_parquet(path: Path, features: Any, collection: Any, names: list[str]) -> None:
+    arrow = require("pyarrow", "io", "Writing Parquet files")
+    parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
+    dense = _dense(features)
+    columns = {**_other_columns(collection), **{name: dense[:, k] for k, name in enumerate(names)}}
+    with open_atomically(path) as file:
+        parquet.write_table(arrow.table(columns), file)
+
+
+def _other_columns(collection: Any) -> dict[str, list[str]]:
+    """Return ids, labels and splits, with bytes that are not UTF-8 escaped."""
+    columns = {"id": list(collection.ids), "label": [_label(item) for item in collection]}
+    if any(split is not None for split in collection.splits):
+        columns["split"] = [split or "" for split in collection.splits]
+    return {
+        name: [value.encode("utf-8", "backslashreplace").decode("utf-8") for value in values]
+        for name, values in columns.items()
+    }
+
+
+def _label(item: Any) -> str:
+    if len(item.labels) > 1:
+        raise BagwiseError(f"Feature files have one label per item, but item {item.id!r} has {len(item.labels)}.")
+    return item.labels[0] if item.labels else ""
+
+
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if hasattr(rows, "toarray") else rows
+
+
+_WRITERS: dict[str, Callable[[Path, Any, Any, list[str]], None]] = {
+    ".npz": _write_npz,
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+}
+
+
+def write_clusters(path: Path, labels: Any, collection: Any) -> None:
+    """Write a CSV file with id, cluster and label of each item."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["id", "cluster", "label"])
+    for item, k in zip(collection, labels.tolist(), strict=True):
+        writer.writerow([item.id, k, "|".join(item.labels)])
+    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create the folder of the demo; raise if it has other files in it."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _DEMO_NAME).exists())):
+        raise BagwiseError(f"{folder} exists and is not from an earlier demo. Give another folder with --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_digits(path: Path) -> Path:
+    """Write scikit-learn's 1,797 digits as PNG files of 32 x 32 pixels into an archive with splits train and test."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    image_module = require("PIL.Image", "image", "The demo")
+    digits = load_digits()
+    side = digits.images.shape[1] * _DEMO_SCALE
+    with open_atomically(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for number, (pixels, digit) in enumerate(zip(digits.images, digits.target, strict=True)):
+            picture = image_module.fromarray(np.round(pixels * (255 / 16)).astype(np.uint8))
+            png = io.BytesIO()
+            picture.resize((side, side), image_module.Resampling.BICUBIC).save(png, "PNG")
+            split = "test" if number % _DEMO_TEST == 0 else "train"
+            archive.writestr(zipfile.ZipInfo(f"{split}/{digit}/{number:04}.png", _DATE), png.getvalue())
+    return path

@@ -1,20 +1,23 @@
-"""Writing for people: names that may hold anything, columns, shares and times."""
+"""Terminal output: escaped names, tables, percentages, durations, and a progress bar."""
 
 from __future__ import annotations
 
+import io
 import re
+import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-__all__ = ["columns", "duration", "percent", "printable", "shortened"]
+__all__ = ["ProgressBar", "duration", "make_table", "percent", "plain_lines", "printable", "shortened"]
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
-# Characters that could move the cursor, change the direction of writing, or stand for bytes that are not UTF-8.
+# Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 
 
 def printable(text: object) -> str:
-    r"""Write control characters, and bytes of names that are not UTF-8, as escapes; all else stays.
+    r"""Escape control characters, and bytes of file names that are not UTF-8.
 
     >>> printable("two\nlines \udcff")
     'two\\nlines \\xff'
@@ -23,48 +26,53 @@ def printable(text: object) -> str:
 
 
 def _escaped(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # how Python stands for a byte of a name that is not UTF-8
+    if "\udc80" <= character <= "\udcff":  # stands for a byte that is not UTF-8, see os.fsdecode
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 
 
-def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    r"""Lines of a table; columns of which every entry is a number or share are set to the right.
+def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
+    """Make a `rich.table.Table`; columns of numbers are aligned right."""
+    from rich.table import Table
+    from rich.text import Text
 
-    >>> print("\n".join(columns(["words", "id"], [[5, "a"], [50, "bc"]])))
-    words  id
-        5  a
-       50  bc
-    """
     cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    right = [bool(column) and all(_is_number(cell) for cell in column) for column in zip(*cells, strict=True)]
-    right = right or [False] * len(heads)
-    lines = []
-    for row in (heads, *cells):
-        padded = [
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return lines
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for k, head in enumerate(heads):
+        numeric = bool(cells) and all(_NUMBER.fullmatch(row[k]) for row in cells)
+        table.add_column(Text(printable(head)), justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
 
 
-def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell) is not None
+def plain_lines(table: Any) -> list[str]:
+    r"""Render a table without colours, as wide as it needs to be.
+
+    >>> print("\n".join(plain_lines(make_table(["groups", "id"], [[5, "a"], [50, "bc"]]))))
+    groups  id
+         5  a
+        50  bc
+    """
+    from rich.console import Console
+
+    file = io.StringIO()
+    console = Console(file=file, width=1_000_000, color_system=None, legacy_windows=False)
+    console.print(table, width=console.measure(table).maximum)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def percent(share: float) -> str:
-    """Write a share of one.
+def percent(fraction: float) -> str:
+    """Format a fraction as a percentage.
 
     >>> percent(0.1834)
     '18.3 %'
     """
-    return f"{100 * share:.1f} %"
+    return f"{100 * fraction:.1f} %"
 
 
 def duration(seconds: float) -> str:
-    """Write a time, roughly.
+    """Format a time with about two digits.
 
     >>> duration(3.2), duration(75), duration(5000)
     ('3.2 s', '75 s', '1.4 h')
@@ -79,9 +87,66 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """The beginning of a text that is too long.
+    """Truncate a text to `width` characters.
 
     >>> shortened("abcdef", 4)
     'abc…'
     """
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+class ProgressBar:
+    """Progress bar on standard error; called as the `progress` of `fit_model` is.
+
+    Parameters
+    ----------
+    enabled : bool
+        If False, nothing is drawn.
+    log : callable
+        Called with a line at the beginning and the end of each step.
+    """
+
+    def __init__(self, *, enabled: bool, log: Callable[[str], None]) -> None:
+        self._enabled = enabled
+        self._log = log
+        self._step: str | None = None
+        self._started = 0.0
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Show that `done` of `total` is done in a step; a total of 0 means unknown."""
+        if step != self._step:
+            self.clear()
+            self._step, self._started = step, time.perf_counter()
+            self._log(f"{step} …")
+            if self._enabled:
+                self._bar = _new_bar()
+                self._bar.start()
+                self._task = self._bar.add_task(step, total=total or None)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total or None)
+
+    def clear(self) -> None:
+        """Remove the bar, so that something else can be printed."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self._step is not None:
+            self._log(f"{self._step}: {time.perf_counter() - self._started:.1f} s")
+            self._step = None
+
+
+def _new_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -12,7 +12,7 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, command, fit_options
-from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
+from bagwise.cli.outputs import check_outputs, check_report, name_of_source
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import Force, ModelPath, SourcePath, counted, load_model
@@ -78,7 +78,7 @@ def search(
     if not query and not query_text:
         raise BagwiseError("There is nothing to search for. Give a file, or --query-text for texts.")
     if page is not None or open_page:
-        need_pages()
+        check_report()
         check_outputs([page] if page is not None else [], force)
     opened = ItemIndex.load(index)
     answers = []

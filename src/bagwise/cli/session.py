@@ -19,8 +19,7 @@ from typing import Any
 
 import typer
 
-from bagwise.cli.printing import columns, printable
-from bagwise.cli.progress import ProgressLine
+from bagwise.cli.printing import ProgressBar, make_table, plain_lines, printable
 from bagwise.errors import BagwiseError
 
 __all__ = ["EXIT_CODES", "Session", "session"]
@@ -58,7 +57,7 @@ class Session:
         self.as_json = as_json
         self.quiet = quiet
         self.log_file = log_file
-        self.progress = ProgressLine(enabled=not quiet and sys.stderr.isatty(), log=self.log)
+        self.progress = ProgressBar(enabled=not quiet and sys.stderr.isatty(), log=self.log)
         self._answer: dict[str, Any] = {"command": command}
         self._written: list[str] = []
         self._logger = logging.Logger(f"bagwise {command}")
@@ -83,9 +82,19 @@ class Session:
             typer.echo(text)
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a table, for people."""
-        for line in columns(heads, rows):
-            self.say(line)
+        """Print a table: on a terminal fitted to its width, otherwise without styles and line breaks."""
+        table = make_table(heads, rows)
+        lines = plain_lines(table)
+        if self.as_json or not sys.stdout.isatty():
+            for line in lines:
+                self.say(line)
+            return
+        from rich.console import Console
+
+        self.progress.clear()
+        Console(highlight=False).print(table)
+        for line in lines:
+            self.log(line)
 
     def note(self, text: str) -> None:
         """Tell, beside the answer, what people should know."""
@@ -132,7 +141,7 @@ class Session:
 
     def close(self) -> None:
         """Finish the progress bar and the log."""
-        self.progress.close()
+        self.progress.clear()
         for handler in self._logger.handlers:
             handler.close()
 

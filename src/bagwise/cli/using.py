@@ -9,18 +9,25 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.feature_files import check_feature_file, write_features
 from bagwise.cli.options import READ_OPTIONS, command, fit_options
-from bagwise.cli.outputs import check_outputs, name_of_source, need_pages
+from bagwise.cli.outputs import (
+    check_feature_file,
+    check_outputs,
+    check_report,
+    name_of_source,
+    write_clusters,
+    write_features,
+)
 from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["cluster", "counted", "evaluate", "load_model", "transform"]
 
 _PANEL = "Use a model"
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
+_EXAMPLES = 3
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="What bagwise fit wrote.")]
 SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
@@ -61,7 +68,7 @@ def evaluate(
     from bagwise.training import evaluate_model, evaluation_report_data
 
     if report is not None:
-        need_pages()
+        check_report()
         check_outputs([report], force)
     loaded = load_model(model)
     found = evaluate_model(loaded, source, fit_options(options), progress=session.progress)
@@ -69,7 +76,7 @@ def evaluate(
         session.note(f"{found.n_skipped} items could not be read, or have no label.")
     session.say(f"{how_many(len(found.collection), loaded.modality)} of {len(found.classes)} classes")
     here = ["<- this model" if size == loaded.n_groups else "" for size in found.sizes]
-    session.table(["words", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
+    session.table(["groups", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
     session.answer(
         n_items=len(found.collection),
         n_skipped=found.n_skipped,
@@ -101,16 +108,16 @@ def cluster(
     **options: Any,
 ) -> None:
     """Cluster items by their features; with labels, say how well clusters agree with them."""
-    from bagwise.cli.clusters import cluster_features, describe_clusters, write_clusters
-
     if out is not None:
         check_outputs([out], force)
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, fit_options(options))
     features = loaded.group(histograms)
-    labels = cluster_features(features, clusters, method, seed)
-    rows = describe_clusters(labels, collection)
-    session.table(["cluster", "items", "for example"], [[k, n, shortened(some, 60)] for k, n, some in rows])
+    labels = _cluster_features(features, clusters, method, seed)
+    ids, members = collection.ids, [(labels == k).nonzero()[0].tolist() for k in range(labels.max() + 1)]
+    some = [", ".join(printable(ids[i]) for i in own[:_EXAMPLES]) for own in members]
+    rows = [[k, len(own), shortened(some[k], 60)] for k, own in enumerate(members)]
+    session.table(["cluster", "items", "examples"], rows)
     session.answer(clusters=[{"id": item.id, "cluster": int(k)} for item, k in zip(collection, labels, strict=True)])
     if all(len(item.labels) == 1 for item in collection):
         from bagwise.metrics import clustering_report
@@ -122,6 +129,27 @@ def cluster(
     if out is not None:
         write_clusters(out, labels, collection)
         session.wrote(out, "clusters")
+
+
+def _cluster_features(features: Any, n_clusters: int, method: str, random_state: int) -> Any:
+    """Cluster rows by k-means or spectral clustering; return labels from 0 on, the largest cluster first."""
+    import numpy as np
+    from sklearn.cluster import KMeans
+
+    from bagwise.clustering import METHODS, SpectralClusterer
+
+    if method not in METHODS:
+        raise unknown_name("--method", method, METHODS)
+    n = features.shape[0]
+    if n_clusters > n:
+        raise BagwiseError(f"--clusters must be at most the number of items, {n}; got {n_clusters}.")
+    if method == "kmeans":
+        labels = KMeans(n_clusters, n_init=10, random_state=random_state).fit(features).labels_
+    else:
+        dense = features.toarray() if hasattr(features, "toarray") else features
+        labels = SpectralClusterer(n_clusters, random_state=random_state, n_jobs=-1).fit(dense).labels_
+    order = np.argsort(-np.bincount(labels, minlength=n_clusters), kind="stable")
+    return np.argsort(order)[labels]
 
 
 def load_model(path: Path) -> Any:
@@ -149,11 +177,11 @@ def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[A
 def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:
     session.say()
     if len(classes) <= _MOST_CLASSES:
-        session.say(f"With {size} words: true classes in rows, answers in columns")
+        session.say(f"Confusion matrix with {size} groups: rows are true classes, columns predicted classes")
         names = [shortened(printable(name), 12) for name in classes]
         session.table(["", *names], [[name, *row] for name, row in zip(names, matrix.tolist(), strict=True)])
         return
     pairs = [(int(matrix[a, b]), a, b) for a in range(len(classes)) for b in range(len(classes)) if a != b]
     worst = sorted(pair for pair in pairs if pair[0])[::-1][:_MOST_PAIRS]
-    session.say(f"With {size} words, the most frequent confusions")
-    session.table(["items", "true class", "answer"], [[n, classes[a], classes[b]] for n, a, b in worst])
+    session.say(f"Most frequent confusions with {size} groups")
+    session.table(["items", "true class", "predicted class"], [[n, classes[a], classes[b]] for n, a, b in worst])
