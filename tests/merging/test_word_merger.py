@@ -15,6 +15,7 @@ from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
 from bagwise.merging import MergingInterrupted
 from bagwise.merging.engine import Engine
+from bagwise.merging.grouping import name_groups
 
 
 @parametrize_with_checks(
@@ -62,6 +63,21 @@ def test_another_size_needs_no_fit(data):
     assert merger.set_params(n_groups=99).transform(X).shape == (40, 25)
 
 
+def test_cut_gives_another_size_and_leaves_the_merger_as_it_was(data):
+    X, y = data
+    merger = WordMerger(n_groups=10, pooling="mean").fit(X, y)
+    for fitted in (merger, WordMergerCV([10], cv=2, pooling="mean").fit(X, y)):
+        for n in (1, 3, 25):
+            other = fitted.cut(n)
+            np.testing.assert_array_equal(other.transform(X), WordMerger(n, pooling="mean").fit(X, y).transform(X))
+            assert other.get_params() == merger.get_params() | {"n_groups": n}
+        assert fitted.transform(X).shape == (40, 10)
+    with pytest.raises(BagwiseError, match="at least 1, got 0"):
+        merger.cut(0)
+    with pytest.raises(NotFittedError):
+        WordMerger().cut(3)
+
+
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.csc_array])
 @pytest.mark.parametrize("pooling", ["sum", "mean", "sqrt"])
 def test_sparse_equals_dense(data, form, pooling):
@@ -97,6 +113,15 @@ def test_names_begin_with_the_heaviest_words():
     assert merger.get_feature_names_out(words).tolist() == words
     with pytest.raises(ValueError, match="input_features should have length"):
         merger.get_feature_names_out(["too", "few"])
+
+
+def test_names_are_unique():
+    merger = WordMerger(n_groups=2).fit([[4.0, 3, 0], [5, 4, 1], [0, 1, 4], [1, 0, 5]], [0, 0, 1, 1])
+    assert merger.labels_.tolist() == [0, 0, 1]
+    assert merger.get_feature_names_out(["a", "b", "a+b"]).tolist() == ["a+b", "a+b#2"]
+    words, labels = np.array(["a", "b", "a+b", "a+b#2", "a+b"]), np.array([0, 0, 1, 2, 3])
+    names = name_groups(words, np.zeros(5), labels, 4)
+    assert names.tolist() == ["a+b", "a+b#2", "a+b#2#2", "a+b#3"]
 
 
 @pytest.mark.parametrize("estimator", [WordMerger(n_groups=4), WordMergerCV([4], cv=2)])
@@ -244,5 +269,5 @@ def test_cross_validation_leaves_unlabelled_samples_out(data):
 def test_cross_validation_cannot_split_graphs(data):
     from bagwise.criteria import GraphPair
 
-    with pytest.raises(BagwiseError, match="cannot follow"):
+    with pytest.raises(BagwiseError, match="over all samples"):
         WordMergerCV(criterion=GraphPair(np.ones((40, 40)), np.ones((40, 40)))).fit(*data)

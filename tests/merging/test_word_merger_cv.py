@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn import config_context
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, WordMerger, WordMergerCV
+from bagwise.merging.path import PathScores, score_path
 from helpers import topic_counts
 
 
@@ -57,12 +61,66 @@ def test_the_result_is_a_merger_on_all_data(data):
         ([[0.5, 0.9, 0.96], [0.5, 0.9, 0.86]], "1se", 1),  # 0.91 +- 0.05
         ([[0.5, 0.84, 0.96], [0.5, 0.84, 0.86]], "1se", 2),
         ([[0.87, 0.84, 0.96], [0.87, 0.84, 0.86]], "1se", 0),
+        ([[0.5, 0.9, 0.96]], "1se", 2),  # one fold has no standard error
     ],
 )
 def test_rules(scores, rule, chosen):
-    scores = np.array(scores)
-    results = {"mean_test_score": scores.mean(axis=0), "std_test_score": scores.std(axis=0)}
-    assert WordMergerCV(rule=rule)._choose(results, len(scores)) == chosen
+    assert PathScores(np.array([2, 5, 9]), np.array(scores), np.zeros(len(scores))).choose(rule) == chosen
+
+
+def test_the_path_gives_errors_and_predictions(data):
+    """Cells of a pyramid are grouped alike; the hierarchy is that of other data, if they are given."""
+    X, y = data
+    cells = np.hstack([X, X[::-1]])
+    model, seen = KNeighborsClassifier(3), []
+    splits = list(StratifiedKFold(3).split(X, y))
+    path = score_path(
+        sp.csr_array(cells), y, (4, 60), merger=WordMerger(criterion="aib"), estimator=model, splits=splits,
+        merge_on=X, n_cells=2, n_jobs=2, progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    for k, size in enumerate((4, 60)):
+        errors = []
+        for train, test in splits:
+            merger = WordMerger(size, criterion="aib").fit(X[train], y[train])
+            both = np.hstack([merger.transform(cells[:, :60]), merger.transform(cells[:, 60:])])
+            predicted = model.fit(both[train], y[train]).predict(both[test])
+            np.testing.assert_array_equal(path.predicted[k, test], predicted)
+            errors.append(np.mean(predicted != y[test]))
+        np.testing.assert_allclose(path.errors[k], np.mean(errors))
+        np.testing.assert_allclose(path.standard_errors[k], np.std(errors, ddof=1) / np.sqrt(3))
+
+
+def test_groups_of_samples_stay_together(data):
+    X, y = data
+    groups = np.arange(90) // 9
+    by_groups = WordMergerCV([5, 20], cv=GroupKFold(3)).fit(X, y, groups=groups)
+    listed = WordMergerCV([5, 20], cv=list(GroupKFold(3).split(X, y, groups))).fit(X, y)
+    np.testing.assert_array_equal(by_groups.cv_results_["mean_test_score"], listed.cv_results_["mean_test_score"])
+    with pytest.raises(ValueError, match="groups"):
+        WordMergerCV([5], cv=GroupKFold(3)).fit(X, y)
+    with pytest.raises(ValueError, match="enable_metadata_routing"):
+        WordMergerCV([5]).fit(X, y, colour=groups)
+
+
+def test_metadata_are_routed(data):
+    X, y = data
+    groups, weights = np.arange(90) // 9, np.random.default_rng(1).uniform(size=90)
+    svm, seen = LinearSVC(), []
+
+    class Recorder(KNeighborsClassifier):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(sample_weight)
+            return super().fit(X, y)
+
+    with config_context(enable_metadata_routing=True):
+        estimator = Recorder().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        search = WordMergerCV([5], cv=GroupKFold(3), estimator=estimator).set_fit_request(sample_weight=False)
+        outer = make_pipeline(search, svm.set_fit_request(sample_weight=False))
+        outer.fit(X, y, groups=groups, sample_weight=weights)
+    assert len(seen) == 3
+    for (train, _), given in zip(GroupKFold(3).split(X, y, groups), seen, strict=True):
+        np.testing.assert_array_equal(given, weights[train])
 
 
 def test_1se_is_never_larger_than_best(data):

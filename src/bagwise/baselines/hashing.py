@@ -1,40 +1,36 @@
-"""`HashMerger`: groups of words by a hash of their number, the hashing trick."""
+"""`HashMerger`: groups of words by a hash of their index, the hashing trick."""
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
-from bagwise._compat import Interval, _check_feature_names_in, _fit_context
+from bagwise._compat import Interval, _fit_context
 from bagwise._utils.hashing import FOR_SIGNS, PER_SEED, hashes
-from bagwise.errors import BagwiseError
-from bagwise.merging.grouping import FLOATS
+from bagwise.merging.grouping import FLOATS, GroupTransformer
 
 __all__ = ["HashMerger"]
 
 
-class HashMerger(TransformerMixin, BaseEstimator):
-    """Put words into groups by a hash of their number, with random signs.
+class HashMerger(GroupTransformer, BaseEstimator):
+    """Assign words to groups by a hash of their index, with random signs (feature hashing).
 
-    ``z_j = Σ_{i: h(i) = j} ξ(i) x_i``, with a group h(i) and a sign ξ(i) for word i. Nothing is learned: the baseline
-    for whatever does learn its groups. With signs, inner products are right on average over seeds.
+    ``z_j = Σ_{i: h(i) = j} ξ(i) x_i``, with a group h(i) and a sign ξ(i) for word i. Nothing is learned: a baseline for
+    mergers that learn their groups. With signs, inner products are unbiased over seeds.
 
     Parameters
     ----------
     n_groups : int, default=50
         Number of groups, and of columns after `transform`, whether or not there are as many words.
     signed : bool, default=True
-        Whether words are added with random signs. Without them sums stay non-negative, but inner products become too
-        large.
+        Whether words are added with random signs. Without them sums stay non-negative, but inner products are biased
+        upwards.
     random_state : int, default=0
-        Another seed gives other groups and signs. Below 2⁶⁴.
+        Seed of the hash, below 2⁶⁴. Another seed gives other groups and signs.
 
     Attributes
     ----------
@@ -42,6 +38,8 @@ class HashMerger(TransformerMixin, BaseEstimator):
         Group of each word. Some groups may be empty.
     signs_ : ndarray of int8, shape (n_features_in_,)
         1 or -1 for each word; all 1 if not `signed`.
+    n_groups_ : int
+        Number of groups as fitted; empty groups count.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
@@ -49,7 +47,7 @@ class HashMerger(TransformerMixin, BaseEstimator):
     See Also
     --------
     WordMerger : Groups that are chosen by a criterion.
-    sklearn.feature_extraction.FeatureHasher : Hashes names of features, with no table of words at all.
+    sklearn.feature_extraction.FeatureHasher : Hashes the names of features, without a vocabulary.
 
     Notes
     -----
@@ -79,6 +77,8 @@ class HashMerger(TransformerMixin, BaseEstimator):
     array(['hash0', 'hash1', 'hash2'], dtype=object)
     """
 
+    _name_prefix = "hash"
+
     _parameter_constraints: ClassVar[dict] = {
         "n_groups": [Interval(Integral, 1, None, closed="left")],
         "signed": ["boolean"],
@@ -91,8 +91,8 @@ class HashMerger(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> HashMerger:
-        """Hash the numbers of the words. Of the data only the number of words is used.
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Hash the indices of the words. Only the number of columns of X is used.
 
         Parameters
         ----------
@@ -110,80 +110,11 @@ class HashMerger(TransformerMixin, BaseEstimator):
         self.signs_ = np.ones(n_words, dtype=np.int8)
         if self.signed:
             self.signs_[hashes(n_words, first + FOR_SIGNS) >> np.uint64(63) == 1] = -1
-        self._n_groups = int(self.n_groups)  # as fitted: `n_groups` may be set to something else since
+        self.n_groups_ = int(self.n_groups)
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Add up the words of each group, with their signs.
+    def _n_groups(self) -> int:
+        return self.n_groups_
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Z : ndarray or CSR matrix of shape (n_samples, n_groups)
-            Sparse if X is.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return _times(X, self._to_groups(X.dtype))
-
-    def inverse_transform(self, Z: Any) -> Any:
-        """Spread the values of groups evenly over their words, with their signs.
-
-        Transforming the result gives Z again, but for groups without words, which become 0.
-
-        Parameters
-        ----------
-        Z : array-like or sparse matrix of shape (n_samples, n_groups)
-
-        Returns
-        -------
-        X : ndarray or CSR matrix of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        Z = check_array(Z, accept_sparse="csr", dtype=FLOATS, input_name="Z")
-        if Z.shape[1] != self._n_groups:
-            raise BagwiseError(f"Z has {Z.shape[1]} columns, expected one per group: {self._n_groups}.")
-        shares = sp.diags_array(1.0 / np.maximum(np.bincount(self.labels_, minlength=self._n_groups), 1))
-        return _times(Z, sp.csr_array((shares @ self._to_groups(np.float64).T).astype(Z.dtype)))
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Name the groups hash0, hash1 and so on.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Only checked against the words seen in `fit`.
-
-        Returns
-        -------
-        names : ndarray of str objects, shape (n_groups,)
-        """
-        check_is_fitted(self)
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"hash{number}" for number in range(self._n_groups)], dtype=object)
-
-    def _to_groups(self, dtype: Any) -> sp.csr_array:
-        """Words x groups: the sign of a word, at its group."""
-        n = len(self.labels_)
-        return sp.csr_array((self.signs_.astype(dtype), self.labels_, np.arange(n + 1)), shape=(n, self._n_groups))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "labels_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-def _times(X: Any, matrix: sp.csr_array) -> Any:
-    """Dense times sparse is dense, CSR times sparse is CSR of the same kind."""
-    if not sp.issparse(X):
-        return np.ascontiguousarray(X @ matrix)
-    product = sp.csr_array(X) @ matrix
-    product.sort_indices()
-    return product if isinstance(X, sp.sparray) else sp.csr_matrix(product)
+    def _weights(self) -> dict[str, Any]:
+        return {"signs": self.signs_}

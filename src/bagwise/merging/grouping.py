@@ -1,39 +1,55 @@
-"""What all mergers share: applying groups of words to data, and naming them."""
+"""What all mergers have in common: applying groups of words to data, and naming groups."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
+from sklearn.base import TransformerMixin, clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bagwise._compat import _check_feature_names_in
 from bagwise._utils.matrices import is_lazy
-from bagwise.errors import BagwiseError
-from bagwise.merging.pooling import pool, spread
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.pooling import POOLINGS, pool, spread
 
-__all__ = ["FLOATS", "GroupTransformer", "name_groups"]
+__all__ = ["FLOATS", "GroupTransformer", "copy_fitted", "name_groups", "reset_fitted"]
 
 FLOATS = [np.float64, np.float32]
 _WORDS_IN_NAME = 3
+Estimator = TypeVar("Estimator")
 
 
 class GroupTransformer(TransformerMixin):
-    """Transform, inverse and names of an estimator that has `labels_`, `word_totals_` and `pooling`."""
+    """Transform, inverse transform and names for an estimator with `labels_`.
+
+    Attributes
+    ----------
+    pooling : {"sum", "mean", "sqrt"}
+        See `pool`.
+    word_totals_ : ndarray of shape (n_features_in_,)
+        Order of the words in names of groups; not needed with `_name_prefix`.
+    """
 
     labels_: Any
     word_totals_: Any
-    pooling: str
+    pooling: str = "sum"
+    # If set, groups are named by this and their number.
+    _name_prefix: str | None = None
 
     def _n_groups(self) -> int:
-        """Number of groups that `labels_` has."""
+        """Number of groups."""
         return int(self.labels_.max()) + 1
 
     def _weights(self) -> dict[str, Any]:
-        """`signs` and `sizes` for `pool` and `spread`, where they are not plain."""
+        """`signs` and `sizes` for `pool` and `spread`, if any."""
         return {}
+
+    def _check_pooling(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise unknown_name("pooling", self.pooling, POOLINGS)
 
     def transform(self, X: Any) -> Any:
         """Add up the words of each group.
@@ -45,12 +61,11 @@ class GroupTransformer(TransformerMixin):
         Returns
         -------
         Z : ndarray, CSR matrix or Dask array of shape (n_samples, n_groups)
-            Sparse if X is. A Dask array is transformed chunk by chunk when it is computed.
+            Sparse if X is. A Dask array is transformed lazily, chunk by chunk.
         """
         check_is_fitted(self)
         if is_lazy(X):
-            # a step up the house, taken only with Dask data
-            from bagwise.distributed.sums import check_can_be_pooled, pool_collection
+            from bagwise.distributed.sums import check_can_be_pooled, pool_collection  # deferred: needs Dask
 
             check_can_be_pooled(X)
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -59,9 +74,9 @@ class GroupTransformer(TransformerMixin):
         return pool(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
 
     def inverse_transform(self, Z: Any) -> Any:
-        """Spread the values of groups evenly over their words.
+        """Distribute the value of each group evenly over its words.
 
-        Transforming the result gives Z again.
+        Transforming the result gives Z again, except for groups without words.
 
         Parameters
         ----------
@@ -78,7 +93,7 @@ class GroupTransformer(TransformerMixin):
         return spread(Z, self.labels_, self.pooling, **self._weights())
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Name each group after its heaviest words, such as ``car+auto+truck…(17)``.
+        """Name the groups.
 
         Parameters
         ----------
@@ -88,23 +103,32 @@ class GroupTransformer(TransformerMixin):
         Returns
         -------
         names : ndarray of str objects, shape (n_groups,)
-            Words in the order of their totals in the training data; beyond three, the number of words follows.
+            Unique names. See `name_groups` for mergers that name groups after their words.
         """
         check_is_fitted(self)
+        if self._name_prefix is not None:
+            _check_feature_names_in(self, input_features, generate_names=False)
+            return np.array([f"{self._name_prefix}{number}" for number in range(self._n_groups())], dtype=object)
         words = _check_feature_names_in(self, input_features)
         return name_groups(words, self.word_totals_, self.labels_, self._n_groups())
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 def name_groups(
     words: NDArray[Any], totals: NDArray[np.float64], labels: NDArray[np.int64], n_groups: int
 ) -> NDArray[Any]:
-    """Name each group after its heaviest words, such as ``car+auto+truck…(17)``.
+    """Name each group after its most frequent words, such as ``car+auto+truck…(17)``.
 
     Parameters
     ----------
     words : ndarray of shape (n_words,)
     totals : ndarray of shape (n_words,)
-        Weight of each word; equal ones stand in the order of their columns.
+        Frequency of each word; equal ones are taken in the order of their columns.
     labels : ndarray of shape (n_words,)
         Group of each word.
     n_groups : int
@@ -112,12 +136,38 @@ def name_groups(
     Returns
     -------
     names : ndarray of str objects, shape (n_groups,)
-        Beyond three words, their number follows.
+        Names of groups of more than three words end with the number of words. Names that occur before get a number,
+        so that all are different.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> name_groups(np.array(["a", "b", "a+b"]), np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), 2)
+    array(['a+b', 'a+b#2'], dtype=object)
     """
     order = np.lexsort((-totals, labels))  # stable: by group, then by weight, then by column
     groups = np.split(order, np.cumsum(np.bincount(labels, minlength=n_groups))[:-1])
-    names = np.empty(n_groups, dtype=object)
-    for number, group in enumerate(groups):
-        name = "+".join(str(word) for word in words[group[:_WORDS_IN_NAME]])
-        names[number] = name if len(group) <= _WORDS_IN_NAME else f"{name}…({len(group)})"
-    return names
+    names: dict[str, None] = {}
+    for group in groups:
+        first = "+".join(str(word) for word in words[group[:_WORDS_IN_NAME]])
+        name = stem = first if len(group) <= _WORDS_IN_NAME else f"{first}…({len(group)})"
+        count = 1
+        while name in names:
+            count += 1
+            name = f"{stem}#{count}"
+        names[name] = None
+    return np.array(list(names), dtype=object)
+
+
+def copy_fitted(estimator: Estimator, **changes: Any) -> Estimator:
+    """Copy a fitted estimator with other parameters. What was fitted is shared, not copied."""
+    copy: Any = clone(estimator)
+    parameters = copy.get_params(deep=False)
+    vars(copy).update({name: value for name, value in vars(estimator).items() if name not in parameters})
+    return copy.set_params(**changes)
+
+
+def reset_fitted(estimator: Any) -> None:
+    """Remove what an earlier fit left, so that a fit that fails leaves an estimator that is not fitted."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+        delattr(estimator, name)

@@ -1,50 +1,50 @@
-"""`PatternWords`: binary patterns grouped by how they look."""
+"""`PatternWords`: groups of similar binary patterns."""
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_non_negative, validate_data
 
-from bagwise._compat import Interval, _check_feature_names_in, _fit_context
+from bagwise._compat import Interval, _fit_context
 from bagwise.errors import BagwiseError
+from bagwise.merging.grouping import FLOATS, GroupTransformer
 
 __all__ = ["PatternWords"]
 
 
-class PatternWords(TransformerMixin, BaseEstimator):
-    """Group binary patterns that look alike: a lookup table from patterns to words, by k-means over their bits.
+class PatternWords(GroupTransformer, BaseEstimator):
+    """Group similar binary patterns: a lookup table from patterns to groups, by k-means over their bits.
 
-    Column number p of the data counts the pattern whose bits are those of p. Patterns are points in {0, 1}^b, whose
-    squared distances count the bits that differ; k-means weighs them by how often they occur in the training data,
-    which is k-means over all occurrences. Patterns that never occurred go to the nearest centre. Labels are not used:
-    the baseline for merging that does use them.
+    Column p of the data counts the pattern whose bits are those of p. Patterns are points in {0, 1}^b, whose squared
+    distances count the bits that differ. k-means weights them by their frequency in the training data, which is k-means
+    over all occurrences. Patterns that never occur are assigned to the nearest centre. Labels are not used: a baseline
+    for supervised merging.
 
     Parameters
     ----------
     n_groups : int, default=100
-        Number of words. If no more patterns occur than that, each of them is a word.
+        Number of groups. If no more patterns occur than that, each of them is a group.
     n_init : int, default=1
-        Starts of k-means, of which the best is kept.
+        Number of initialisations of k-means; the best result is kept.
     max_iter : int, default=100
-        Most iterations of k-means.
+        Maximum number of iterations of k-means.
     random_state : int, RandomState or None, default=None
         The same seed gives the same table.
 
     Attributes
     ----------
     labels_ : ndarray of int, shape (n_features_in_,)
-        Word of each pattern. Words are numbered by their first pattern.
-    centers_ : ndarray of shape (words, b)
-        Share of occurrences in which each bit is set, lowest bit first.
+        Group of each pattern. Groups are numbered by their first pattern.
+    centers_ : ndarray of shape (n_groups, b)
+        Relative frequency of each bit being set, lowest bit first.
     n_iter_ : int
-        Iterations of k-means; 1 if each pattern that occurs is a word.
+        Iterations of k-means; 1 if each pattern that occurs is a group.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
@@ -52,7 +52,7 @@ class PatternWords(TransformerMixin, BaseEstimator):
     See Also
     --------
     LBPD5 : Counts the patterns.
-    WordMerger : Merges patterns by what tells classes apart.
+    WordMerger : Merges patterns by a criterion, such as the separability of classes.
 
     Notes
     -----
@@ -78,6 +78,8 @@ class PatternWords(TransformerMixin, BaseEstimator):
            [14., 11.]])
     """
 
+    _name_prefix = "pattern"
+
     _parameter_constraints: ClassVar[dict] = {
         "n_groups": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -92,25 +94,25 @@ class PatternWords(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PatternWords:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the table from counts of patterns.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Counts of patterns, not negative.
+            Non-negative counts of patterns.
         y : ignored
 
         Returns
         -------
         self : PatternWords
         """
-        X = validate_data(self, X, accept_sparse="csr", dtype=_FLOATS)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
         check_non_negative(X, "PatternWords.fit")
         weights = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
         seen = np.flatnonzero(weights)
         if len(seen) == 0:
-            raise BagwiseError("X counts no pattern at all: every entry is 0. Give images with at least 5 x 5 pixels.")
+            raise BagwiseError("X counts no pattern: all entries are 0. Patterns need images of at least 5 x 5 pixels.")
         bits = pattern_bits(X.shape[1])
         if len(seen) <= self.n_groups:
             centers, self.n_iter_ = bits[seen], 1
@@ -133,54 +135,16 @@ class PatternWords(TransformerMixin, BaseEstimator):
             means.fit(bits, sample_weight=weights)
         return means.cluster_centers_, means.n_iter_
 
-    def transform(self, X: Any) -> Any:
-        """Add up the counts of each word's patterns.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Z : ndarray or CSR matrix of shape (n_samples, words)
-            Sparse if X is.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
-        n = len(self.labels_)
-        member = sp.csr_array((np.ones(n, X.dtype), self.labels_, np.arange(n + 1)), shape=(n, len(self.centers_)))
-        if not sp.issparse(X):
-            return np.ascontiguousarray(X @ member)
-        product = sp.csr_array(X) @ member
-        product.sort_indices()
-        return product if isinstance(X, sp.sparray) else sp.csr_matrix(product)
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Name the words pattern0, pattern1 and so on.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Only checked against the columns seen in `fit`.
-
-        Returns
-        -------
-        names : ndarray of str objects
-        """
-        check_is_fitted(self)
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"pattern{number}" for number in range(len(self.centers_))], dtype=object)
+    def _n_groups(self) -> int:
+        return len(self.centers_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
-_FLOATS = (np.float64, np.float32)
-# nearest_centers takes about this many distances at a time.
+# Number of distances that nearest_centers computes at a time.
 _DISTANCES = 1 << 22
 
 
@@ -191,7 +155,7 @@ def pattern_bits(n_patterns: int) -> NDArray[np.float64]:
 
 
 def nearest_centers(bits: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Number of the nearest centre of each row, the first one of several that are equally near."""
+    """Index of the nearest centre of each row, the lowest of equals."""
     sizes = (centers**2).sum(axis=1)
     step = max(1, _DISTANCES // len(centers))
     parts = [

@@ -1,4 +1,4 @@
-"""Turning histograms of words into histograms of groups, and back."""
+"""From histograms of words to histograms of groups, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POOLINGS = ("sum", "mean", "sqrt")
 
 
 def pool_factors(sizes: NDArray[np.int64], pooling: str) -> NDArray[np.float64]:
-    """What the sum over a group of each size is multiplied by."""
+    """Factor by which the sum over a group of each size is multiplied."""
     if pooling not in POOLINGS:
         raise unknown_name("pooling", pooling, POOLINGS)
     exponent = {"sum": 0.0, "mean": 1.0, "sqrt": 0.5}[pooling]
@@ -31,27 +31,39 @@ def pool(
     *,
     signs: NDArray[np.int8] | None = None,
     sizes: NDArray[np.int64] | None = None,
+    n_cells: int = 1,
 ) -> Any:
     """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32.
 
     Parameters
     ----------
-    X : ndarray or CSR matrix of shape (n_samples, n_words)
+    X : ndarray or CSR matrix of shape (n_samples, n_cells * n_words)
     labels : ndarray of shape (n_words,)
         Group of each word.
     n_groups : int
     pooling : {"sum", "mean", "sqrt"}
-        "sum", the sum divided by the size of the group, or by the root of the size.
+        The sum, the sum divided by the size of the group, or by the square root of the size.
     signs : ndarray of shape (n_words,), default=None
         1 or -1 for each word: what it is multiplied by before. None: 1 for all.
     sizes : ndarray of shape (n_groups,), default=None
         What counts as the size of each group. None: its number of words.
+    n_cells : int, default=1
+        Number of cells of a spatial pyramid. Columns are the words of the first cell, of the second and so on, and are
+        grouped in the same way in each cell.
+
+    Returns
+    -------
+    Z : ndarray or CSR matrix of shape (n_samples, n_cells * n_groups)
     """
     from bagwise.merging._pooling_kernels import pool_dense, pool_sparse
 
+    if n_cells > 1:
+        labels = (np.arange(n_cells)[:, np.newaxis] * n_groups + labels).ravel()
+        n_groups *= n_cells
+        signs, sizes = (None if table is None else np.tile(table, n_cells) for table in (signs, sizes))
     if X.shape[1] != len(labels):
         raise BagwiseError(f"X has {X.shape[1]} words, but there are groups for {len(labels)}.")
-    factors = pool_factors(np.bincount(labels, minlength=n_groups) if sizes is None else sizes, pooling)
+    factors = pool_factors(np.maximum(np.bincount(labels, minlength=n_groups), 1) if sizes is None else sizes, pooling)
     if not sp.issparse(X):
         out = np.empty((X.shape[0], n_groups), dtype=X.dtype)
         pool_dense(X, labels, factors, out, signs)
@@ -79,16 +91,17 @@ def spread(
     signs: NDArray[np.int8] | None = None,
     sizes: NDArray[np.int64] | None = None,
 ) -> Any:
-    """Spread the values of groups evenly over their words, so that pooling again gives the same values."""
-    n_members = np.bincount(labels)
-    shares = 1.0 / (pool_factors(n_members if sizes is None else sizes, pooling) * n_members)
+    """Distribute the values of groups evenly over their words, so that pooling again gives the same values."""
+    n_members = np.bincount(labels, minlength=Z.shape[1])
+    factors = pool_factors(np.maximum(n_members if sizes is None else sizes, 1), pooling)
+    per_word = 1.0 / (factors * np.maximum(n_members, 1))
     if not sp.issparse(Z):
-        words = (Z * shares.astype(Z.dtype))[:, labels]
+        words = (Z * per_word.astype(Z.dtype))[:, labels]
         if signs is not None:
             words *= signs
         return words
     n_words = len(labels)
-    weights = (shares[labels] if signs is None else shares[labels] * signs).astype(Z.dtype)
+    weights = (per_word[labels] if signs is None else per_word[labels] * signs).astype(Z.dtype)
     to_words = sp.csr_array((weights, (labels, np.arange(n_words))), shape=(len(n_members), n_words))
     form = sp.csr_array if isinstance(Z, sp.sparray) else sp.csr_matrix
     return form(sp.csr_array(Z) @ to_words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,26 +11,32 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise._compat import Interval, _fit_context
+from bagwise._compat import Interval, _check_sample_weight, _fit_context
 from bagwise._utils.matrices import is_lazy
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.engine import Engine, MergingInterrupted
-from bagwise.merging.grouping import FLOATS, GroupTransformer
+from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted, reset_fitted
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.pooling import POOLINGS
 
 __all__ = ["WordMerger"]
 
 
 def needs_labels(criterion: Any) -> bool:
-    """Whether fitting with this criterion takes labels; unknown criteria are complained of when fitting."""
-    if isinstance(criterion, Criterion):
-        return criterion.supervised
-    known = NAMED_CRITERIA.get(criterion.lower()) if isinstance(criterion, str) else None
+    """Whether fitting with this criterion takes labels; unknown criteria raise when fitting."""
+    known = criterion if isinstance(criterion, Criterion) else NAMED_CRITERIA.get(str(criterion).lower())
     return known is None or known.supervised
+
+
+def needs_non_negative(criterion: Any, kernel: Any) -> bool:
+    """Whether fitting with this criterion and kernel takes non-negative data; unknown names raise when fitting."""
+    if isinstance(criterion, str) and criterion.lower() in NAMED_CRITERIA:
+        criterion = NAMED_CRITERIA[criterion.lower()]()
+    kernel = kernel.name if isinstance(kernel, AdditiveKernel) else kernel
+    by_criterion = getattr(criterion, "non_negative", False) or getattr(criterion, "metric", None) == "intersection"
+    return bool(by_criterion) or kernel != "linear"
 
 
 class WordMerger(GroupTransformer, BaseEstimator):
@@ -154,7 +160,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike | None = None) -> WordMerger:
+    def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the hierarchy of merges.
 
         Parameters
@@ -163,17 +169,17 @@ class WordMerger(GroupTransformer, BaseEstimator):
             Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib" and "mlt".
         y : array-like of shape (n_samples,), default=None
             Labels; unsupervised criteria do not use them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights, for the criteria "csm", "aib" and "mlt". A weight of 2 counts as the sample twice, of
+            0 as no sample.
 
         Returns
         -------
         self : WordMerger
         """
-        for name in ("hierarchy_", "word_totals_", "store_"):  # should fitting fail, nothing of an earlier fit is left
-            if hasattr(self, name):
-                delattr(self, name)
+        reset_fitted(self)
         criterion = resolve_criterion(self.criterion)
-        if self.pooling not in POOLINGS:
-            raise unknown_name("pooling", self.pooling, POOLINGS)
+        self._check_pooling()
         engine = Engine(
             criterion,
             kernel=self.kernel,
@@ -184,8 +190,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
             verbose=self.verbose,
         )
         if is_lazy(X):
-            engine.load(X, y)
-            validate_data(self, engine.data.class_sums)  # sets the number of features, forgets names seen before
+            engine.load(X, y, sample_weight)
+            validate_data(self, engine.data.class_sums)  # sets n_features_in_
             word_totals = engine.data.word_totals
         else:
             checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
@@ -193,8 +199,13 @@ class WordMerger(GroupTransformer, BaseEstimator):
                 X, y = validate_data(self, X, y, **checks)
             else:
                 X = validate_data(self, X, **checks)
-            engine.load(X, y if criterion.supervised else None, checked=True)
-            word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            engine.load(X, y if criterion.supervised else None, sample_weight, checked=True)
+            if sample_weight is None:
+                word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
+            else:
+                word_totals = np.asarray(X.T @ sample_weight)
         try:
             self.hierarchy_ = engine.run()
         except MergingInterrupted as interrupt:
@@ -203,6 +214,24 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self.store_ = engine.store
         self.word_totals_ = word_totals
         return self
+
+    def cut(self, n_groups: int) -> Self:
+        """Return a fitted merger of another size, without fitting again.
+
+        Parameters
+        ----------
+        n_groups : int
+            Number of groups.
+
+        Returns
+        -------
+        merger : WordMerger
+            Shares the hierarchy. This merger is not changed; ``set_params(n_groups=...)`` does that.
+        """
+        check_is_fitted(self)
+        other = copy_fitted(self, n_groups=n_groups)
+        other._n_groups()  # raises where the hierarchy does not go down to it
+        return other
 
     @property
     def labels_(self) -> NDArray[np.int64]:
@@ -233,7 +262,6 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = needs_non_negative(self.criterion, self.kernel)
         tags.target_tags.required = needs_labels(self.criterion)
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

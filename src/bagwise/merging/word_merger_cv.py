@@ -1,26 +1,25 @@
-"""`WordMergerCV`: choosing the number of words by cross-validation, one hierarchy per fold."""
+"""`WordMergerCV`: choosing the number of groups by cross-validation, one hierarchy per fold."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils import Tags, check_consistent_length
-from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import Bunch, Tags, check_consistent_length
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from bagwise._compat import HasMethods, Interval, _check_feature_names_in, _fit_context
+from bagwise._compat import HasMethods, Interval, _fit_context, _raise_for_params, _routing_enabled, metadata_request
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
@@ -28,55 +27,59 @@ from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.separability import is_labelled
-from bagwise.merging.grouping import FLOATS
-from bagwise.merging.word_merger import WordMerger
+from bagwise.merging.grouping import FLOATS, GroupTransformer, reset_fitted
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.path import RULES, PathScores, path_sizes, score_path
+from bagwise.merging.word_merger import WordMerger, needs_non_negative
 
 __all__ = ["WordMergerCV"]
 
-RULES = ("best", "1se")
+_MERGING = ("criterion", "kernel", "search", "pooling", "store", "memory_limit", "verbose")
 
 
-class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
-    """Merge words down to the number that cross-validation finds best.
+class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
+    """Merge words into the number of groups that cross-validation finds best.
 
-    1. In each fold one hierarchy is found on the training part and cut at every size asked for.
-    2. At each size an estimator is fitted on the merged training part and scored on the merged test part.
-    3. A size is chosen by `rule`, and the hierarchy found anew on all data.
+    1. In each fold one hierarchy is found on the training samples and cut at every size.
+    2. At each size the estimator is fitted to the merged training samples and scored on the merged test samples.
+    3. `rule` chooses a size, and the hierarchy of all samples is found.
 
     Parameters
     ----------
     n_groups : sequence of int or None, default=None
         Sizes to try; those above the number of words count as that number. None: 2, 5, 10, 20, 50, … and all words.
     estimator : estimator object, default=None
-        What the merged words are for. None: a linear SVM on columns scaled to a largest value of 1.
+        What the merged words are for. It is cloned, and fitted in every fold at every size. None: a linear SVM on
+        columns scaled to a largest value of 1. `bagwise fit` uses a linear SVM on Hellinger-normalised rows:
+        ``make_pipeline(BagNormalizer(("l1", "power")), LinearSVC())``.
     cv : int, splitter or iterable, default=None
         As in scikit-learn; None is 5 folds.
     rule : {"best", "1se"}, default="best"
-        The size with the highest mean score (the smallest one of equals), or the smallest size that is within one
-        standard error of it.
+        The size with the highest mean score (the smallest of equals), or the smallest size within one standard error
+        of it.
     scoring : str or callable, default=None
         As in scikit-learn; None is the estimator's own score.
     criterion, kernel, search, pooling, store, memory_limit
         As in `WordMerger`.
     n_jobs : int, default=None
-        Folds worked on at the same time; each needs the memory of one `WordMerger`.
+        Number of threads. Each takes whole folds and needs the memory of one `WordMerger`.
     verbose : int, default=0
         1 shows the progress of merging.
 
     Attributes
     ----------
     n_groups_ : int
-        The size chosen.
+        The chosen size.
     best_score_ : float
         Mean score over the folds at that size.
     best_index_ : int
-        Its place in `cv_results_`.
+        Its index in `cv_results_`.
     cv_results_ : dict of ndarrays
         ``n_groups``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``, ``split<k>_test_score``,
         and ``merge_time`` (seconds per fold).
     merger_ : WordMerger
-        Fitted on all data; its `n_groups` can be changed without fitting again.
-    hierarchy_, labels_, scores_
+        Fitted on all samples; its `n_groups` can be changed without fitting again.
+    hierarchy_, labels_, scores_, word_totals_
         Those of `merger_`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -84,7 +87,7 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    WordMerger : Merging to a given number of words.
+    WordMerger : Merges into a given number of groups.
 
     Examples
     --------
@@ -97,6 +100,9 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     >>> search.transform(X).shape == (len(X), search.n_groups_)
     True
     """
+
+    # groups are for the splitter
+    __metadata_request__fit: ClassVar[dict] = {"groups": UNUSED}
 
     _parameter_constraints: ClassVar[dict] = {
         "n_groups": ["array-like", None],
@@ -146,119 +152,150 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike) -> WordMergerCV:
-        """Score all sizes, choose one, and merge all data.
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **params: Any,
+    ) -> Self:
+        """Score all sizes, choose one, and merge on all samples.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Labels, or whatever the estimator predicts if the criterion needs none.
+            Labels, or what the estimator predicts if the criterion needs none.
+        groups : array-like of shape (n_samples,), default=None
+            For splitters that keep groups of samples together, such as `sklearn.model_selection.GroupKFold`. Not the
+            groups of words.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights for merging, for criteria that take them (see `WordMerger.fit`). Without metadata routing, also
+            for the estimator's `fit` and the scorer. With it, these get what they request, and
+            ``set_fit_request(sample_weight=False)`` keeps weights from merging.
+        **params : dict
+            Metadata that is routed to the estimator, the splitter and the scorer. Only with
+            ``sklearn.set_config(enable_metadata_routing=True)``.
 
         Returns
         -------
         self : WordMergerCV
         """
+        _raise_for_params(params, self, "fit")
         if self.rule not in RULES:
             raise unknown_name("rule", self.rule, RULES)
-        if hasattr(self, "merger_"):  # should fitting fail, nothing of an earlier fit is left
-            delattr(self, "merger_")
+        reset_fitted(self)
         if is_lazy(X):
             raise BagwiseError(
-                "Cross-validation needs the samples themselves, in memory, but X is a Dask collection. Choose the "
-                "number of words on X.compute(), or on a part of it that fits, such as X[:100_000].compute(); then fit "
-                "WordMerger with that number to X."
+                "Cross-validation needs the samples in memory, but X is a Dask collection. Choose the number of groups "
+                "on X.compute(), or on a part of it that fits, such as X[:100_000].compute(); then fit WordMerger with "
+                "that number to X."
             )
         criterion = resolve_criterion(self.criterion)
         if isinstance(criterion, GraphPair):
             raise BagwiseError(
-                "WordMergerCV splits the samples into folds; the graphs of a GraphPair cannot follow. Use WordMerger."
+                "WordMergerCV splits the samples into folds, but the graphs of a GraphPair are over all samples. Use "
+                "WordMerger."
             )
-        checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
-        if criterion.takes_missing_labels:
-            X, y = validate_data(self, X, **checks), np.asarray(y)
-            check_consistent_length(X, y)
-            labelled = is_labelled(y)
-            # what the folds are balanced by: the classes, and having none
-            classes: NDArray[Any] = np.full(len(y), -1)
-            classes[labelled] = np.unique(y[labelled].tolist(), return_inverse=True)[1]
-        else:
-            X, y = validate_data(self, X, y, **checks)
-            labelled, classes = np.ones(X.shape[0], dtype=np.bool_), np.asarray(y)
+        X, y, labelled, classes = self._check_data(X, y, criterion)
         sizes = self._sizes(X.shape[1])
-        estimator = make_pipeline(MaxAbsScaler(), LinearSVC()) if self.estimator is None else self.estimator
-        scorer = check_scoring(estimator, scoring=self.scoring)
+        estimator = self._estimator()
         splitter = check_cv(self.cv, classes, classifier=is_classifier(estimator))
-        merger = self._merger().set_params(memory_limit=self._limit_of_a_fold())
-        folds = Parallel(n_jobs=self.n_jobs)(
-            delayed(_score_fold)(merger, estimator, scorer, X, y, labelled, train, test, sizes)
-            for train, test in splitter.split(X, classes)
+        routed = self._route(groups, sample_weight, params)
+        weighted = sample_weight is not None and metadata_request(self, "fit", "sample_weight") is not False
+        merging = {"sample_weight": np.asarray(sample_weight)} if weighted else {}
+        path = score_path(
+            X,
+            y,
+            sizes,
+            merger=self._merger(memory_limit=self._memory_per_fold()),
+            estimator=estimator,
+            splits=list(splitter.split(X, classes, **routed.splitter.split)),
+            scorer=self._scorer(),
+            labelled=labelled,
+            merge_params=merging,
+            fit_params=routed.estimator.fit,
+            score_params=routed.scorer.score,
+            n_jobs=self.n_jobs,
         )
-        self.cv_results_ = _results(sizes, folds)
-        self.best_index_ = self._choose(self.cv_results_, len(folds))
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.cv_results_ = _results(path)
+        self.best_index_ = path.choose(self.rule)
+        self.best_score_ = float(path.means[self.best_index_])
         self.n_groups_ = int(sizes[self.best_index_])
-        self.merger_ = self._merger().set_params(n_groups=self.n_groups_, n_jobs=self.n_jobs).fit(X, y)
+        self.merger_ = self._merger(n_groups=self.n_groups_, n_jobs=self.n_jobs).fit(X, y, **merging)
         return self
 
-    def _limit_of_a_fold(self) -> int | float | str | None:
-        """Folds that run at the same time share the memory that is free."""
+    def _check_data(
+        self, X: Any, y: Any, criterion: Criterion
+    ) -> tuple[Any, NDArray[Any], NDArray[np.bool_] | None, NDArray[Any]]:
+        """Check X and y; find which samples have labels, and the classes that folds are stratified by."""
+        checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
+        if not criterion.takes_missing_labels:
+            X, y = validate_data(self, X, y, **checks)
+            return X, y, None, y
+        X, y = validate_data(self, X, **checks), np.asarray(y)
+        check_consistent_length(X, y)
+        labelled = is_labelled(y)
+        classes: NDArray[Any] = np.full(len(y), -1)  # samples without a label are a class of their own
+        classes[labelled] = np.unique(y[labelled].tolist(), return_inverse=True)[1]
+        return X, y, labelled, classes
+
+    def _route(self, groups: Any, sample_weight: Any, params: dict[str, Any]) -> Bunch:
+        """Say which metadata go to the estimator, the splitter and the scorer."""
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if _routing_enabled():
+            given = params | weights | ({} if groups is None else {"groups": groups})
+            return process_routing(self, "fit", **given)
+        fit = weights
+        if sample_weight is not None and self.estimator is None:
+            fit = {"linearsvc__sample_weight": sample_weight}
+        elif sample_weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise BagwiseError(
+                f"{type(self.estimator).__name__}.fit takes no sample_weight. Use another estimator, or "
+                "sklearn.set_config(enable_metadata_routing=True) and request sample_weight where it is needed."
+            )
+        return Bunch(
+            estimator=Bunch(fit=fit), splitter=Bunch(split={"groups": groups}), scorer=Bunch(score=dict(weights))
+        )
+
+    def _estimator(self) -> Any:
+        return make_pipeline(MaxAbsScaler(), LinearSVC()) if self.estimator is None else self.estimator
+
+    def _scorer(self) -> Any:
+        return check_scoring(self._estimator(), scoring=self.scoring)
+
+    def _memory_per_fold(self) -> int | float | str | None:
+        """Divide the free memory between the folds that run at the same time."""
         if self.memory_limit is not None:
             return self.memory_limit
         limit = resolve_limit(None)
         return None if limit is None else max(limit // effective_n_jobs(self.n_jobs), 1)
 
     def _sizes(self, n_words: int) -> NDArray[np.int64]:
-        """Read `n_groups`: the sizes to try, ascending."""
+        """Sizes to try, ascending."""
         if self.n_groups is None:
-            steps = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
-            return np.array([*(size for size in steps if 1 < size < n_words), n_words])
+            return np.array(path_sizes(n_words))
         given = np.asarray(self.n_groups)
         if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer) or given.min() < 1:
             raise BagwiseError(f"n_groups must be a sequence of integers of at least 1, got {self.n_groups!r}.")
         return np.unique(np.minimum(given, n_words))
 
-    def _merger(self) -> WordMerger:
-        return WordMerger(
-            criterion=self.criterion,
-            kernel=self.kernel,
-            search=self.search,
-            pooling=self.pooling,
-            store=self.store,
-            memory_limit=self.memory_limit,
-            verbose=self.verbose,
-        )
+    def _merger(self, **changes: Any) -> WordMerger:
+        return WordMerger(**({name: getattr(self, name) for name in _MERGING} | changes))
 
-    def _choose(self, results: dict[str, NDArray[Any]], n_folds: int) -> int:
-        mean = results["mean_test_score"]
-        best = int(np.argmax(mean))  # the smallest size among equals, since sizes ascend
-        if self.rule == "best" or n_folds < 2:
-            return best
-        # std_test_score is the population's, as in scikit-learn; the standard error takes the sample's
-        error = results["std_test_score"][best] / np.sqrt(n_folds - 1)
-        return int(np.argmax(mean >= mean[best] - error))
+    def _n_groups(self) -> int:
+        return self.merger_._n_groups()
 
-    def transform(self, X: Any) -> Any:
-        """Add up the words of each group; see `WordMerger.transform`."""
+    def cut(self, n_groups: int) -> WordMerger:
+        """Return a fitted merger of another size; see `WordMerger.cut`."""
         check_is_fitted(self)
-        if is_lazy(X):
-            return self.merger_.transform(X)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return self.merger_.transform(X)
-
-    def inverse_transform(self, Z: Any) -> Any:
-        """Spread the values of groups evenly over their words; see `WordMerger.inverse_transform`."""
-        check_is_fitted(self)
-        return self.merger_.inverse_transform(Z)
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Name each group after its heaviest words; see `WordMerger.get_feature_names_out`."""
-        check_is_fitted(self)
-        return self.merger_.get_feature_names_out(_check_feature_names_in(self, input_features))
+        return self.merger_.cut(n_groups)
 
     @property
-    def hierarchy_(self) -> Any:
-        """The hierarchy on all data."""
+    def hierarchy_(self) -> Hierarchy:
+        """The hierarchy of all samples."""
         check_is_fitted(self)
         return self.merger_.hierarchy_
 
@@ -270,56 +307,51 @@ class WordMergerCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     @property
     def scores_(self) -> NDArray[np.float64]:
-        """Criterion after each merge of the hierarchy on all data."""
+        """Criterion after each merge of `hierarchy_`."""
         check_is_fitted(self)
         return self.merger_.scores_
+
+    @property
+    def word_totals_(self) -> NDArray[np.float64]:
+        """Sum of each word over the training samples."""
+        check_is_fitted(self)
+        return self.merger_.word_totals_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Get the metadata routing of this object.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            `sample_weight` for merging is requested by ``set_fit_request(sample_weight=True)``.
+        """
+        estimator = self._estimator()
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(estimator=estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+            .add(splitter=check_cv(self.cv), method_mapping=MethodMapping().add(caller="fit", callee="split"))
+            .add(scorer=self._scorer(), method_mapping=MethodMapping().add(caller="fit", callee="score"))
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "merger_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.positive_only = needs_non_negative(self.criterion, self.kernel)
         return tags
 
 
-def _score_fold(
-    merger: WordMerger,
-    estimator: Any,
-    scorer: Any,
-    X: Any,
-    y: NDArray[Any],
-    labelled: NDArray[np.bool_],
-    train: NDArray[np.intp],
-    test: NDArray[np.intp],
-    sizes: NDArray[np.int64],
-) -> tuple[list[float], float]:
-    """One hierarchy, all sizes: the score at each, and the time that merging took."""
-    started = time.perf_counter()
-    merger = clone(merger).fit(X[train], y[train])
-    elapsed = time.perf_counter() - started
-    scores = []
-    train, test = train[labelled[train]], test[labelled[test]]
-    # known labels among missing ones come as objects
-    y_train, y_test = (y[part] if y.dtype.kind != "O" else np.array(y[part].tolist()) for part in (train, test))
-    for size in sizes:
-        merger.set_params(n_groups=int(size))
-        model = clone(estimator).fit(merger.transform(X[train]), y_train)
-        scores.append(float(scorer(model, merger.transform(X[test]), y_test)))
-    return scores, elapsed
-
-
-def _results(sizes: NDArray[np.int64], folds: list[tuple[list[float], float]]) -> dict[str, NDArray[Any]]:
-    scores = np.array([fold_scores for fold_scores, _ in folds])
-    mean = scores.mean(axis=0)
+def _results(path: PathScores) -> dict[str, NDArray[Any]]:
+    means = path.means
     results = {
-        "n_groups": sizes,
-        "mean_test_score": mean,
-        "std_test_score": scores.std(axis=0),
+        "n_groups": path.sizes,
+        "mean_test_score": means,
+        "std_test_score": path.scores.std(axis=0),
         # 1 for the best; equal scores share the better rank
-        "rank_test_score": np.array([1 + int(np.sum(mean > value)) for value in mean]),
-        "merge_time": np.array([elapsed for _, elapsed in folds]),
+        "rank_test_score": np.array([1 + int(np.sum(means > mean)) for mean in means]),
+        "merge_time": path.merge_times,
     }
-    return results | {f"split{k}_test_score": fold for k, fold in enumerate(scores)}
+    return results | {f"split{k}_test_score": fold for k, fold in enumerate(path.scores)}

@@ -38,6 +38,8 @@ class Criterion(BaseEstimator, ABC):
         Whether labels are needed.
     takes_missing_labels : bool
         Whether some of them may be missing.
+    non_negative : bool
+        Whether data must be non-negative.
     takes_sample_weight : bool
         Whether `structures` or `scoring` has the parameter `sample_weight`.
     sums_needed : tuple of str or None
@@ -47,6 +49,7 @@ class Criterion(BaseEstimator, ABC):
     name: ClassVar[str] = ""
     supervised: ClassVar[bool] = True
     takes_missing_labels: ClassVar[bool] = False
+    non_negative: ClassVar[bool] = False
     takes_sample_weight: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
 

@@ -201,6 +201,7 @@ class Margin(Criterion):
     """
 
     name = "mme"
+    non_negative = True
     _parameter_constraints: ClassVar[dict] = {
         "C": [Interval(Real, 0, None, closed="neither")],
         "n_exact": [Interval(Integral, 0, None, closed="left")],

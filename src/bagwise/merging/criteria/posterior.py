@@ -146,6 +146,7 @@ class MultinomialPosterior(AdditiveScore):
     """
 
     name = "mlt"
+    non_negative = True
     takes_sample_weight = True
     sums_needed = ("shares",)
     _parameter_constraints: ClassVar[dict] = {

@@ -1,0 +1,210 @@
+"""Cross-validation along the merging path: one hierarchy per fold, cut at every size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+
+from bagwise._compat import _check_method_params
+from bagwise.errors import unknown_name
+from bagwise.merging.pooling import pool
+
+if TYPE_CHECKING:
+    from bagwise.merging.word_merger import WordMerger
+
+__all__ = ["RULES", "PathScores", "choose_size", "path_sizes", "score_path"]
+
+RULES = ("best", "1se")
+
+
+def path_sizes(n_words: int, *also: int) -> tuple[int, ...]:
+    """Sizes along the path: 2, 5, 10, 20, 50 and so on, all words, and those given.
+
+    >>> path_sizes(64, 30)
+    (2, 5, 10, 20, 30, 50, 64)
+    """
+    steps = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
+    return tuple(sorted({size for size in steps if 1 < size < n_words} | {n_words, *also}))
+
+
+def choose_size(means: ArrayLike, standard_errors: ArrayLike, rule: str = "best") -> int:
+    """Choose among sizes in ascending order by their mean scores; higher is better.
+
+    Parameters
+    ----------
+    means, standard_errors : array-like of shape (n_sizes,)
+    rule : {"best", "1se"}, default="best"
+        The highest mean, the smallest size of equals; or the smallest size within one standard error of it.
+
+    Returns
+    -------
+    index : int
+
+    Examples
+    --------
+    >>> choose_size([0.6, 0.88, 0.9, 0.9], [0.02] * 4, "best"), choose_size([0.6, 0.88, 0.9, 0.9], [0.02] * 4, "1se")
+    (2, 1)
+    """
+    if rule not in RULES:
+        raise unknown_name("rule", rule, RULES)
+    scores, errors = np.asarray(means, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
+    best = int(np.argmax(scores))
+    return best if rule == "best" else int(np.argmax(scores >= scores[best] - errors[best]))
+
+
+@dataclass(frozen=True)
+class PathScores:
+    """Scores of an estimator along the merging path.
+
+    Parameters
+    ----------
+    sizes : ndarray of int, shape (n_sizes,)
+        Numbers of groups, ascending.
+    scores : ndarray of shape (n_folds, n_sizes)
+        Accuracy, or what the scorer gave; higher is better.
+    merge_times : ndarray of shape (n_folds,)
+        Seconds spent on each fold's hierarchy.
+    predicted : ndarray of shape (n_sizes, n_samples) or None
+        Prediction for each labelled sample when it was held out.
+    """
+
+    sizes: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    merge_times: NDArray[np.float64]
+    predicted: NDArray[Any] | None = None
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """Mean score at each size."""
+        return self.scores.mean(axis=0)
+
+    @property
+    def errors(self) -> NDArray[np.float64]:
+        """Mean error rate at each size, ``1 - means``, where scores are accuracies."""
+        return 1.0 - self.means
+
+    @property
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Standard error of the mean score at each size; 0 for a single fold."""
+        n_folds = len(self.scores)
+        if n_folds < 2:
+            return np.zeros(len(self.sizes))
+        return self.scores.std(axis=0, ddof=1) / np.sqrt(n_folds)
+
+    def choose(self, rule: str = "best") -> int:
+        """Index of the size that `choose_size` chooses."""
+        return choose_size(self.means, self.standard_errors, rule)
+
+
+def score_path(
+    X: Any,
+    y: NDArray[Any],
+    sizes: Sequence[int] | NDArray[np.int64],
+    *,
+    merger: WordMerger,
+    estimator: Any,
+    splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    scorer: Callable[..., float] | None = None,
+    predict: bool = False,
+    merge_on: Any = None,
+    n_cells: int = 1,
+    labelled: NDArray[np.bool_] | None = None,
+    merge_params: Mapping[str, Any] | None = None,
+    fit_params: Mapping[str, Any] | None = None,
+    score_params: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> PathScores:
+    """Cross-validate an estimator on merged words at several sizes.
+
+    In each fold one hierarchy is found on the training samples and cut at every size. At each size a clone of the
+    estimator is fitted to the merged training samples and scored on the merged test samples.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_samples, n_cells * n_words)
+        Checked histograms; the words of the first cell come first.
+    y : ndarray of shape (n_samples,)
+        Labels, or what the estimator predicts.
+    sizes : sequence of int
+        Numbers of groups, ascending.
+    merger : WordMerger
+        Its parameters are used to merge; a clone is fitted.
+    estimator : estimator
+        Normalisation of the merged histograms is part of it, as in ``make_pipeline(BagNormalizer(), LinearSVC())``.
+    splits : sequence of (train, test)
+        Indices of the samples of each fold.
+    scorer : callable, default=None
+        Called as ``scorer(fitted, X, y, **score_params)``. None: accuracy.
+    predict : bool, default=False
+        Whether to return the predictions for the test samples.
+    merge_on : ndarray or CSR matrix of shape (n_samples, n_words), default=None
+        What hierarchies are found on. None: X.
+    n_cells : int, default=1
+        Number of cells of a spatial pyramid. Words are grouped in the same way in each of them.
+    labelled : ndarray of bool, shape (n_samples,), default=None
+        Samples whose label is known. The others are used for merging only. None: all.
+    merge_params, fit_params, score_params : mapping, default=None
+        Metadata for the merger's and the estimator's `fit` and for the scorer; arrays with one entry per sample are
+        split along.
+    n_jobs : int, default=None
+        Number of threads; each takes whole folds.
+    progress : callable, default=None
+        Called as ``progress(n_done, n_folds)``, first with ``n_done=0``.
+
+    Returns
+    -------
+    scores : PathScores
+
+    Notes
+    -----
+    Time: one hierarchy per fold, one fit of the estimator per fold and size.
+    """
+    sizes = np.asarray(sizes, dtype=np.int64)
+    merge_on = X if merge_on is None else merge_on
+    known = np.ones(X.shape[0], dtype=np.bool_) if labelled is None else labelled
+    scores = np.empty((len(splits), len(sizes)))
+    merge_times = np.empty(len(splits))
+    predicted = np.empty((len(sizes), len(y)), dtype=y.dtype) if predict or scorer is None else None
+
+    def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
+        started = time.perf_counter()
+        own = _check_method_params(merge_on, merge_params or {}, indices=train)
+        hierarchy = clone(merger).fit(merge_on[train], y[train], **own).hierarchy_
+        merge_times[fold] = time.perf_counter() - started
+        train, test = train[known[train]], test[known[test]]
+        # known labels among missing ones are objects
+        y_train, y_test = (y[part] if y.dtype.kind != "O" else np.array(y[part].tolist()) for part in (train, test))
+        fitting, scoring = (
+            _check_method_params(X, params or {}, indices=part)
+            for params, part in ((fit_params, train), (score_params, test))
+        )
+        X_train, X_test = X[train], X[test]
+        for k, size in enumerate(sizes.tolist()):
+            labels = hierarchy.cut(size)
+            grouped = [pool(part, labels, size, merger.pooling, n_cells=n_cells) for part in (X_train, X_test)]
+            model = clone(estimator).fit(grouped[0], y_train, **fitting)
+            if predicted is not None:
+                predicted[k, test] = model.predict(grouped[1])
+            if scorer is not None:
+                scores[fold, k] = scorer(model, grouped[1], y_test, **scoring)
+            elif predicted is not None:
+                scores[fold, k] = np.mean(predicted[k, test] == y_test)
+
+    if progress is not None:
+        progress(0, len(splits))
+    # compiled code, liblinear and libsvm release the GIL
+    threads = Parallel(min(effective_n_jobs(n_jobs), len(splits)), prefer="threads", return_as="generator_unordered")
+    tasks = (delayed(run)(fold, *parts) for fold, parts in enumerate(splits))
+    for done, _ in enumerate(threads(tasks), 1):
+        if progress is not None:
+            progress(done, len(splits))
+    return PathScores(sizes, scores, merge_times, predicted)
