@@ -6,8 +6,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -271,3 +273,35 @@ def test_cross_validation_cannot_split_graphs(data):
 
     with pytest.raises(BagwiseError, match="over all samples"):
         WordMergerCV(criterion=GraphPair(np.ones((40, 40)), np.ones((40, 40)))).fit(*data)
+
+
+@pytest.mark.parametrize("criterion", ["csm", "aib", "mlt"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_weights_count_samples(data, criterion, form):
+    X, y = data
+    counts = np.random.default_rng(3).integers(0, 4, len(y))
+    weighted = WordMerger(5, criterion=criterion).fit(form(X), y, sample_weight=counts)
+    repeated = WordMerger(5, criterion=criterion).fit(form(np.repeat(X, counts, axis=0)), np.repeat(y, counts))
+    np.testing.assert_array_equal(weighted.hierarchy_.merges, repeated.hierarchy_.merges)
+    np.testing.assert_allclose(weighted.word_totals_, repeated.word_totals_)
+
+
+def test_criteria_without_weights_refuse_them(data):
+    with pytest.raises(BagwiseError, match="'lpp' does not support sample_weight"):
+        WordMerger(criterion="lpp").fit(*data, sample_weight=np.ones(40))
+
+
+def test_weighted_cross_validation(data):
+    X, y = data
+    weights = np.random.default_rng(4).uniform(0.5, 2, 40)
+    folds = StratifiedKFold(3)
+    search = WordMergerCV([3, 9], cv=folds).fit(X, y, sample_weight=weights)
+    assert search.hierarchy_ == WordMerger().fit(X, y, weights).hierarchy_
+    for k, (train, test) in enumerate(folds.split(X, y)):
+        merger = WordMerger(9).fit(X[train], y[train], weights[train])
+        model = make_pipeline(MaxAbsScaler(), LinearSVC())
+        model.fit(merger.transform(X[train]), y[train], linearsvc__sample_weight=weights[train])
+        expected = model.score(merger.transform(X[test]), y[test], sample_weight=weights[test])
+        np.testing.assert_allclose(search.cv_results_[f"split{k}_test_score"][1], expected)
+    with pytest.raises(BagwiseError, match=r"KNeighborsClassifier.fit takes no sample_weight"):
+        WordMergerCV([3], estimator=KNeighborsClassifier()).fit(X, y, sample_weight=weights)
