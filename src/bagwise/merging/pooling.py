@@ -60,7 +60,8 @@ def pool(
     if n_cells > 1:
         labels = (np.arange(n_cells)[:, np.newaxis] * n_groups + labels).ravel()
         n_groups *= n_cells
-        signs, sizes = (None if table is None else np.tile(table, n_cells) for table in (signs, sizes))
+        signs = None if signs is None else np.tile(signs, n_cells)
+        sizes = None if sizes is None else np.tile(sizes, n_cells)
     if X.shape[1] != len(labels):
         raise BagwiseError(f"X has {X.shape[1]} words, but there are groups for {len(labels)}.")
     factors = pool_factors(np.maximum(np.bincount(labels, minlength=n_groups), 1) if sizes is None else sizes, pooling)
