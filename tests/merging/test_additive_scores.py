@@ -53,7 +53,7 @@ def merged(states, labels):
 def test_aib_scores_are_the_information_left(case, smoothing):
     X, y = np.abs(case[0]) + 0.0, case[1]
     X[0, 0] += 1
-    J = class_counts(X, y) + smoothing
+    J = class_counts(X, y) + smoothing * X[X > 0].min()
     hierarchy = merge_words(X, y, criterion=InformationLoss(smoothing))
     for n in range(1, X.shape[1]):
         assert hierarchy.scores[X.shape[1] - n - 1] == pytest.approx(

@@ -28,6 +28,7 @@ def structures(rng, n):
         TotalScatter(np.ones(n)),
         TotalScatter(rng.random(n)),
         BetweenClasses(np.arange(n) % 3),
+        BetweenClasses(np.arange(n) % 3, rng.random(n) + 0.1),
         GraphLaplacian(W),
         GraphLaplacian(sp.csr_array(W)),
         Residuals(sp.csr_array(np.eye(n) - Z / Z.sum(axis=1, keepdims=True))),
@@ -195,3 +196,13 @@ def test_values_in_kernel_space_are_held_against_the_limit():
     X = sp.random_array((2000, 50), density=0.01, format="csr", rng=np.random.default_rng(0))
     with pytest.raises(BagwiseError, match=r"keeps the values of.*limit is 100\.00 kB"):
         merge_words(X, np.arange(2000) % 2, kernel="hellinger", memory_limit="100kB")
+
+
+@pytest.mark.parametrize("criterion", ["csm", "lpp"])
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_constant_data_have_no_score(kernel, criterion):
+    """Rounding errors are not taken for distances."""
+    X, y = np.tile(np.random.default_rng(0).random(9), (12, 1)), np.arange(12) % 2
+    hierarchy, linear = (merge_words(X, y, criterion=criterion, kernel=name) for name in (kernel, "linear"))
+    np.testing.assert_array_equal(hierarchy.scores, np.full(8, np.nan))
+    np.testing.assert_array_equal(hierarchy.merges, linear.merges)

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError, Hierarchy, merge_words
+from bagwise.criteria import ClassPosterior
 from bagwise.merging import MergingInterrupted
+from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.searches.ratios import SEARCHES
 from helpers import labelled_counts
 
@@ -376,3 +378,69 @@ def test_a_callback_may_answer_with_a_numpy_bool(data):
 def test_labels_of_a_wrong_shape(data, y):
     with pytest.raises(BagwiseError, match=r"one label per sample|one per sample"):
         merge_words(data[0], y)
+
+
+WEIGHTED = ["csm", "aib", "mlt"]
+
+
+class TestSampleWeight:
+    @pytest.mark.parametrize(
+        ("criterion", "kernel"),
+        [*((name, "linear") for name in WEIGHTED), ("csm", "chi2"), ("csm", "jensen_shannon")],
+    )
+    @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+    def test_integer_weights_are_repeated_samples(self, criterion, form, kernel):
+        rng = np.random.default_rng(0)
+        y, weights = np.arange(30) % 3, rng.integers(0, 4, 30)
+        X = rng.random((30, 25)) * (rng.random((30, 25)) < 0.6)
+        weighted = merge_words(form(X), y, criterion=criterion, kernel=kernel, sample_weight=weights)
+        repeated = merge_words(
+            form(np.repeat(X, weights, axis=0)), np.repeat(y, weights), criterion=criterion, kernel=kernel
+        )
+        np.testing.assert_array_equal(weighted.merges, repeated.merges)
+        np.testing.assert_allclose(weighted.scores, repeated.scores, rtol=1e-9, atol=1e-12)
+        plain = merge_words(form(X), y, criterion=criterion, kernel=kernel)
+        assert not np.allclose(weighted.scores, plain.scores)
+
+    @pytest.mark.parametrize("store", ["factored", "sparse"])
+    def test_other_stores(self, store):
+        rng = np.random.default_rng(1)
+        X, y, weights = rng.random((20, 15)), np.arange(20) % 2, rng.random(20) + 0.1
+        dense, other = (merge_words(X, y, sample_weight=weights, store=name) for name in ("dense", store))
+        np.testing.assert_array_equal(dense.merges, other.merges)
+        np.testing.assert_allclose(dense.scores, other.scores, rtol=1e-9)
+
+    @pytest.mark.parametrize("criterion", WEIGHTED)
+    def test_counts_to_the_last_bit(self, criterion):
+        """Ties of counts are the same ties."""
+        rng = np.random.default_rng(2)
+        X, y, weights = rng.poisson(0.7, (30, 60)) * 1.0, np.arange(30) % 3, rng.integers(0, 4, 30)
+        repeated = merge_words(np.repeat(X, weights, axis=0), np.repeat(y, weights), criterion=criterion)
+        assert merge_words(X, y, criterion=criterion, sample_weight=weights) == repeated
+        assert merge_words(X, y, criterion=criterion, sample_weight=np.ones(30)) == merge_words(
+            X, y, criterion=criterion
+        )
+
+    @pytest.mark.parametrize("criterion", sorted(set(NAMED_CRITERIA) - set(WEIGHTED)))
+    def test_other_criteria_say_that_they_take_none(self, data, criterion):
+        with pytest.raises(BagwiseError, match=rf"'{criterion}' does not support sample_weight.*'aib', 'csm', 'mlt'"):
+            merge_words(*data, criterion=criterion, sample_weight=np.ones(len(data[1])))
+
+    @pytest.mark.parametrize("weights", [[1.0], np.full(20, np.nan), -np.ones(20), np.zeros(20), np.ones((20, 1))])
+    def test_bad_weights(self, weights):
+        X, y = np.random.default_rng(0).random((20, 5)), np.arange(20) % 2
+        with pytest.raises(BagwiseError, match=r"one finite, non-negative number per sample, shape \(20,\)"):
+            merge_words(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("criterion", ["aib", "gml", "uvd", ClassPosterior("evidence")], ids=str)
+def test_relative_frequencies_merge_as_counts_do(criterion):
+    """Smoothing and the floors of variances are relative to the data."""
+    rng = np.random.default_rng(0)
+    y = np.arange(24) % 3
+    rates = rng.dirichlet(np.ones(18), 3)
+    rates[0, 4] = 0  # no variance in one class
+    X = rng.multinomial(60, (rates / rates.sum(axis=1, keepdims=True))[y].tolist())
+    counts, frequencies = (merge_words(data, y, criterion=criterion) for data in (X, X / 60))
+    np.testing.assert_array_equal(counts.merges, frequencies.merges)
+    np.testing.assert_allclose(counts.scores, frequencies.scores, rtol=1e-9, atol=1e-12)

@@ -337,7 +337,7 @@ def test_equal_statistics(form):
     assert statistics != "statistics"
     for field in fields(statistics):
         value = getattr(statistics, field.name)
-        if isinstance(value, bool) or value.dtype == bool:
+        if isinstance(value, bool) or np.asarray(value).dtype == bool:
             other = np.logical_not(value)
         else:
             other = 2 * value if sp.issparse(value) else 2 * value + (value == 0)

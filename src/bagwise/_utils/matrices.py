@@ -15,6 +15,7 @@ __all__ = [
     "check_non_negative",
     "class_sums",
     "constant_words",
+    "count_unit",
     "first_not_finite",
     "is_lazy",
     "is_whole",
@@ -54,6 +55,15 @@ def constant_words(X: Any) -> NDArray[np.int64]:
     other = np.bincount(X.indices[X.data != some[X.indices]], minlength=d)
     same_everywhere = (other == 0) & ((np.bincount(X.indices, minlength=d) == n) | (some == 0))
     return np.flatnonzero(same_everywhere).astype(np.int64)
+
+
+def count_unit(X: Any) -> float:
+    """Find the smallest non-zero absolute value, the worth of one occurrence of a word: 1 for counts; inf if all are 0.
+
+    Constants that were chosen for counts are multiplied by it, so that results do not depend on the scale of the data.
+    """
+    values = X.data if sp.issparse(X) else X
+    return float(np.abs(values).min(initial=np.inf, where=values != 0))
 
 
 def is_whole(X: Any) -> bool:

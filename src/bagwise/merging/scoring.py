@@ -129,7 +129,8 @@ class MultinomialEvidence(Scoring):
 class _PerClass(Scoring):
     """Scores from the values of a word in all samples, summed by class; states are rows of values."""
 
-    def __init__(self, states: NDArray[np.float64], codes: NDArray[np.intp]) -> None:
+    def __init__(self, states: NDArray[np.float64], codes: NDArray[np.intp], floor: float = 1e-6) -> None:
+        self.floor = floor  # variances are not below
         # samples of a class stand together
         order = np.argsort(codes, kind="stable")
         super().__init__(np.asfortranarray(states[:, order]))
@@ -149,8 +150,6 @@ class GaussianFit(_PerClass):
     ``g = (n / 2) ln var - Σ_c (n_c / 2) ln var_c``, variances not below `floor`.
     """
 
-    floor = 1e-6
-
     def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         total = self._log_variance(states)
         for samples in self._classes:
@@ -168,8 +167,6 @@ class GaussianEvidence(_PerClass):
     The prior of a word: mean ``mu0`` its pooled mean, ``kappa0 = 1``, ``a0 = 1``, ``b0`` its pooled variance (at
     least `floor`).
     """
-
-    floor = 1e-6
 
     def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         mean, squares = self._moments(states)

@@ -19,7 +19,7 @@ from sklearn.utils import check_array
 
 from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import class_sums, first_not_finite
+from bagwise._utils.matrices import class_sums, count_unit, first_not_finite
 from bagwise.errors import BagwiseError
 from bagwise.merging.structures import add_gram, between_classes_factor, mirror, row_blocks
 
@@ -149,6 +149,8 @@ class Statistics:
         Sums of products of words around `centre`. Sparse samples give its upper triangle as a CSR array.
     deviations : ndarray of shape (n_words,), default=None
         Sums of samples less `centre`; comes with `gram`.
+    unit : float, default=1.0
+        The smallest non-zero absolute value: 1 for counts, inf if all values are 0.
     shares : ndarray of shape (n_classes, n_words), default=None
         Class sums of samples that were divided by their totals, which "mlt" needs if not all values are whole numbers.
 
@@ -190,6 +192,7 @@ class Statistics:
     gram: Any = None
     deviations: Any = None
     shares: NDArray[np.float64] | None = None
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         C, d = len(self.classes), self.n_words
@@ -264,6 +267,7 @@ class Statistics:
             stored=(np.bincount(X.indices, minlength=X.shape[1]) if is_sparse else np.full(X.shape[1], X.shape[0])),
             sparse=is_sparse,
             shares=_class_shares(X, numbers, n_classes) if shares else None,
+            unit=count_unit(X),
         )
         if not gram:
             return statistics
@@ -337,6 +341,7 @@ class Statistics:
             stored=self.stored + other.stored,
             sparse=self.sparse and other.sparse,
             shares=None if self.shares is None or other.shares is None else self.shares + other.shares,
+            unit=min(self.unit, other.unit),
         )
         if self.gram is None:
             return total
@@ -434,6 +439,7 @@ class Statistics:
             "classes": names,
             "dtype": "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str,
             "sparse": self.sparse,
+            "unit": self.unit if np.isfinite(self.unit) else None,
             "parts": [part for part in _PARTS if getattr(self, part) is not None],
         }
         tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
@@ -453,7 +459,9 @@ class Statistics:
                 lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
                 parts["gram"] = sp.csr_array(lists, shape=(len(tensors["smallest"]),) * 2)
             arrays = {name: tensors[name] for name in _ARRAYS}
-            return cls(classes=classes, sparse=bool(header["sparse"]), **arrays, **parts)
+            unit = header.get("unit", 1.0)  # files of earlier versions lack it
+            unit = np.inf if unit is None else float(unit)
+            return cls(classes=classes, sparse=bool(header["sparse"]), unit=unit, **arrays, **parts)
         except (ValueError, KeyError, TypeError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 

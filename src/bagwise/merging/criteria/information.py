@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._utils.matrices import check_non_negative, class_sums
+from bagwise._utils.matrices import check_non_negative, class_sums, count_unit
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
 from bagwise.merging.scoring import Information, Scoring
@@ -28,8 +28,9 @@ class InformationLoss(AdditiveScore):
     Parameters
     ----------
     smoothing : float, default=0.5
-        Added to the count of each word in each class. 0 is the textbook method, to which rare words look perfectly
-        informative. On three pairs of newsgroups 0.5 gave the lowest error over all sizes (`benchmarks/smoothing.py`).
+        Added to the count of each word in each class, in units of the smallest non-zero value of X, which is 1 for
+        counts. 0 is the textbook method, to which rare words look perfectly informative. On three pairs of newsgroups
+        0.5 gave the lowest error over all sizes (`benchmarks/smoothing.py`).
 
     Notes
     -----
@@ -64,10 +65,10 @@ class InformationLoss(AdditiveScore):
     ) -> Scoring:
         self._validate_params()
         check_non_negative(X, f"The criterion {self.name!r}", "Use counts or histograms.")
-        return self._scoring(class_sums(X, class_codes(y, self.name), weights=sample_weight))
+        return self._scoring(class_sums(X, class_codes(y, self.name), weights=sample_weight), count_unit(X))
 
-    def _scoring(self, sums: NDArray[np.float64]) -> Scoring:
-        counts = sums.T + self.smoothing
+    def _scoring(self, sums: NDArray[np.float64], unit: float) -> Scoring:
+        counts = sums.T + self.smoothing * (unit if np.isfinite(unit) else 1.0)
         if not counts.any():
             raise BagwiseError("The criterion 'aib' needs counts, but all of X is zero.")
         return Information(counts / counts.sum())
@@ -75,7 +76,7 @@ class InformationLoss(AdditiveScore):
     def scoring_from_sums(self, statistics: Statistics) -> Scoring:  # noqa: D102
         self._validate_params()
         statistics.check_non_negative(f"The criterion {self.name!r}", "Use counts or histograms.")
-        return self._scoring(statistics.class_sums)
+        return self._scoring(statistics.class_sums, statistics.unit)
 
 
 class SampleInformationLoss(AdditiveScore):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bagwise._utils.matrices import check_non_negative, class_sums, is_whole
+from bagwise._utils.matrices import check_non_negative, class_sums, count_unit, is_whole
 from bagwise._utils.memory import check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
@@ -22,6 +22,7 @@ from bagwise.merging.statistics import Statistics
 __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
 
 
+# Variances are at least this, in units of the square of the smallest non-zero value (1 for counts).
 _FLOOR = 1e-6
 
 
@@ -35,9 +36,10 @@ class PosteriorSearch(Search):
     Memory d² n C / 2 numbers, time O(d³ n C).
     """
 
-    def __init__(self, values: NDArray[np.float64], codes: NDArray[np.intp]) -> None:
+    def __init__(self, values: NDArray[np.float64], codes: NDArray[np.intp], floor: float) -> None:
         super().__init__(len(values))
         self._codes = codes
+        self._floor = floor
         self._values = np.array(values, dtype=np.float64)
         self._live = list(range(self.n_words))
         self._scored = 0
@@ -51,7 +53,7 @@ class PosteriorSearch(Search):
     def _log_densities(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predictive log-density of each sample's value under each class, words x samples x classes."""
         mu0 = values.mean(axis=1, keepdims=True)
-        b0 = np.maximum(values.var(axis=1, keepdims=True), _FLOOR)
+        b0 = np.maximum(values.var(axis=1, keepdims=True), self._floor)
         densities = np.empty((*values.shape, int(self._codes.max()) + 1))
         for c in range(densities.shape[2]):
             own = values[:, self._codes == c]
@@ -183,7 +185,8 @@ class MultinomialPosterior(AdditiveScore):
 class GaussianLikelihood(AdditiveScore):
     """How much better one Gaussian per word and class explains the data than one per word, at best fit (GML).
 
-    Maximises ``Σ_w [(n / 2) ln var_w - Σ_c (n_c / 2) ln var_wc]``; variances below 1e-6 count as 1e-6. No parameters.
+    Maximises ``Σ_w [(n / 2) ln var_w - Σ_c (n_c / 2) ln var_wc]``; variances are at least 1e-6 times the
+    square of the smallest non-zero value of X (1 for counts). No parameters.
 
     Notes
     -----
@@ -201,7 +204,7 @@ class GaussianLikelihood(AdditiveScore):
     keeps_values = True
 
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
-        return GaussianFit(_word_values(X), class_codes(y, self.name))
+        return GaussianFit(_word_values(X), class_codes(y, self.name), _variance_floor(X))
 
 
 class ClassPosterior(Criterion):
@@ -215,9 +218,10 @@ class ClassPosterior(Criterion):
 
     Notes
     -----
-    Normal-Gamma priors with the word's pooled mean, ``kappa0 = 1``, ``a0 = 1`` and the pooled variance (at least 1e-6).
-    The posterior form scores all pairs at all levels, O(d³ n C) time and d² n C / 2 numbers of memory: for a few
-    hundred words. The evidence form takes O(n d²) time and d x n memory.
+    Normal-Gamma priors with the word's pooled mean, ``kappa0 = 1``, ``a0 = 1`` and the pooled variance (at
+    least 1e-6 times the square of the smallest non-zero value of X, which is 1 for counts). The posterior form
+    scores all pairs at all levels, O(d³ n C) time and d² n C / 2 numbers of memory: for a few hundred words. The
+    evidence form takes O(n d²) time and d x n memory.
 
     References
     ----------
@@ -244,7 +248,7 @@ class ClassPosterior(Criterion):
         codes = class_codes(y, self.name)
         if self.form == "evidence":
             check_values_fit(X, memory_limit, self.name)
-            return PartnerSearch(GaussianEvidence(_word_values(X), codes))
+            return PartnerSearch(GaussianEvidence(_word_values(X), codes, _variance_floor(X)))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
         check_memory(
             need,
@@ -252,7 +256,12 @@ class ClassPosterior(Criterion):
             f"The criterion 'uvd' with form='posterior' keeps what each pair of {X.shape[1]} words changes",
             "use form='evidence' or another criterion, or merge fewer words",
         )
-        return PosteriorSearch(_word_values(X), codes)
+        return PosteriorSearch(_word_values(X), codes, _variance_floor(X))
+
+
+def _variance_floor(X: Any) -> float:
+    unit = count_unit(X)
+    return _FLOOR * unit**2 if np.isfinite(unit) else _FLOOR
 
 
 def _word_values(X: Any) -> NDArray[np.float64]:

@@ -58,7 +58,14 @@ class KernelTraces:
         self._edges: dict[int, Any] = {}
 
     def trace(self, structure: Structure, values: Values) -> NDArray[np.float64]:
-        """Compute the trace for each row of values."""
+        """Compute the trace for each row of values. Rows that are constant up to rounding have none, exactly."""
+        traces = self._trace(structure, values)
+        if values.shape[1] and not isinstance(structure, Combination):
+            largest = values.max(axis=1)
+            traces[largest - values.min(axis=1) <= 4 * np.finfo(np.float64).eps * largest] = 0.0
+        return traces
+
+    def _trace(self, structure: Structure, values: Values) -> NDArray[np.float64]:
         if isinstance(structure, TotalScatter):
             weights = structure.weights
             return self._self_terms(values) @ weights - self._pair_sums(values, weights) / weights.sum()
