@@ -162,19 +162,39 @@ def measure_normalizing(n: int, n_columns: int, filled: float) -> list[dict[str,
 
 
 def measure_kmeans(n: int, n_words: int, n_threads: int, n_iter: int) -> list[dict[str, Any]]:
-    """Seconds of seeding and `n_iter` iterations, by each of the back ends, and the sum of squares they end with."""
+    """Seconds of seeding and `n_iter` iterations, by us and by peers, and the sum of squares they end with."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
     values = sift_like(n, 4)
-    backends = ["blocked", "sklearn"] + (["faiss"] if importlib.util.find_spec("faiss") else [])
-    kmeans_words(values[:200], 10, n_init=1, max_iter=1, random_state=0)  # compile
+    ours = partial(kmeans_words, n_init=1, tol=0, random_state=0, n_jobs=n_threads)
+    ours(values[:200], 10, max_iter=1)  # compile
+
+    def scikit_learn() -> Any:
+        model = KMeans(n_words, n_init=1, max_iter=n_iter, tol=0, random_state=0).fit(values)
+        return model.n_iter_, model.inertia_
+
+    def by_faiss() -> Any:
+        import faiss
+
+        model = faiss.Kmeans(128, n_words, niter=n_iter, max_points_per_centroid=n, min_points_per_centroid=1)
+        return n_iter, model.train(values)
+
+    def own() -> Any:
+        found = ours(values, n_words, max_iter=n_iter)
+        return found.n_iter, found.inertia
+
+    peers = {"kmeans_words": own, "scikit-learn": scikit_learn}
+    if importlib.util.find_spec("faiss"):
+        peers["faiss, random seeds"] = by_faiss
     rows = []
-    for backend in backends:
-        wall, processor = time.perf_counter(), time.process_time()
-        found = kmeans_words(
-            values, n_words, n_init=1, max_iter=n_iter, tol=0, backend=backend, random_state=0, n_jobs=n_threads
-        )
+    for who, function in peers.items():
+        with threadpool_limits(n_threads):
+            wall, processor = time.perf_counter(), time.process_time()
+            iterations, inertia = function()
         rows.append({
-            "backend": backend, "iterations": found.n_iter, "wall": time.perf_counter() - wall,
-            "processor": time.process_time() - processor, "inertia": found.inertia,
+            "who": who, "iterations": iterations, "wall": time.perf_counter() - wall,
+            "processor": time.process_time() - processor, "inertia": inertia,
         })  # fmt: skip
     return rows
 
@@ -212,7 +232,7 @@ def measure(quick: bool = False, n_threads: int = 2) -> dict[str, Any]:
     results["kmeans"] = measure_kmeans(n, n_words, n_threads, n_iter)
     print(f"k-means, {n_words} words, {n} vectors, seeding and {n_iter} iterations, {n_threads} threads: seconds\n")
     print_table(results["kmeans"], {
-        "backend": "backend", "iterations": "iterations", "wall": "by the clock", "processor": "of processor",
+        "who": "who", "iterations": "iterations", "wall": "by the clock", "processor": "of processor",
         "inertia": "sum of squares",
     })  # fmt: skip
     return results

@@ -17,7 +17,6 @@ import argparse
 import json
 import statistics
 import time
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -104,23 +103,28 @@ def measure_assignment(d: int, n_groups: int, repeats: int) -> list[dict[str, An
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bagwise.merging.sketching.lloyd import _threads_for_blocks, assigner
+    from bagwise.codebooks.distances import WordDistances, assign
 
     points = np.random.default_rng(0).normal(size=(d, 256)).astype(np.float32)
     centres = points[:n_groups] + np.float32(0.1)
-    try:
-        import faiss
-    except ImportError:
-        faiss = None
-    backends = ("numpy", "faiss") if faiss else ("numpy",)
     rows = []
     for n_threads in (1, 2):
+        finders = {
+            "ours": lambda t=n_threads: assign(points, WordDistances(centres), t),
+            "ours, bipolar": lambda t=n_threads: assign(points, WordDistances(centres, bipolar=True), t),
+        }
+        try:
+            import faiss
+        except ImportError:
+            pass
+        else:
+            index = faiss.IndexFlatL2(256)
+            index.add(centres)
+            finders["faiss"] = lambda index=index: index.search(points, 1)
         times: dict[str, list[float]] = {}
         with threadpool_limits(n_threads):
-            for _, backend, bipolar in product(range(repeats + 1), backends, (False, True)):  # in turn
-                with _threads_for_blocks(enabled=backend != "faiss") as threads:  # as clustering does
-                    find = partial(assigner(backend), points, centres, bipolar, threads)
-                    times.setdefault(backend + " bipolar" * bipolar, []).append(timed(find)[0])
+            for _, (name, find) in product(range(repeats + 1), finders.items()):  # in turn
+                times.setdefault(name, []).append(timed(find)[0])
         rows.append({"threads": n_threads} | {key: statistics.median(seconds[1:]) for key, seconds in times.items()})
     return rows
 
@@ -252,8 +256,7 @@ def main() -> None:
     results["assignment"] = in_fresh_process(__file__, "measure_assignment", d=d, n_groups=n_groups, repeats=5)
     print(f"Seconds to find the nearest of {n_groups} centres for {d} signatures\n")
     print_table(results["assignment"], {
-        "threads": "threads", "numpy": "our product", "faiss": "faiss", "numpy bipolar": "our product, bipolar",
-        "faiss bipolar": "faiss, bipolar",
+        "threads": "threads", "ours": "ours", "faiss": "faiss", "ours, bipolar": "ours, bipolar",
     })  # fmt: skip
 
     results["transforms"] = rows = in_fresh_process(__file__, "measure_transforms", repeats=5, **size)

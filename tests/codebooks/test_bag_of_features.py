@@ -237,7 +237,6 @@ def test_in_a_pipeline():
         ({"softness": 0}, "softness"),
         ({"n_words": 0}, "n_words"),
         ({"assignment": "vlad", "pooling": "max"}, "VLAD"),
-        ({"backend": "cuda"}, "backend"),
         ({"random_state": "lucky"}, "random_state"),
     ],
 )

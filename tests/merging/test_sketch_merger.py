@@ -1,5 +1,4 @@
 import pickle
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -360,11 +359,6 @@ def test_what_it_cannot_use(counts, monkeypatch):
     assert not hasattr(SketchMerger(), "labels_")
     with pytest.raises(BagwiseError, match="Did you mean 'sqrt'"):
         SketchMerger(pooling="sqrrt").fit(counts)
-    with pytest.raises(BagwiseError, match="Did you mean 'faiss'"):
-        SketchMerger(backend="fais").fit(counts)
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(BagwiseError, match=r"bagwise\[ann\]"):
-        SketchMerger(backend="faiss").partial_fit(counts)
     for wrong in ({"n_groups": 0}, {"dtype": "int8"}, {"n_neighbors": -1}, {"tol": -1}, {"batch_size": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             SketchMerger(**wrong).fit(counts)
@@ -381,14 +375,14 @@ def test_groups_are_those_of_the_sketch_that_is_there(counts):
     assert not np.array_equal(before, other.labels_)
 
 
-def test_another_backend_clusters_again(counts, monkeypatch):
+def test_another_tolerance_clusters_again(counts, monkeypatch):
     merger = SketchMerger(5).fit(counts)
     asked = []
-    monkeypatch.setattr(module, "group_features", lambda *_, backend, **__: asked.append(backend) or merger._found[-1])
+    monkeypatch.setattr(module, "group_features", lambda *_, tol, **__: asked.append(tol) or merger._found[-1])
     assert merger.labels_ is merger.labels_
     assert not asked
-    assert merger.set_params(backend="numpy").labels_ is not None
-    assert asked == ["numpy"]
+    assert merger.set_params(tol=0.5).labels_ is not None
+    assert asked == [0.5]
 
 
 @pytest.mark.parametrize(

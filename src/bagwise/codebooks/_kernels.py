@@ -8,13 +8,43 @@ _POLISH_EVERY = 16
 
 
 @njit(cache=True, nogil=True)
-def sum_by_word(values, words, sums, counts):
-    """``np.add.at(sums, words, values); np.add.at(counts, words, 1)``. Cost O(n D)."""
+def cluster_sums(points, weights, labels, signs, sums, masses):
+    """Add weighted points to the sums of their clusters, and weights to their masses, in float64.
+
+    NumPy: ``np.add.at(sums, labels, (weights * signs)[:, None] * points)``, ``np.add.at(masses, labels, weights)``.
+    Cost O(n D).
+    """
+    for i in range(points.shape[0]):
+        weight = weights[i] * signs[i]
+        total = sums[labels[i]]
+        for k in range(points.shape[1]):
+            total[k] += weight * points[i, k]
+        masses[labels[i]] += weights[i]
+
+
+@njit(cache=True, nogil=True)
+def hash_rows(values, bits, hashes):
+    """Hash rows, 0 as -0. `bits` is `values` seen as unsigned integers. Cost O(n D)."""
     for i in range(values.shape[0]):
-        word = words[i]
-        counts[word] += 1
+        state = np.uint64(0x9E3779B97F4A7C15)
         for k in range(values.shape[1]):
-            sums[word, k] += values[i, k]
+            if values[i, k] != 0:
+                state ^= np.uint64(bits[i, k])
+            state *= np.uint64(0xBF58476D1CE4E5B9)
+            state ^= state >> np.uint64(29)
+        hashes[i] = state
+
+
+@njit(cache=True, nogil=True)
+def equal_rows(values, others):
+    """``(values == values[others]).all(axis=1)`` without the copy. Cost O(n D)."""
+    equal = np.ones(values.shape[0], dtype=np.bool_)
+    for i in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            if values[i, k] != values[others[i], k]:
+                equal[i] = False
+                break
+    return equal
 
 
 @njit(cache=True, nogil=True)

@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bagwise._utils.checks import generator
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import Reservoir, as_batches, batches_of_width
-from bagwise.codebooks.distances import WordDistances, nearest_words
+from bagwise.codebooks.distances import WordDistances, assign
 from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder
 from bagwise.codebooks.encoding import POOLINGS, pooled, resolve_pooling
-from bagwise.codebooks.kmeans import BACKENDS, check_width, kmeans_words
+from bagwise.codebooks.kmeans import check_width, kmeans_words
 from bagwise.codebooks.normalizing import normalize_rows, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
@@ -71,12 +71,12 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         Whether histograms are CSR. "auto": for "hard" and "localized" if less than half of the numbers can be other
         than zero for bags as long as those in `fit`, on average; never for the others. `fit` decides, so that all
         histograms of an estimator are of one kind.
-    n_samples, n_init, max_iter, backend : default=100_000, 5, 100, "auto"
+    n_samples, n_init, max_iter : int, default=100_000, 5, 100
         How words are learned, see `learn_codebook`.
     random_state : int, RandomState or None, default=None
         The same seed gives the same words, however bags are cut into batches.
     n_jobs : int, default=None
-        Threads. Results do not depend on it (those of ``backend="blocked"``, the default).
+        Number of threads. Results do not depend on it.
 
     Attributes
     ----------
@@ -138,7 +138,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "backend": [StrOptions(set(BACKENDS))],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
     }
@@ -159,7 +158,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         n_samples: int = 100_000,
         n_init: int = 5,
         max_iter: int = 100,
-        backend: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -176,7 +174,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self.n_samples = n_samples
         self.n_init = n_init
         self.max_iter = max_iter
-        self.backend = backend
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -208,7 +205,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             self.n_words,
             n_init=self.n_init,
             max_iter=self.max_iter,
-            backend=self.backend,
             random_state=random,
             n_jobs=self.n_jobs,
         )
@@ -269,7 +265,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         return [
             words
             for batch in self._batches(X)
-            for words in np.split(nearest_words(batch.values, table, n_threads), batch.offsets[1:-1])[: len(batch)]
+            for words in np.split(assign(batch.values, table, n_threads)[0], batch.offsets[1:-1])[: len(batch)]
         ]
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:

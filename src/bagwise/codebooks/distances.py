@@ -1,4 +1,4 @@
-"""Distances between vectors and words, a block of vectors at a time."""
+"""Distances between vectors and words, and nearest words, a block of vectors at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bagwise._utils.checks import as_values
 from bagwise._utils.threads import one_blas_thread, run_over_ranges
 from bagwise.errors import BagwiseError
 
-__all__ = ["WordDistances", "as_codebook", "assign_words", "working_values"]
+__all__ = ["WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "working_values"]
 
 # Distances of a block: small enough for a core's cache, many enough rows for the matrix product to be fast.
 _BLOCK_NUMBERS = 1 << 18
@@ -50,62 +50,86 @@ class WordDistances:
     ----------
     codebook : ndarray of shape (K, D), float32 or float64
         Everything is computed in its type.
+    bipolar : bool, default=False
+        Whether `nearest` compares vectors with the words and their negatives. Nothing is shifted then.
     """
 
-    def __init__(self, codebook: NDArray[Any]) -> None:
+    def __init__(self, codebook: NDArray[Any], *, bipolar: bool = False) -> None:
         self.codebook = codebook
-        self._mean = codebook.mean(axis=0, dtype=np.float64).astype(codebook.dtype)
+        self.bipolar = bipolar
+        mean = np.zeros(1) if bipolar else codebook.mean(axis=0, dtype=np.float64)
+        self._mean = mean.astype(codebook.dtype)
         shifted = codebook - self._mean
         with np.errstate(over="ignore"):
             self._norms = np.einsum("ij,ij->i", shifted, shifted)
-        self._check(self._norms, "The codebook")
+        check_norms(self._norms, codebook.dtype, "The codebook")
         self._factors = np.ascontiguousarray(-2 * shifted.T)
         rows = max(_BLOCK_NUMBERS // len(codebook), 16)
         self.n_rows = 1 << min(rows.bit_length() - 1, 10)
 
-    def blocks(self, values: NDArray[Any], complete: bool = True) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Go through vectors in blocks.
+    def _products(self, values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
+        """Yield rows, ``-2 x·b`` for all words, and ``|x|²``, block by block."""
+        dtype = self.codebook.dtype
+        most = min(self.n_rows, len(values))
+        shifted, products = np.empty((most, values.shape[1]), dtype), np.empty((most, len(self.codebook)), dtype)
+        for start in range(0, len(values), self.n_rows):
+            rows = slice(start, min(start + self.n_rows, len(values)))
+            block, found = shifted[: rows.stop - start], products[: rows.stop - start]
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.subtract(values[rows], self._mean, out=block, casting="same_kind")
+                norms = np.einsum("ij,ij->i", block, block)
+            check_norms(norms, dtype, "A vector")
+            yield rows, np.matmul(block, self._factors, out=found), norms
+
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Compute distances block by block.
 
         Parameters
         ----------
         values : ndarray of shape (M, D)
-        complete : bool, default=True
-            Without it ``|x|²`` is left out, which is enough to find the nearest word.
 
         Yields
         ------
         rows : slice
         distances : ndarray of shape (rows, K)
-            Never negative if complete. Overwritten by the next block.
+            Never negative. Overwritten by the next block.
         """
-        dtype = self.codebook.dtype
-        most = min(self.n_rows, len(values))
-        shifted, distances = np.empty((most, values.shape[1]), dtype), np.empty((most, len(self.codebook)), dtype)
-        for start in range(0, len(values), self.n_rows):
-            rows = slice(start, min(start + self.n_rows, len(values)))
-            block, found = shifted[: rows.stop - start], distances[: rows.stop - start]
-            with np.errstate(over="ignore", invalid="ignore"):
-                np.subtract(values[rows], self._mean, out=block, casting="same_kind")
-                norms = np.einsum("ij,ij->i", block, block)
-            self._check(norms, "A vector")
-            np.matmul(block, self._factors, out=found)
+        for rows, found, norms in self._products(values):
             found += self._norms
-            if complete:
-                found += norms[:, None]
-                np.maximum(found, 0, out=found)
-            yield rows, found
+            found += norms[:, np.newaxis]
+            yield rows, np.maximum(found, 0, out=found)
 
-    def nearest(self, values: NDArray[Any], out: NDArray[np.intp]) -> None:
-        """Write the number of the nearest word of each vector; of equal ones the first."""
-        for rows, distances in self.blocks(values, complete=False):
-            distances.argmin(axis=1, out=out[rows])
+    def nearest(self, values: NDArray[Any], out: NDArray[np.intp], signs: NDArray[np.int8] | None = None) -> None:
+        """Write the number of the nearest word of each vector, the lowest of equals, and with `bipolar` its sign."""
+        for rows, found, _ in self._products(values):
+            if not self.bipolar:
+                found += self._norms
+                found.argmin(axis=1, out=out[rows])
+                continue
+            np.subtract(self._norms, np.abs(found)).argmin(axis=1, out=out[rows])
+            if signs is not None:
+                signs[rows] = np.where(np.take_along_axis(found, out[rows, np.newaxis], 1)[:, 0] > 0, -1, 1)
 
-    def _check(self, norms: NDArray[Any], what: str) -> None:
-        if len(norms) and not norms.max() < np.finfo(norms.dtype).max / 8:
-            raise BagwiseError(
-                f"{what} is so large that its square does not fit {norms.dtype}. Scale the vectors down, "
-                "or give them (and the codebook) as float64."
-            )
+
+def check_norms(norms: NDArray[Any], dtype: Any, what: str) -> None:
+    """Raise BagwiseError if squared norms overflow `dtype`, or are so near that sums of them would."""
+    if len(norms) and not norms.max() < np.finfo(dtype).max / 8:
+        raise BagwiseError(
+            f"{what} is so large that its square does not fit {np.dtype(dtype)}. Scale the vectors down, "
+            "or give them (and the codebook) as float64."
+        )
+
+
+def assign(values: NDArray[Any], table: WordDistances, n_threads: int) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
+    """Nearest word of each vector, and its sign: 1, or -1 where `table` is bipolar and the negative is nearer."""
+    words, signs = np.empty(len(values), np.intp), np.ones(len(values), np.int8)
+
+    def fill(start: int, stop: int) -> None:
+        table.nearest(values[start:stop], words[start:stop], signs[start:stop])
+
+    with one_blas_thread():
+        run_over_ranges(fill, len(values), n_threads, size=_TASK_ROWS)
+    return words, signs
 
 
 def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> NDArray[np.intp]:
@@ -135,16 +159,4 @@ def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> ND
     """
     table = WordDistances(as_codebook(codebook))
     held = working_values(values, table.codebook.shape[1])
-    return nearest_words(held, table, effective_n_jobs(n_jobs))
-
-
-def nearest_words(values: NDArray[Any], table: WordDistances, n_threads: int) -> NDArray[np.intp]:
-    """`assign_words` for values that are known to be sound."""
-    words = np.empty(len(values), np.intp)
-
-    def fill(start: int, stop: int) -> None:
-        table.nearest(values[start:stop], words[start:stop])
-
-    with one_blas_thread():
-        run_over_ranges(fill, len(values), n_threads, size=_TASK_ROWS)
-    return words
+    return assign(held, table, effective_n_jobs(n_jobs))[0]

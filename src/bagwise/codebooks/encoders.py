@@ -59,9 +59,9 @@ class HardEncoder(Encoder):
     n_entries = 1
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
-        for rows, distances in self.distances.blocks(values, complete=False):
-            words = distances.argmin(axis=1)
-            yield rows, _few_codes(words[:, None], np.ones(words.shape, distances.dtype)[:, None], len(self.codebook))
+        words = np.empty((len(values), 1), np.intp)
+        self.distances.nearest(values, words[:, 0])
+        yield slice(0, len(values)), _few_codes(words, np.ones(words.shape, self.codebook.dtype), len(self.codebook))
 
 
 class SoftEncoder(Encoder):
@@ -146,8 +146,9 @@ class ResidualEncoder(Encoder):
     pooling = "sum"
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
-        for rows, distances in self.distances.blocks(values, complete=False):
-            yield rows, distances.argmin(axis=1)
+        words = np.empty(len(values), np.intp)
+        self.distances.nearest(values, words)
+        yield slice(0, len(values)), words
 
 
 ASSIGNMENTS = ("hard", "soft", "localized", "sparse", "vlad")

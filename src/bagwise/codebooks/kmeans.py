@@ -1,34 +1,38 @@
-"""Words by k-means: seeding, Lloyd's iterations, restarts, and other libraries that do the iterations."""
+"""k-means: seeding, assignment and Lloyd's iterations, for codebooks and for grouping features."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from bagwise._utils.checks import as_count, generator
-from bagwise._utils.extras import require
 from bagwise._utils.threads import one_blas_thread, run_over_ranges
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import Reservoir, as_batches
-from bagwise.codebooks.distances import WordDistances, as_codebook, nearest_words
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.codebooks.distances import WordDistances, as_codebook, assign, check_norms
+from bagwise.errors import BagwiseError
 
-__all__ = ["BACKENDS", "KMeansWords", "kmeans_words", "learn_codebook"]
+__all__ = ["Clustering", "KMeansWords", "distinct_rows", "kmeans", "kmeans_words", "learn_codebook"]
 
-BACKENDS = ("auto", "blocked", "sklearn", "faiss")
-# Rows of one task while seeding. Fixed, so that results do not depend on the number of threads.
-_SEEDING_ROWS = 1 << 14
+# Rows of one task. Fixed, so that results do not depend on the number of threads.
+_TASK_ROWS = 1 << 12
+# Rows copied to float64 at a time.
+_BLOCK_ROWS = 1 << 9
+# Seeds drawn before the distances of all points are updated.
+_DRAWS = 64
+# Mini-batch iterations end when this many in a row bring no improvement.
+_PATIENCE = 10
+_SMOOTHING = 0.3
 
 
 @dataclass(frozen=True)
 class KMeansWords:
-    """What k-means found.
+    """Result of `kmeans_words`.
 
     Attributes
     ----------
@@ -36,7 +40,7 @@ class KMeansWords:
     inertia : float
         Sum of squared distances from the vectors to their nearest words.
     n_iter : int
-        Iterations of the restart that won.
+        Iterations of the best run.
     """
 
     words: NDArray[Any]
@@ -51,39 +55,32 @@ def learn_codebook(
     n_samples: int = 100_000,
     n_init: int = 5,
     max_iter: int = 100,
-    tol: float = 1e-4,
-    backend: str = "auto",
+    tol: float = 1e-5,
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> NDArray[Any]:
     """Learn words from bags by k-means.
 
-    1. At most `n_samples` vectors are drawn from all bags, uniformly. Vectors that are zero throughout are left out.
-    2. k-means++ chooses vectors far from each other as first words; Lloyd's iterations move words to the means of
-       their vectors.
-    3. That is done `n_init` times; the words with the smallest sum of squared distances win.
+    1. At most `n_samples` vectors are drawn uniformly from all bags. Vectors of zeros are left out.
+    2. k-means++ draws seeds among them; Lloyd's iterations move words to the means of their vectors.
+    3. This is repeated `n_init` times; the words with the smallest sum of squared distances are kept.
 
     Parameters
     ----------
     bags : Bags, iterable of Bags, or list of matrices
-        They are gone through once, so an iterator over batches will do; only the sample is kept.
+        Read once, so that an iterator over batches is accepted; only the sample is kept.
     n_words : int, default=1000
     n_samples : int, default=100_000
     n_init : int, default=5
-        Restarts.
+        Number of runs with different seeds.
     max_iter : int, default=100
-        Most iterations of each.
-    tol : float, default=1e-4
-        Iterations end when the words together move by no more than this, squared and relative to the mean variance of
-        the features; or when no vector changes its word.
-    backend : {"auto", "blocked", "sklearn", "faiss"}, default="auto"
-        Who does the iterations. "auto" is "blocked", our own: ``benchmarks/encoding.py`` finds it no slower than the
-        others, and its words do not depend on the number of threads. All start from the same seeds. faiss has no
-        `tol`, and computes in float32.
+        Largest number of iterations of one run.
+    tol : float, default=1e-5
+        A run ends when an iteration lowers the sum of squared distances by no more than this fraction of it.
     random_state : int, Generator, RandomState or None, default=None
-        The same seed gives the same words, however the bags are cut into batches.
+        The same seed gives the same words, however the bags are split into batches.
     n_jobs : int, default=None
-        Threads.
+        Number of threads. The words do not depend on it.
 
     Returns
     -------
@@ -92,7 +89,7 @@ def learn_codebook(
 
     Notes
     -----
-    O(n_samples n_words D) time an iteration, and as much for seeding as for one iteration or a few.
+    O(n_samples n_words D) time per iteration, and about as much for seeding as for one iteration.
 
     References
     ----------
@@ -114,14 +111,13 @@ def learn_codebook(
     for i, batch in enumerate(as_batches(bags)):
         check_width(batch.n_features, reservoir.n_features, f"Batch {i}", "batch 0")
         reservoir.add(batch.values)
-    vectors = reservoir.vectors()
     return kmeans_words(
-        vectors, n_words, n_init=n_init, max_iter=max_iter, tol=tol, backend=backend, random_state=random, n_jobs=n_jobs
+        reservoir.vectors(), n_words, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random, n_jobs=n_jobs
     ).words
 
 
 def check_width(n_features: int, expected: int | None, what: str, other: str) -> None:
-    """Raise an error if bags have another number of features than those before."""
+    """Raise BagwiseError if bags have another number of features than those before."""
     if expected is not None and n_features != expected:
         raise BagwiseError(f"{what} has {n_features} features, but {other} has {expected}. All need the same number.")
 
@@ -132,177 +128,361 @@ def kmeans_words(
     *,
     n_init: int = 5,
     max_iter: int = 100,
-    tol: float = 1e-4,
-    backend: str = "auto",
+    tol: float = 1e-5,
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> KMeansWords:
-    """Find words by k-means, as `learn_codebook` does for its sample.
+    """Learn words from a matrix of vectors, as `learn_codebook` does from its sample.
 
     Parameters
     ----------
     vectors : array-like of shape (n, D)
         At least `n_words` of them must differ.
-    n_words, n_init, max_iter, tol, backend, random_state, n_jobs
+    n_words, n_init, max_iter, tol, random_state, n_jobs
         As in `learn_codebook`.
 
     Returns
     -------
     found : KMeansWords
     """
-    if backend not in BACKENDS:
-        raise unknown_name("backend", backend, BACKENDS)
     n_words, n_init = as_count(n_words, "n_words", least=1), as_count(n_init, "n_init", least=1)
     max_iter = as_count(max_iter, "max_iter", least=1)
     values = np.asarray(vectors)
     if len(values) < n_words:
         raise BagwiseError(
             f"n_words={n_words}, but there are only n_samples={len(values)} vectors to learn words from "
-            "(vectors that are all zero do not count). Use fewer words or more bags."
+            "(vectors of zeros do not count). Use fewer words or more bags."
         )
     values = as_codebook(values)
-    distinct, counts = _distinct_rows(values)
-    if len(distinct) < n_words:
+    first, which = distinct_rows(values)
+    if len(first) < n_words:
         raise BagwiseError(
-            f"n_words={n_words}, but only {len(distinct)} of the {len(values)} vectors differ. Use fewer words."
+            f"n_words={n_words}, but only {len(first)} of the {len(values)} vectors differ. Use fewer words."
         )
-    iterate = {"sklearn": _sklearn_words, "faiss": _faiss_words}.get(backend, _blocked_words)
-    random, n_threads = generator(random_state), effective_n_jobs(n_jobs)
-    best: KMeansWords | None = None
-    for _ in range(n_init):
-        seeds = seed_words(distinct, counts, n_words, random, n_threads)
-        found = iterate(values, seeds, max_iter, tol, n_threads)
-        if best is None or found.inertia < best.inertia:
-            best = found
+    points = values[first]
+    points -= values.mean(axis=0, dtype=np.float64).astype(values.dtype)  # far from the origin, products lose digits
+    n_threads = effective_n_jobs(n_jobs)
+    found = kmeans(
+        points,
+        n_words,
+        weights=np.bincount(which).astype(np.float64),
+        n_init=n_init,
+        max_iter=max_iter,
+        tol=tol,
+        random_state=random_state,
+        n_threads=n_threads,
+    )
+    every = found.labels[which]
+    sums, masses = _sums(values, np.ones(len(values)), every, np.ones(len(values), np.int8), n_words)
+    words = (sums / masses[:, np.newaxis]).astype(values.dtype)
+    nearest, signs = assign(values, WordDistances(words), n_threads)
+    return KMeansWords(words, float(_squared_distances(values, words, nearest, signs).sum()), found.n_iter)
+
+
+def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Find rows that are equal; 0 and -0 are.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, D), float32 or float64, in C order
+
+    Returns
+    -------
+    first : ndarray of int
+        The first row of each distinct value, in ascending order.
+    which : ndarray of int, shape (n,)
+        Number of each row's value in `first`.
+    """
+    hashes = np.empty(len(values), np.uint64)
+    kernels.hash_rows(values, values.view(np.uint32 if values.dtype == np.float32 else np.uint64), hashes)
+    _, first, same_hash = np.unique(hashes, return_index=True, return_inverse=True)
+    like = first[same_hash]
+    like = np.where(kernels.equal_rows(values, like), like, np.arange(len(values)))
+    return np.unique(like, return_inverse=True)
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Clusters of points.
+
+    Attributes
+    ----------
+    labels : ndarray of int, shape (n,)
+        Cluster of each point; no cluster is empty.
+    signs : ndarray of int8, shape (n,)
+        1 or -1: the factor of each point in its cluster.
+    costs : ndarray of shape (n_iter,)
+        Weighted sum of squared distances to the means of clusters after each iteration. Never grows.
+    n_iter : int
+        Iterations of the best run; mini-batch iterations if these were used.
+    """
+
+    labels: NDArray[np.intp]
+    signs: NDArray[np.int8]
+    costs: NDArray[np.float64]
+    n_iter: int
+
+    @property
+    def cost(self) -> float:
+        """The last of the costs."""
+        return float(self.costs[-1])
+
+
+def kmeans(
+    points: NDArray[Any],
+    n_clusters: int,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    bipolar: bool = False,
+    n_init: int = 1,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    batch_size: int | None = None,
+    random_state: Any = None,
+    n_threads: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Clustering:
+    """Minimise the cost ``Σ_i w_i |σ_i x_i - c_{l(i)}|²``, where all signs σ are 1 unless `bipolar`.
+
+    1. Draw centres among the points, each with probability proportional to its squared distance from those drawn
+       before (k-means++).
+    2. Assign each point to its nearest centre; with `bipolar`, the nearest of all centres and their negatives.
+       An empty cluster receives the point that is farthest from its centre.
+    3. Replace centres by means, and repeat from 2 while the cost falls by more than the fraction `tol`.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, size), float32 or float64
+        Distinct points whose squared distances do not overflow. Data far from the origin should be centred.
+    n_clusters : int
+        At most n.
+    weights : ndarray of shape (n,), default=None
+        How often each point counts. None: once.
+    bipolar : bool, default=False
+        Whether a point may join a cluster with its sign flipped: nearest is then the centre with the least
+        ``|c|² - 2 |x·c|``, and the sign that of ``x·c``, 1 if that is 0. This equals clustering points and their
+        negatives with mirrored centres, at half the cost.
+    n_init : int, default=1
+        Number of runs with different seeds; the best is returned.
+    max_iter : int, default=100
+    tol : float, default=1e-4
+    batch_size : int, default=None
+        Points drawn for each iteration instead of all (mini-batches), followed by one iteration with all points.
+        None, or at least n: all points.
+    random_state : int, Generator, RandomState or None, default=None
+    n_threads : int, default=1
+        The result does not depend on it.
+    progress : callable, optional
+        Called with the number of iterations done, over all runs.
+
+    Returns
+    -------
+    clustering : Clustering
+
+    Notes
+    -----
+    An iteration takes O(n n_clusters size) time; memory for the centres and blocks of distances. Costs are summed in
+    float64.
+    """
+    if not 1 <= n_clusters <= len(points):
+        raise BagwiseError(f"n_clusters must be from 1 to the number of points, {len(points)}, got {n_clusters}.")
+    random = generator(random_state)
+    problem = _Problem(points, np.ones(len(points)) if weights is None else weights, bipolar, n_threads)
+    best: Clustering | None = None
+    with one_blas_thread():
+        for run in range(n_init):
+
+            def report(done: int, before: int = run * max_iter) -> None:
+                progress(before + done)
+
+            if batch_size is None or batch_size >= len(points):
+                centres = points[problem.draw_seeds(n_clusters, random)]
+                found = problem.iterate(centres, max_iter, tol, report)
+            else:
+                found = _mini_batches(problem, n_clusters, batch_size, max_iter, tol, random, report)
+            if best is None or found.cost < best.cost:
+                best = found
+            progress((run + 1) * max_iter)
     assert best is not None  # n_init is at least 1
     return best
 
 
-def _distinct_rows(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Give the rows that differ, and how often each occurs."""
-    whole = (values + 0).view(np.dtype((np.void, values.dtype.itemsize * values.shape[1]))).ravel()  # -0 becomes 0
-    _, first, counts = np.unique(whole, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    return values[first[order]], counts[order]
+class _Problem:
+    """Weighted points to be clustered."""
+
+    def __init__(self, points: NDArray[Any], weights: NDArray[np.float64], bipolar: bool, n_threads: int = 1) -> None:
+        self.points, self.weights, self.bipolar, self.n_threads = points, weights, bipolar, n_threads
+        self.squares = _squared_lengths(points)
+        check_norms(self.squares, points.dtype, "A vector")
+
+    def part(self, chosen: NDArray[np.int64]) -> _Problem:
+        """Some of the points."""
+        return _Problem(self.points[chosen], self.weights[chosen], self.bipolar, self.n_threads)
+
+    def assign(self, centres: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
+        """Labels and signs of the points for given centres."""
+        return assign(self.points, WordDistances(centres, bipolar=self.bipolar), self.n_threads)
+
+    def draw_seeds(self, n_clusters: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw numbers of points by the rule of k-means++.
+
+        The distances of all points are updated for many seeds at once, by one matrix product. In between, points are
+        drawn by the old distances and accepted with probability new over old distance, which is the same rule.
+        """
+        chosen = [int(random.choice(len(self.points), p=self.weights / self.weights.sum()))]
+        distances = np.full(len(self.points), np.inf)
+        fresh = chosen.copy()
+        while len(chosen) < n_clusters:
+            distances = np.minimum(distances, self._distances_to(fresh))
+            distances[chosen] = 0.0
+            reach = np.cumsum(self.weights * distances)
+            wanted = min(len(chosen), _DRAWS, n_clusters - len(chosen))
+            fresh = []
+            if not reach[-1] > 0:  # the others differ from those chosen by less than rounding
+                fresh = np.setdiff1d(np.arange(len(self.points)), chosen)[:wanted].tolist()
+            tries = 0
+            while len(fresh) < wanted and not (fresh and tries > 4 * wanted):
+                tries += 1
+                drawn = int(np.searchsorted(reach, random.random() * reach[-1], side="right"))
+                keep = random.random()
+                if (
+                    drawn < len(distances)
+                    and drawn not in fresh
+                    and (not fresh or keep * distances[drawn] < self._distance(drawn, fresh))
+                ):
+                    fresh.append(drawn)
+            chosen += fresh
+        return np.array(chosen, dtype=np.int64)
+
+    def _distance(self, point: int, others: list[int]) -> float:
+        """Squared distance of a point to the nearest of a few others."""
+        products = self.points[others] @ self.points[point]
+        if self.bipolar:
+            products = abs(products)
+        return float((self.squares[others] + self.squares[point] - 2.0 * products).min())
+
+    def _distances_to(self, chosen: list[int]) -> NDArray[np.float64]:
+        """Squared distance of each point to the nearest of the chosen ones."""
+        others = np.ascontiguousarray(self.points[chosen].T)
+        distances = np.empty(len(self.points))
+
+        def fill(start: int, stop: int) -> None:
+            for first in range(start, stop, _TASK_ROWS):
+                part = slice(first, min(first + _TASK_ROWS, stop))
+                products = self.points[part] @ others
+                if self.bipolar:
+                    np.abs(products, out=products)
+                distances[part] = self.squares[part] + (self.squares[chosen] - 2.0 * products).min(axis=1)
+
+        run_over_ranges(fill, len(self.points), self.n_threads, size=_TASK_ROWS)
+        return np.maximum(distances, 0.0)
+
+    def iterate(
+        self, centres: NDArray[Any], max_iter: int, tol: float, report: Callable[[int], None] = lambda done: None
+    ) -> Clustering:
+        """Lloyd's iterations from given centres."""
+        total = float(self.weights @ self.squares)
+        costs: list[float] = []
+        best: tuple[NDArray[np.intp], NDArray[np.int8]] | None = None
+        for n_iter in range(1, max_iter + 1):
+            labels, signs = self.assign(centres)
+            if np.bincount(labels, minlength=len(centres)).min() == 0:
+                _fill_empty(labels, signs, _squared_distances(self.points, centres, labels, signs), len(centres))
+            sums, masses = _sums(self.points, self.weights, labels, signs, len(centres))
+            cost = max(total - float((np.einsum("ij,ij->i", sums, sums) / masses).sum()), 0.0)
+            report(n_iter)
+            if costs and cost >= costs[-1]:  # converged up to rounding
+                break
+            best = labels, signs
+            costs.append(cost)
+            if len(costs) > 1 and costs[-2] - cost <= tol * costs[-2]:
+                break
+            centres = (sums / masses[:, np.newaxis]).astype(self.points.dtype)
+        assert best is not None  # max_iter is at least 1
+        return Clustering(*best, np.array(costs), n_iter)
 
 
-def seed_words(
-    distinct: NDArray[Any], counts: NDArray[Any], n_words: int, random: np.random.Generator, n_threads: int
-) -> NDArray[Any]:
-    """Choose first words by k-means++: each with a probability proportional to its squared distance to those chosen.
-
-    Parameters
-    ----------
-    distinct : ndarray of shape (n, D)
-        Vectors, no two of them equal, at least `n_words`.
-    counts : ndarray of int, shape (n,)
-        How often each of them occurs.
-    n_words : int
-    random : Generator
-    n_threads : int
-
-    Returns
-    -------
-    words : ndarray of shape (n_words, D)
-        Different rows of `distinct`.
-    """
-    shifted = distinct - distinct.mean(axis=0, dtype=np.float64).astype(distinct.dtype)
-    norms = np.einsum("ij,ij->i", shifted, shifted)
-    nearest = np.full(len(distinct), np.inf, distinct.dtype)
-    left = counts.astype(np.float64)  # 0 for those chosen
-    chosen = np.empty(n_words, np.intp)
-
-    def lower(start: int, stop: int) -> None:
-        rows, word = slice(start, stop), chosen[number]
-        squared = shifted[rows] @ shifted[word]
-        squared *= -2
-        squared += norms[rows] + norms[word]
-        np.maximum(squared, 0, out=squared)
-        np.minimum(nearest[rows], squared, out=nearest[rows])
-
-    with one_blas_thread():
-        for number in range(n_words):
-            weights = left if number == 0 else left * nearest
-            if not weights.any():  # distances that vanish by rounding: any vector that is left will do
-                weights = left
-            upto = np.cumsum(weights)
-            drawn = int(np.searchsorted(upto, random.random() * upto[-1], side="right"))
-            chosen[number] = min(drawn, int(np.flatnonzero(weights)[-1]))
-            left[chosen[number]] = 0.0
-            for_all_ranges(lower, len(distinct), n_threads)
-    return distinct[chosen]
-
-
-def for_all_ranges(function: Any, total: int, n_threads: int) -> None:
-    """Call ``function(start, stop)`` for ranges of a fixed size, on one thread as on many."""
-    if n_threads <= 1:
-        for start in range(0, total, _SEEDING_ROWS):
-            function(start, min(start + _SEEDING_ROWS, total))
-    else:
-        run_over_ranges(function, total, n_threads, size=_SEEDING_ROWS)
-
-
-def _blocked_words(values: NDArray[Any], seeds: NDArray[Any], max_iter: int, tol: float, n_threads: int) -> KMeansWords:
-    """Lloyd's iterations with the blocks of `WordDistances`; sums in float64, in the order of the vectors."""
-    least_move = tol * float(values.var(axis=0, dtype=np.float64).mean())
-    words, before, n_iter = seeds, None, 0
-    while n_iter < max_iter:
+def _mini_batches(
+    problem: _Problem,
+    n_clusters: int,
+    batch_size: int,
+    max_iter: int,
+    tol: float,
+    random: np.random.Generator,
+    report: Callable[[int], None],
+) -> Clustering:
+    """Move centres to the running means of the points that random batches assign to them; end with all points."""
+    n = len(problem.points)
+    sample = problem.part(random.choice(n, size=min(n, max(3 * batch_size, 8 * n_clusters)), replace=False))
+    centres = sample.points[sample.draw_seeds(n_clusters, random)].astype(np.float64)
+    all_masses = np.zeros(n_clusters)
+    smooth = lowest = np.inf
+    waited, n_iter = 0, 0
+    while n_iter < max_iter and waited < _PATIENCE:
         n_iter += 1
-        nearest = nearest_words(values, WordDistances(words), n_threads)
-        sums, counts = np.zeros(words.shape), np.zeros(len(words), np.int64)
-        kernels.sum_by_word(values, nearest, sums, counts)
-        means = (sums / np.maximum(counts, 1)[:, None]).astype(words.dtype)
-        empty = np.flatnonzero(counts == 0)
-        if len(empty):  # such a word moves to a vector that is far from its own
-            squares = _squared_distances(values, words, nearest)
-            means[empty] = values[np.argsort(-squares, kind="stable")[: len(empty)]]
-        moved = float(np.sum((means.astype(np.float64) - words) ** 2))
-        words = means
-        if moved <= least_move or (before is not None and np.array_equal(nearest, before)):
-            break
-        before = nearest
-    return KMeansWords(words, _inertia(values, words, n_threads), n_iter)
+        batch = problem.part(random.integers(0, n, size=batch_size))
+        labels, signs = batch.assign(centres.astype(problem.points.dtype))
+        sums, masses = _sums(batch.points, batch.weights, labels, signs, n_clusters)
+        # Σ w |σx - c|² for the centres before they move
+        cost = float(batch.weights @ batch.squares - 2.0 * np.vdot(sums, centres) + masses @ (centres**2).sum(axis=1))
+        cost /= batch.weights.sum()
+        all_masses += masses
+        got = masses > 0
+        centres[got] += (sums[got] - masses[got, np.newaxis] * centres[got]) / all_masses[got, np.newaxis]
+        smooth = cost if smooth == np.inf else smooth + _SMOOTHING * (cost - smooth)
+        if smooth < (1.0 - tol) * lowest:
+            lowest, waited = smooth, 0
+        else:
+            waited += 1
+        report(n_iter)
+    found = problem.iterate(centres.astype(problem.points.dtype), 1, tol)
+    return Clustering(found.labels, found.signs, found.costs, n_iter)
 
 
-def _sklearn_words(values: NDArray[Any], seeds: NDArray[Any], max_iter: int, tol: float, n_threads: int) -> KMeansWords:
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    model = KMeans(len(seeds), init=seeds, n_init=1, max_iter=max_iter, tol=tol)
-    with threadpool_limits(n_threads), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it counts distinct words, as we did before
-        model.fit(values)
-    return KMeansWords(model.cluster_centers_, _inertia(values, model.cluster_centers_, n_threads), model.n_iter_)
-
-
-def _faiss_words(values: NDArray[Any], seeds: NDArray[Any], max_iter: int, tol: float, n_threads: int) -> KMeansWords:
-    faiss = require("faiss", "ann", "backend='faiss'")
-    model = faiss.Kmeans(
-        values.shape[1],
-        len(seeds),
-        niter=max_iter,
-        min_points_per_centroid=1,
-        max_points_per_centroid=len(values),
-    )
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(n_threads)
-    try:
-        model.train(values.astype(np.float32), init_centroids=seeds.astype(np.float32))
-    finally:
-        faiss.omp_set_num_threads(threads)
-    words = model.centroids.astype(values.dtype)
-    return KMeansWords(words, _inertia(values, words, n_threads), max_iter)
+def _sums(
+    points: NDArray[Any],
+    weights: NDArray[np.float64],
+    labels: NDArray[np.intp],
+    signs: NDArray[np.int8],
+    n_clusters: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sum of the weighted points of each cluster, and of their weights."""
+    sums, masses = np.zeros((n_clusters, points.shape[1])), np.zeros(n_clusters)
+    kernels.cluster_sums(points, weights, labels, signs, sums, masses)
+    return sums, masses
 
 
-def _squared_distances(values: NDArray[Any], words: NDArray[Any], nearest: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Squared distance of each vector to its word."""
-    squares = np.empty(len(values))
-    for start in range(0, len(values), _SEEDING_ROWS):
-        rows = slice(start, start + _SEEDING_ROWS)
-        apart = values[rows].astype(np.float64) - words[nearest[rows]]
+def _fill_empty(
+    labels: NDArray[np.intp], signs: NDArray[np.int8], distances: NDArray[np.float64], n_clusters: int
+) -> None:
+    """Give each empty cluster the point farthest from its centre, but never a cluster's only point. In place."""
+    sizes = np.bincount(labels, minlength=n_clusters)
+    empty = np.flatnonzero(sizes == 0).tolist()
+    for point in np.argsort(-distances, kind="stable"):
+        if not empty:
+            return
+        if sizes[labels[point]] > 1:
+            sizes[labels[point]] -= 1
+            labels[point], signs[point] = empty.pop(0), 1
+            sizes[labels[point]] = 1
+
+
+def _squared_distances(
+    points: NDArray[Any], centres: NDArray[Any], labels: NDArray[np.intp], signs: NDArray[np.int8]
+) -> NDArray[np.float64]:
+    """Squared distance of each point, times its sign, to its centre."""
+    squares = np.empty(len(points))
+    for start in range(0, len(points), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        apart = signs[rows, np.newaxis] * points[rows].astype(np.float64) - centres[labels[rows]]
         squares[rows] = np.einsum("ij,ij->i", apart, apart)
     return squares
 
 
-def _inertia(values: NDArray[Any], words: NDArray[Any], n_threads: int) -> float:
-    return float(_squared_distances(values, words, nearest_words(values, WordDistances(words), n_threads)).sum())
+def _squared_lengths(points: NDArray[Any]) -> NDArray[np.float64]:
+    """Squared length of each row, in float64."""
+    squares = np.empty(len(points))
+    for start in range(0, len(points), _BLOCK_ROWS):
+        block = points[start : start + _BLOCK_ROWS].astype(np.float64)
+        squares[start : start + _BLOCK_ROWS] = np.einsum("ij,ij->i", block, block)
+    return squares

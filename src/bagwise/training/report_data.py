@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.text import how_many
-from bagwise.codebooks.distances import WordDistances, nearest_words
+from bagwise.codebooks.distances import WordDistances, assign
 from bagwise.model import Head, Model, PathErrors
 from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.html import LIMITS
@@ -341,7 +341,7 @@ def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) ->
         values, positions = model.descriptor.describe(image)
         if not len(values):
             continue
-        words = nearest_words(values, table, 1)
+        words, _ = assign(values, table, 1)
         distances = np.linalg.norm(values - codebook[words], axis=1)
         group_of = model.lookup[words]
         for group in wanted.intersection(group_of.tolist()):

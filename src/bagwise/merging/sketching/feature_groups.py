@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from bagwise.merging.sketching.lloyd import cluster_rows
+from bagwise.codebooks.kmeans import distinct_rows, kmeans
 
 __all__ = ["FeatureGroups", "group_features"]
 
@@ -52,8 +53,7 @@ def group_features(
     max_iter: int = 100,
     tol: float = 1e-4,
     batch_size: int | None = None,
-    backend: str = "auto",
-    seed: int = 0,
+    random_state: Any = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> FeatureGroups:
     """Cluster the rows of a signature into exactly `n_groups` groups, or one for each feature if there are no more.
@@ -69,10 +69,11 @@ def group_features(
     signature : ndarray of shape (n_features, size)
         Is overwritten.
     n_groups : int
-    bipolar, n_init, max_iter, tol, backend, seed, progress
-        See `cluster_rows`.
+    bipolar, n_init, max_iter, tol, random_state, progress
+        See `bagwise.codebooks.kmeans.kmeans`.
     batch_size : int, default=None
-        See `cluster_rows`. None: all points, up to 200,000 features, and 16,384 of them or four for each group beyond.
+        See `bagwise.codebooks.kmeans.kmeans`. None: all points up to 200,000 features; 16,384 points, or four for
+        each group, beyond.
 
     Returns
     -------
@@ -90,10 +91,20 @@ def group_features(
     labels, signs = np.zeros(n_features, dtype=np.int64), np.ones(n_features, dtype=np.int8)
     inertia, n_iter = 0.0, 1
     if len(points) > n_groups:
-        found = cluster_rows(
-            points, n_groups, weights=np.bincount(point_of[varies]).astype(np.float64), bipolar=bipolar, n_init=n_init,
-            max_iter=max_iter, tol=tol, batch_size=batch_size, backend=backend, seed=seed, progress=progress,
-        )  # fmt: skip
+        libraries = ThreadpoolController().select(user_api="blas").info()
+        found = kmeans(
+            points,
+            n_groups,
+            weights=np.bincount(point_of[varies]).astype(np.float64),
+            bipolar=bipolar,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            batch_size=batch_size,
+            random_state=random_state,
+            n_threads=max((library["num_threads"] for library in libraries), default=1),
+            progress=progress,
+        )
         labels[varies] = found.labels[point_of[varies]]
         signs[varies] = first_signs[varies] * found.signs[point_of[varies]]
         inertia, n_iter = found.cost * unit**2, found.n_iter
@@ -127,25 +138,17 @@ def _distinct_rows(
     unit : float
         What points are to be multiplied by to have their old size.
     """
-    from bagwise.merging.sketching._lloyd_kernels import equal_rows, normalise_rows
-
     peak = max(float(signature.max()), -float(signature.min()))
     unit = 2.0 ** np.floor(np.log2(peak)) if peak > 0 else 1.0  # a power of two: nothing is rounded
     unit = max(unit, 4.0 * float(np.finfo(signature.dtype).tiny))  # whose inverse is finite
-    first_signs = np.empty(len(signature), dtype=np.int8)
-    hashes = np.empty(len(signature), dtype=np.uint64)
-    words = signature.view(np.uint32 if signature.dtype == np.float32 else np.uint64)
-    normalise_rows(signature, signature.dtype.type(1.0 / unit), bipolar, first_signs, words, hashes)
-
-    rows = np.flatnonzero(first_signs)
-    _, first, inverse = np.unique(hashes[rows], return_index=True, return_inverse=True)
-    like = np.arange(len(signature))
-    like[rows] = rows[first[inverse]]  # the first row with the same hash
-    like = np.where(equal_rows(signature, like), like, np.arange(len(signature)))
-    kept, place = np.unique(like[rows], return_inverse=True)
-    point_of = np.full(len(signature), -1, dtype=np.int64)
-    point_of[rows] = place
-    points = signature if len(kept) == len(signature) else signature[kept]
+    leading = np.take_along_axis(signature, (signature != 0).argmax(axis=1)[:, np.newaxis], axis=1)
+    signs = np.sign(leading) if bipolar else (leading != 0)
+    signature *= np.where(signs < 0, -1.0 / unit, 1.0 / unit).astype(signature.dtype)
+    first, which = distinct_rows(signature)
+    first_signs = signs[:, 0].astype(np.int8)
+    varies = first_signs[first] != 0
+    point_of = np.where(varies, np.cumsum(varies) - 1, -1)[which]
+    points = signature if len(first) == len(signature) and varies.all() else signature[first[varies]]
     return first_signs, point_of, points, float(unit)
 
 

@@ -21,7 +21,6 @@ from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.pooling import POOLINGS, pool
 from bagwise.merging.sketching.feature_groups import FeatureGroups, group_features
 from bagwise.merging.sketching.followers import find_followers
-from bagwise.merging.sketching.lloyd import assigner
 from bagwise.merging.sketching.sketch import Sketch
 from bagwise.merging.sketching.streams import Chunks, check_can_be_read_again, read_chunks
 
@@ -77,9 +76,6 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     batch_size : int, default=None
         Features drawn for each iteration of k-means, instead of all of them. None: all of up to 200,000 features,
         and mini-batches beyond.
-    backend : {"auto", "numpy", "faiss"}, default="auto"
-        How k-means finds nearest centres. "faiss" needs ``pip install "bagwise[ann]"``. "auto" is "numpy", since faiss
-        was not faster where we measured both (``benchmarks/sketch.py``).
     pooling : {"sqrt", "sum", "mean"}, default="sqrt"
         What the sum over a group is divided by: the root of its size, nothing, or its size.
     dtype : {"float32", "float64"}, default="float32"
@@ -160,7 +156,6 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "backend": [str],
         "pooling": [str],
         "dtype": [StrOptions({"float32", "float64"})],
         "random_state": ["random_state"],
@@ -181,7 +176,6 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         max_iter: int = 100,
         tol: float = 1e-4,
         batch_size: int | None = None,
-        backend: str = "auto",
         pooling: str = "sqrt",
         dtype: str = "float32",
         random_state: Any = 0,
@@ -198,7 +192,6 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.batch_size = batch_size
-        self.backend = backend
         self.pooling = pooling
         self.dtype = dtype
         self.random_state = random_state
@@ -435,7 +428,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         """Groups of the sketch as it is, found now unless they are known."""
         check_is_fitted(self)
         asked = (self.sketch_.n_samples, self.n_groups, self.bipolar, self.n_init, self.max_iter, self.tol,
-                 self.batch_size, self.backend)  # fmt: skip
+                 self.batch_size)  # fmt: skip
         known = getattr(self, "_found", None)
         # the sketch may have grown, and another one may have been put in its place
         if known is None or known[0] is not self.sketch_ or known[1] != asked:
@@ -454,8 +447,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
                 max_iter=self.max_iter,
                 tol=self.tol,
                 batch_size=self.batch_size,
-                backend=self.backend,
-                seed=sketch.seed,
+                random_state=sketch.seed,
                 progress=bar.update,
             )
 
@@ -471,7 +463,6 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self._validate_params()
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
-        assigner(self.backend)
 
     def _forget(self) -> None:
         """Leave nothing of an earlier fit, should this one fail."""
