@@ -1,4 +1,5 @@
 import ast
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from bagwise import BagwiseError
 from bagwise.cli.options import command
 from bagwise.cli.printing import make_table, plain_lines, printable
-from bagwise.cli.session import EXIT_CODES
+from bagwise.cli.session import EXIT_CODES, Session
 from commands import SOURCES, WAIT_IN_MERGING, bagwise, process
 from small_sources import write_records
 
@@ -158,6 +159,17 @@ def test_tables_align_numbers_and_escape_names():
         "   50   9.0 % ± 0.5  [bold]日本" + 200 * "c",
     ]
     assert plain_lines(make_table(["a", "b"], [])) == ["a  b"]
+
+
+def test_tables_fit_the_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    Session("test").table(["n", "name"], [[1, "x" * 60], [2, "[bold]y"]])
+    lines = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert sum(line.count("x") for line in lines) == 60
+    assert any(line.split() == ["2", "[bold]y"] for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,10 @@ def _make_folder(folder: str | os.PathLike[str]) -> Path:
     return place
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table with the first column left-aligned and the others right-aligned. Cells are Markdown."""
-    lines = [" | ".join(head), " | ".join([":--"] + ["--:"] * (len(head) - 1)), *(" | ".join(row) for row in rows)]
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Return a table with columns `left` aligned left and the others right. Cells are Markdown."""
+    rule = [":--" if k in left else "--:" for k in range(len(head))]
+    lines = [" | ".join(row) for row in (head, rule, *rows)]
     return "\n".join(f"| {line} |" for line in lines)
 
 
@@ -224,7 +225,7 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
         classes = ", ".join(f"{escaped(name)} {number(weight, 3)}" for name, weight in group.classes[: LIMITS.classes])
         rows.append([str(group.number), count(group.n_words), percent(group.frequency), _words(group, folder), classes])
     head = ["group", "words", "frequency", "content", "class weights"]
-    return ["## Word groups", _say(sentences.about_groups(shown, data.groups)), _table(head, rows)]
+    return ["## Word groups", _say(sentences.about_groups(shown, data.groups)), _table(head, rows, left=(3, 4))]
 
 
 def _words(group: WordGroup, folder: Path) -> str:
@@ -247,7 +248,7 @@ def _examples(data: ReportData, folder: Path) -> list[str]:
             place += 1
             rows.append(_example(example, f"example-{place}.png", folder))
         parts += [f"### {escaped(name)}"] if name is not None else []
-        parts.append(_table(["item", "predicted class", "contributions of groups to its score"], rows))
+        parts.append(_table(["item", "predicted class", "contributions of groups to its score"], rows, left=(0, 1, 2)))
     return parts
 
 
