@@ -7,9 +7,8 @@ This file needs only NumPy and the standard library, so it may be copied alone t
 >>> model.transform(np.zeros((2, 4)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
 (20,)
 
-Features are those of `bagwise.Model` up to rounding. But nearest words are found in float32, and where two words are
-equally near up to rounding (squared distances that differ by about a millionth of the squared lengths) the choice may
-differ, which moves one count from one word to the other.
+Features equal those of `bagwise.Model` up to rounding. Nearest words are found in float32: where squared distances to
+two words differ by about a millionth of the squared lengths, a count may move from one word to the other.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ class ModelFileError(ValueError):
     """Raised for files that are not sound models, and for input that does not fit a model; says what is wrong."""
 
 
-def load(path: str | os.PathLike[str]) -> RuntimeModel:
-    """Read a model, a ``.bagwise`` file or a folder. Nothing in it is run, everything is checked, arrays are mapped."""
-    header, tensors = read_model_file(path)
+def load(source: Any) -> RuntimeModel:
+    """Read a model from a path or from the bytes of a file. It is checked, its arrays are mapped, no code is run."""
+    header, tensors = read_model_file(source)
     try:
         return RuntimeModel(header, tensors)
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be read as a model: {error}") from error
+        raise ModelFileError(f"{name_of(source)} cannot be read as a model: {error}") from error
 
 
 class RuntimeModel:
@@ -200,45 +199,46 @@ class RuntimeModel:
         return f"<RuntimeModel: {self.header['items']}, {groups}, {len(self.classes)} classes>"
 
 
-def read_model_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Give the header and the arrays of a model, a file or a folder; arrays are mapped, their numbers not checked."""
+def name_of(source: Any) -> str:
+    """Name what a model is read from, for errors."""
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "The model in memory"
+
+
+def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Give the header and the arrays of a model; arrays are mapped, their numbers not checked."""
     try:
-        if not os.path.isdir(path):
-            return _parse(path)
-        files = [os.path.join(path, name) for name in ("model.safetensors", "model.json")]
-        _check(not any(map(os.path.islink, files)), "there are links in it. Put the files themselves there.")
-        header, tensors = _parse(files[0])
-        _check(os.path.isfile(files[1]), "there is no model.json in it.")
-        with open(files[1], "rb") as readable:
-            _check(_decoded(readable.read(MOST_HEADER)) == header, "model.json is not that of model.safetensors.")
-        return header, tensors
+        if not isinstance(source, (str, os.PathLike)):
+            return _parse(np.frombuffer(source, np.uint8))
+        folder = os.path.isdir(source)  # as earlier versions could write it; this file in it is a whole model
+        path = os.path.join(source, "model.safetensors") if folder else source
+        _check(not (folder and os.path.islink(path)), "model.safetensors is a link. Put the file itself there.")
+        empty = not os.path.isfile(path) or os.path.getsize(path) == 0
+        _check(not empty, f"there is no file {os.path.basename(path)!r}, or it is empty.")
+        return _parse(np.memmap(path, np.uint8, "r").view(np.ndarray))
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be read as a model: {error}") from error
+        raise ModelFileError(f"{name_of(source)} cannot be read as a model: {error}") from error
 
 
-def _parse(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read one safetensors file, believing nothing that it says before it is checked against its size."""
-    _check(os.path.isfile(path), f"there is no file {os.path.basename(path)!r}.")
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        start = 8 + int.from_bytes(file.read(8), "little")
-        _check(8 < start <= min(size, 8 + MOST_HEADER), f"it is cut short, or no safetensors file ({size} bytes).")
-        entries = _decoded(file.read(start - 8))
-        about = entries.pop("__metadata__", None)
-        _check(isinstance(about, dict) and isinstance(about.get("bagwise"), str), "it was not written by bagwise.")
-        header = _decoded(about["bagwise"])
-        kind, schema = header.get("kind"), header.get("schema")
-        _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
-        newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
-        _check(not _is_count(schema, SCHEMA + 1), newer)
-        _check(_is_count(schema, 1) and header.keys() == {*LAYOUT, *ABOUT}, "its header is not that of a model.")
-        arrays = {name: _array(name, entry) for name, entry in entries.items()}
-        ends = [0, *sorted(end for *_, end in arrays.values())]
-        _check(sorted(first for *_, first, _ in arrays.values()) == ends[:-1], "its arrays overlap or leave gaps.")
-        _check(start + ends[-1] == size, f"its arrays end at byte {start + ends[-1]}, but the file has {size}.")
-        _check_layout(header, {name: (dtype, shape) for name, (dtype, shape, *_) in arrays.items()})
-        data = np.memmap(file, np.uint8, "r").view(np.ndarray)[start:]
-    return header, {name: data[a:b].view(dtype).reshape(shape) for name, (dtype, shape, a, b) in arrays.items()}
+def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read the bytes of a safetensors file; what they say is checked against their number before it is used."""
+    size, start = len(content), 8 + int.from_bytes(content[:8].tobytes(), "little")
+    _check(8 < start <= min(size, 8 + MOST_HEADER), f"it is cut short, or no safetensors file ({size} bytes).")
+    entries = _decoded(content[8:start].tobytes())
+    about = entries.pop("__metadata__", None)
+    _check(isinstance(about, dict) and isinstance(about.get("bagwise"), str), "it was not written by bagwise.")
+    header = _decoded(about["bagwise"])
+    kind, schema = header.get("kind"), header.get("schema")
+    _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
+    newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
+    _check(not _is_count(schema, SCHEMA + 1), newer)
+    _check(_is_count(schema, 1) and header.keys() == {*LAYOUT, *ABOUT}, "its header is not that of a model.")
+    arrays = {name: _array(name, entry) for name, entry in entries.items()}
+    ends = [0, *sorted(end for *_, end in arrays.values())]
+    _check(sorted(first for *_, first, _ in arrays.values()) == ends[:-1], "its arrays overlap or leave gaps.")
+    _check(start + ends[-1] == size, f"its arrays end at byte {start + ends[-1]}, but the file has {size}.")
+    _check_layout(header, {name: (dtype, shape) for name, (dtype, shape, *_) in arrays.items()})
+    content = content[start:]
+    return header, {name: content[a:b].view(dtype).reshape(shape) for name, (dtype, shape, a, b) in arrays.items()}
 
 
 def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:

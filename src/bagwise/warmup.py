@@ -16,7 +16,7 @@ from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.retrieval.measures import MEASURES
+from bagwise.retrieval.histograms import METRICS
 from bagwise.topics.free_energy import FreeEnergyScore
 
 __all__ = ["warmup"]
@@ -58,7 +58,7 @@ def _model() -> None:
     X = sp.csr_array(np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64))
     FreeEnergyScore(2).fit(X).transform(X)
     ConfidenceWeightedClassifier(random_state=0).fit(X, np.arange(8) % 2)
-    for metric in MEASURES:
+    for metric in METRICS:
         for data in (X, sp.eye_array(8, 12, format="csr")):  # kept dense, and as lists
             BagIndex(metric).add(data).remove([0]).search(X)
 

@@ -90,7 +90,7 @@ def test_force_replaces_all_outputs(tmp_path):
     (tmp_path / "photos.index").mkdir()
     (tmp_path / "photos.index" / "precious").write_text("mine")
     index = ("index", tmp_path / "texts.bagwise", source, "--out", tmp_path / "photos.index", "--force")
-    assert "is not an index; it is not replaced" in bagwise(*index, code=1)
+    assert "is a folder, which is not replaced" in bagwise(*index, code=1)
     assert (tmp_path / "photos.index" / "precious").read_text() == "mine"
 
 
@@ -169,15 +169,12 @@ def test_models_and_indexes_from_the_future(made, tmp_path):
         name, *rest = arguments
         source = [made / "texts.csv"] if name == "evaluate" else []
         assert "newer bagwise" in bagwise(name, tmp_path / "new.bagwise", *source, *rest, code=1)
-    shutil.copytree(made / "texts.index", tmp_path / "new.index")
-    items = tmp_path / "new.index" / "items.json"
-    original = json.loads(items.read_text())
-    items.write_text(json.dumps(original | {"schema": 2}))
-    assert "newer bagwise" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
-    items.write_text(json.dumps(original | {"ids": original["ids"][:-1]}))
-    assert "do not fit together" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
-    items.write_text(json.dumps(original)[:-20])
-    assert "is damaged" in bagwise("info", tmp_path / "new.index", code=1)
+    shutil.copy(made / "texts.index", tmp_path / "new.index")
+    from_the_future(tmp_path / "new.index")
+    assert "Upgrade bagwise" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
+    content = (made / "texts.index").read_bytes()
+    (tmp_path / "new.index").write_bytes(content[:-20])
+    assert "cut short" in bagwise("info", tmp_path / "new.index", code=1)
 
 
 def test_a_query_or_source_of_another_kind(made, tmp_path):

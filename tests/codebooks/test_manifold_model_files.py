@@ -115,7 +115,7 @@ def test_truncated_files_are_refused(saved, tmp_path_factory, share):
     content = path.read_bytes()
     short = tmp_path_factory.mktemp("short") / "model"
     short.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(BagwiseError, match=r"not a file written by ManifoldBagOfFeatures\.save"):
+    with pytest.raises(BagwiseError, match=r"not a file written by ManifoldBagOfFeatures\.save|cut short"):
         ManifoldBagOfFeatures.load(short)
 
 
@@ -151,12 +151,12 @@ def test_headers_are_not_trusted(saved, tmp_path, header, message):
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ({"codebook_": np.full((4, 2), np.nan)}, "codebook_ must hold finite"),
-        ({"codebook_": np.ones((4, 2), dtype=np.int64)}, "codebook_ must hold finite"),
+        ({"codebook_": np.full((4, 2), np.nan)}, "codebook_ holds nan; expected finite"),
+        ({"codebook_": np.ones((4, 2), dtype=np.int64)}, "codebook_ has dtype int64; expected float32, float64"),
         ({"codebook_": np.ones(8)}, r"shape \(8,\)"),
-        ({"initial_codebook_": np.ones((3, 2))}, r"\(4, 2\), but \(3, 2\) at first"),
-        ({"objective_": np.ones((2, 2))}, "objective_ has 2 dimensions"),
-        ({"virus": np.ones(2)}, "holds the arrays .*virus"),
+        ({"initial_codebook_": np.ones((3, 2))}, "because n_words is"),
+        ({"objective_": np.ones((2, 2))}, "objective_ has shape .*expected 1 dimensions"),
+        ({"virus": np.ones(2)}, "holds the tensors .*virus"),
     ],
 )
 def test_arrays_are_not_trusted(saved, tmp_path, tensors, message):

@@ -20,22 +20,20 @@ def test_there_is_one_of_each_schema():
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda folder: folder.name)
-@pytest.mark.parametrize("name", ["images.bagwise", "texts"])
-def test_old_models_give_what_they_gave(schema, name, tmp_path):
-    kind = name.removesuffix(".bagwise")
+@pytest.mark.parametrize("kind", ["images", "texts"])
+def test_old_models_give_what_they_gave(schema, kind, tmp_path):
+    (path,) = schema.glob(f"{kind}*")
     expected = json.loads((schema / "expected.json").read_text("utf-8"))[kind]
     items = [np.array(image) for image in expected["items"]] if kind == "images" else expected["items"]
-    model = Model.load(schema / name)
+    model = Model.load(path)
     np.testing.assert_allclose(model.transform(items).toarray(), expected["features"], atol=1e-6)
     np.testing.assert_allclose(model.decision_function(items), expected["scores"], atol=1e-5)
     assert model.predict(items).tolist() == expected["classes"]
     assert model.feature_names().tolist() == expected["feature_names"]
     assert model.lookup.tolist() == expected["lookup"]
     histograms = model.histograms(items).toarray()
-    np.testing.assert_allclose(
-        runtime.load(schema / name).transform_counts(histograms), expected["features"], atol=1e-6
-    )
-    assert Model.load(model.save(tmp_path / name)) == model
+    np.testing.assert_allclose(runtime.load(path).transform_counts(histograms), expected["features"], atol=1e-6)
+    assert Model.load(model.save(tmp_path / path.name)) == model
 
 
 def test_old_models_are_not_written_again():

@@ -4,11 +4,12 @@
 
 makes the folder ``schema<N>`` beside this script, N being the schema that this version of bagwise writes:
 
-- ``images.bagwise``: one file. Images by pixels of patches, 12 words, a pyramid of 5 cells, heads for 2 and 4 words.
-- ``texts/``: a folder. Texts with a vocabulary of 8 words, pairs of words among them, and a path of errors.
+- ``images.bagwise``: images by pixels of patches, 12 words, a pyramid of 5 cells, heads for 2 and 4 words.
+- ``texts.bagwise``, in schema 1 the folder ``texts``:
+  texts with a vocabulary of 8 words, pairs of words among them, and a path of errors.
 - ``expected.json``: items, and what these models made of them on the day they were written.
 
-Run it once, when the schema changes. Old folders are never written again: `tests/test_old_models.py` reads all of them.
+Run it once, when the schema changes. Old folders are never written again: `tests/model/test_old_models.py` reads them.
 """
 
 import json
@@ -85,7 +86,7 @@ def main():
     pictured, worded = image_model(random), text_model(random)
     folder.mkdir()
     pictured.save(folder / "images.bagwise")
-    worded.save(folder / "texts")
+    worded.save(folder / "texts.bagwise")
     expected = {
         "images": {"items": images.tolist(), **outputs(pictured, list(images))},
         "texts": {"items": texts, **outputs(worded, texts)},

@@ -9,9 +9,7 @@ from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from bagwise import BagIndex, BagwiseError
 from bagwise.kernels import additive_kernel
-from bagwise.retrieval.measures import MEASURES
-
-METRICS = sorted(MEASURES)
+from bagwise.retrieval.histograms import METRICS
 
 
 def all_scores(metric, Q, X):
@@ -33,7 +31,7 @@ def assert_nearest(metric, Q, X, k, ids, scores):
     rtol = 1e-6 if metric in ("hellinger", "euclidean") else 1e-12
     assert ids.shape == scores.shape == (len(Q), min(k, len(X)))
     np.testing.assert_allclose(scores, np.take_along_axis(everything, ids, axis=1), atol=rtol * scale)
-    sign = -1 if MEASURES[metric].larger_is_nearer else 1
+    sign = -1 if METRICS[metric].larger_is_nearer else 1
     best = np.sort(sign * everything, axis=1)[:, :k]
     np.testing.assert_allclose(sign * scores, best, atol=rtol * scale)
     assert (np.diff(sign * scores, axis=1) >= 0).all()
@@ -64,7 +62,7 @@ def searches(draw):
     return X[:n], X[n:], draw(st.integers(1, n + 2))
 
 
-@given(searches(), st.sampled_from(METRICS))
+@given(searches(), st.sampled_from(sorted(METRICS)))
 def test_found_is_what_comparing_with_all_finds(data, metric):
     X, Q, k = data
     scores, ids = BagIndex(metric).add(X).search(Q, k)
@@ -85,15 +83,15 @@ def same(found, expected):
     assert found[0].tobytes() == expected[0].tobytes()
 
 
-@given(searches(), st.sampled_from(METRICS), st.data())
+@given(searches(), st.sampled_from(sorted(METRICS)), st.data())
 def test_results_do_not_depend_on_how_items_came_or_are_kept(data, metric, draw):
     X, Q, k = data
     normalize = draw.draw(st.sampled_from([None, "l1", "l2"]))
     expected = BagIndex(metric, normalize=normalize).add(X).search(Q, k)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bagwise.retrieval.store.BLOCK_ITEMS", draw.draw(st.integers(1, 20)))
-        patch.setattr("bagwise.retrieval.blocks._DENSE_SHARE", draw.draw(st.sampled_from([-1.0, 0.4, 2.0])))
-        patch.setattr("bagwise.retrieval.blocks._DENSE_NUMBERS", draw.draw(st.sampled_from([1, 200])))
+        patch.setattr("bagwise.retrieval.store._DENSE_FRACTION", draw.draw(st.sampled_from([-1.0, 0.4, 2.0])))
+        patch.setattr("bagwise.retrieval.store._DENSE_NUMBERS", draw.draw(st.sampled_from([1, 200])))
         patch.setattr("bagwise.retrieval.store._RESULTS", draw.draw(st.sampled_from([1, 50])))
         patch.setattr("bagwise.retrieval.bag_index._QUERIES", draw.draw(st.integers(1, 4)))
         index = BagIndex(metric, normalize=normalize, n_jobs=draw.draw(st.integers(1, 3)))
@@ -108,7 +106,7 @@ def test_results_do_not_depend_on_how_items_came_or_are_kept(data, metric, draw)
         same([np.concatenate(parts) for parts in zip(*one_by_one, strict=True)], expected)
 
 
-@given(searches(), st.sampled_from(METRICS), st.sampled_from(["exact", "approximate"]), st.data())
+@given(searches(), st.sampled_from(sorted(METRICS)), st.sampled_from(["exact", "approximate"]), st.data())
 def test_removed_items_were_never_there(data, metric, method, draw):
     X, Q, k = data
     more = np.concatenate([X, X[::-1]])

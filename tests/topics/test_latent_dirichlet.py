@@ -193,7 +193,7 @@ def test_files(tmp_path):
     assert again.n_iter_ == lda.n_iter_
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(lda)).transform(X), lda.transform(X))
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(BagwiseError, match=r"not a file written by LatentDirichlet\.save"):
+    with pytest.raises(BagwiseError, match="cut short"):
         LatentDirichlet.load(path)
 
 

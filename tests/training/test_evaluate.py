@@ -1,4 +1,7 @@
 import json
+import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,38 +228,60 @@ def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
     assert (again.ids, again.labels, again.model) == (index.ids, index.labels, index.model)
 
 
-def test_an_index_replaces_nothing_but_an_index(fitted, tmp_path):
+def test_an_index_replaces_no_folder(fitted, tmp_path):
     index = index_of_fit(fitted, None, "", OPTIONS)
     path = index.save(tmp_path / "my.index")
-    (path / "items.json").write_text("damaged")
-    index.save(path)
-    assert len(ItemIndex.load(path)) == len(index)
-    (path / "precious.txt").write_text("x")
-    with pytest.raises(BagwiseError, match=r"not an index; it is not replaced \(there is 'precious\.txt' in it\)"):
-        index.save(path)
-    assert (path / "precious.txt").exists()
-    other = tmp_path / "shop"
-    other.mkdir()
-    (other / "items.json").write_text("[1, 2]")
-    with pytest.raises(BagwiseError, match="is not an index; it is not replaced"):
-        index.save(other)
-    assert (other / "items.json").read_text() == "[1, 2]"
+    assert len(ItemIndex.load(index.save(path))) == len(index)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BagwiseError, match="is a folder, but a file is needed"):
+        index.save(tmp_path / "folder")
+    assert sorted(os.listdir(tmp_path)) == ["folder", "my.index"]
 
 
-def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"reading": {"cache": "/somewhere"}}, "its reading is"),
+        ({"reading": {"kind": 3}}, "its reading is"),
+        ({"reading": 7}, "its reading is 7; expected a JSON object"),
+        ({"index": []}, "its index is"),
+        ({"source": 5}, "its source is 5; expected a path"),
+        ({"classes": ["one"]}, "of 1 classes"),
+        ({"classes": [1, 2]}, "its classes must be a list of str"),
+    ],
+)
+def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path, wrong, message):
     path = index_of_fit(fitted, None, "", OPTIONS).save(tmp_path / "my.index")
-    written = json.loads((path / "items.json").read_text())
-    for wrong in (
-        {"reading": {"cache": "/somewhere"}},
-        {"reading": {"kind": 3}},
-        {"labels": [99] * len(written["ids"])},
-    ):
-        (path / "items.json").write_text(json.dumps(written | wrong))
-        with pytest.raises(BagwiseError, match="is damaged"):
-            ItemIndex.load(path)
-    (path / "items.json").write_text("[" * 100_000)
-    with pytest.raises(BagwiseError, match="is damaged"):
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8 : 8 + length])
+    header = json.loads(entries["__metadata__"]["bagwise"]) | wrong
+    text = json.dumps(entries | {"__metadata__": {"bagwise": json.dumps(header)}}).encode()
+    text = text.ljust(-(-(8 + len(text)) // 64) * 64 - 8)  # tensors stay aligned
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
         ItemIndex.load(path)
+
+
+def test_what_is_no_index_is_refused(fitted, tmp_path):
+    with pytest.raises(BagwiseError, match="does not exist"):
+        ItemIndex.load(tmp_path / "nothing")
+    with pytest.raises(BagwiseError, match="is not an index"):
+        ItemIndex.load(fitted.model.save(tmp_path / "model"))
+    path = index_of_fit(fitted, None, "", OPTIONS).save(tmp_path / "my.index")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(BagwiseError, match="cut short"):
+        ItemIndex.load(path)
+
+
+@pytest.mark.parametrize("wrong", ["[" * 100_000, "[]", '{"kind": "bagwise.ItemIndex", "schema": 3}'])
+def test_folders_of_earlier_versions_are_checked(tmp_path, wrong):
+    folder = shutil.copytree(Path(__file__).parent.parent / "models" / "files1" / "items.index", tmp_path / "old.index")
+    written = json.loads((folder / "items.json").read_text())
+    for changed in (wrong, json.dumps(written | {"labels": [9, 9, 9]}), json.dumps(written | {"ids": ["one"]})):
+        (folder / "items.json").write_text(changed)
+        with pytest.raises(BagwiseError, match="is damaged"):
+            ItemIndex.load(folder)
 
 
 def test_items_may_come_one_by_one(tmp_path):

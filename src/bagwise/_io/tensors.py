@@ -1,110 +1,125 @@
-"""Arrays in files: written whole or not at all, and read without trusting the file."""
+"""Tensor files: arrays in the safetensors format with a JSON header, written atomically and read without trust.
+
+All files of bagwise are such files: 8 bytes with the length of a JSON text, the text, then the tensors without gaps.
+The metadata of the text hold the header, JSON again: the kind of the file, its schema, and what the writer adds. Any
+safetensors reader opens them. `bagwise.runtime` has a reader of its own, because it must not need this package.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.atomic import open_atomically, write_atomically
+from bagwise._io.atomic import open_atomically
 from bagwise._utils.checks import TYPE_NAMES
 from bagwise.errors import BagwiseError
 
 __all__ = [
-    "ArraySource",
-    "about_file",
-    "file_of",
-    "open_arrays",
+    "MAX_HEADER",
+    "Chunks",
+    "PackedStrings",
+    "TensorSpec",
+    "check_file_path",
+    "header_bytes",
+    "kind_of",
     "read_tensors",
-    "write_arrays",
-    "write_pieces",
+    "tensor",
+    "tensor_bytes",
+    "write_chunked",
     "write_tensors",
 ]
 
-
-def write_tensors(
-    path: str | os.PathLike[str], kind: str, schema: int, header: dict[str, Any], tensors: dict[str, NDArray[Any]]
-) -> Path:
-    """Write contiguous arrays to a safetensors file, atomically, with what they are in its metadata."""
-    from safetensors.numpy import save as save_tensors  # deferred: mapped files do without
-
-    metadata = {"bagwise": json.dumps({"kind": kind, "schema": schema} | header)}
-    return write_atomically(path, save_tensors(tensors, metadata=metadata))
-
-
-def read_tensors(
-    path: str | os.PathLike[str], kind: str, schema: int, names: Iterable[str]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read the header and the arrays that `write_tensors` wrote; what they hold is for the caller to check."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as load_tensors
-
-    content = Path(path).read_bytes()
-    shown, names = os.fspath(path), sorted(names)
-    try:
-        header = _header_of(content)
-        tensors = load_tensors(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
-        writer = f"{kind.removeprefix('bagwise.')}.save"
-        raise BagwiseError(f"{shown} is not a file written by {writer}: {error}") from error
-    if header.get("kind") != kind:
-        raise BagwiseError(f"{shown} holds {header.get('kind')!r}, not {kind!r}.")
-    if header.get("schema") != schema:
-        raise BagwiseError(
-            f"{shown} has schema {header.get('schema')!r}, this version of bagwise reads {schema}. "
-            "Upgrade bagwise to read it."
-        )
-    if sorted(tensors) != names:
-        raise BagwiseError(f"{shown} holds the arrays {sorted(tensors)}, expected {names}.")
-    return header, tensors
-
-
-def _header_of(content: bytes) -> dict[str, Any]:
-    """Read the metadata of a safetensors file without trusting the sizes it declares."""
-    (length,) = struct.unpack("<Q", content[:8])
-    if length > len(content) - 8:
-        raise ValueError(f"its header declares {length} bytes, the file has {len(content)}")
-    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["bagwise"])
-    if not isinstance(header, dict):
-        raise ValueError("its header is not an object")
-    return header
-
-
-_TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
-# Arrays start at a multiple of this, if those of wider types come first.
+# The longest JSON text that is written, and read unless a kind of file allows more.
+MAX_HEADER = 1 << 20
+_DTYPE_NAMES = TYPE_NAMES | {np.dtype(bool): "BOOL"}
+_DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
+# Tensors start at a multiple of their item size, because those of wider types come first.
 _ALIGNMENT = 64
-# The largest header that is read.
-_LONGEST_HEADER = 1 << 20
 # No dimension is longer than this, also where another one is 0.
-_LONGEST = 1 << 48
-# Arrays are written in pieces of about this size: writing a memory-mapped array must not load all of it.
+_MAX_LENGTH = 1 << 48
+# Arrays are written in pieces of about this many bytes: writing a memory-mapped array must not load all of it.
 _PIECE_BYTES = 1 << 24
+# Strings of any kind, also file names that are not valid Unicode, are written and read back as they are.
+_ENCODING = ("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True)
-class ArraySource:
-    """An array that is to be written: its type and shape, and arrays that make it up one after the other."""
+class TensorSpec:
+    """What a tensor of a file must be; `tensor` makes one.
+
+    Parameters
+    ----------
+    dtypes : tuple of dtype
+        Those that are accepted; all if empty.
+    shape : tuple of int or str, or None
+        Lengths. A name stands for any length, the same wherever it occurs in the table, and that of the header's field
+        of this name if there is one. None accepts any shape.
+    finite : bool
+        Whether NaN and infinities are refused. Tensors that are mapped are not looked at.
+    optional : bool
+        Whether it may be missing.
+    mapped : bool
+        Whether it stays in the file if the caller asks for it; such tensors are read-only.
+    """
+
+    dtypes: tuple[np.dtype[Any], ...]
+    shape: tuple[int | str, ...] | None
+    finite: bool = False
+    optional: bool = False
+    mapped: bool = False
+
+
+def tensor(dtypes: str, *shape: int | str, **options: Any) -> TensorSpec:
+    """Make a `TensorSpec`, such as ``tensor("float32 float64", "n_words", 2)``; no lengths accept any shape."""
+    return TensorSpec(tuple(np.dtype(name) for name in dtypes.split()), shape or None, **options)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """An array to write of which the parts, one after the other, are given."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     parts: Iterable[NDArray[Any]]
 
-    @classmethod
-    def of(cls, array: NDArray[Any]) -> ArraySource:
-        """An array that is there."""
-        return cls(array.dtype, array.shape, (array,))
+
+def header_bytes(
+    kind: str,
+    schema: int,
+    header: Mapping[str, Any],
+    forms: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+    max_header: int = MAX_HEADER,
+    size: int | None = None,
+) -> bytes:
+    """Give all bytes before the tensors, which follow in the order of `forms`; exactly `size` of them if given."""
+    metadata = {"bagwise": json.dumps({"kind": kind, "schema": schema} | dict(header))}
+    entries: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, (dtype, shape) in forms.items():
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": _DTYPE_NAMES[dtype], "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(entries).encode()
+    text = text.ljust((-(-(8 + len(text)) // _ALIGNMENT) * _ALIGNMENT if size is None else size) - 8)
+    if len(text) > max_header:
+        raise BagwiseError(
+            f"The header of {kind} would take {len(text)} bytes, but at most {max_header} are accepted. Shorten names, "
+            "options or metadata."
+        )
+    return len(text).to_bytes(8, "little") + text
 
 
-def write_pieces(file: BinaryIO, array: NDArray[Any]) -> int:
-    """Write an array of at least one dimension in pieces; give the number of bytes."""
+def write_chunked(file: BinaryIO, array: NDArray[Any]) -> int:
+    """Write an array in pieces, of one dimension at least; return the number of bytes."""
     row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
     step = max(1, _PIECE_BYTES // max(1, row_bytes))
     for start in range(0, len(array), step):
@@ -112,136 +127,280 @@ def write_pieces(file: BinaryIO, array: NDArray[Any]) -> int:
     return len(array) * row_bytes
 
 
-def write_arrays(
-    path: str | os.PathLike[str], kind: str, schema: int, header: dict[str, Any], arrays: Mapping[str, ArraySource]
-) -> Path:
-    """Write arrays to a file, wholly or not at all, with what they are in its header.
-
-    They are laid out by the size of their numbers, the widest first, so that each can be mapped where it lies.
-    """
-    names = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
-    entries: dict[str, Any] = {"__metadata__": {"bagwise": json.dumps({"kind": kind, "schema": schema} | header)}}
-    end = 0
-    for name in names:
-        source = arrays[name]
-        start, end = end, end + math.prod(source.shape) * source.dtype.itemsize
-        entries[name] = {"dtype": TYPE_NAMES[source.dtype], "shape": list(source.shape), "data_offsets": [start, end]}
-    text = json.dumps(entries).encode()
-    text = text.ljust(-(-(8 + len(text)) // _ALIGNMENT) * _ALIGNMENT - 8)
-    if len(text) > _LONGEST_HEADER:
-        raise BagwiseError(
-            f"What is to be written beside the arrays takes {len(text)} bytes, at most {_LONGEST_HEADER} are accepted."
-        )
-    with open_atomically(path) as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for name in names:
-            source = arrays[name]
-            written = sum(write_pieces(file, part) for part in source.parts)
-            if written != math.prod(source.shape) * source.dtype.itemsize:
-                raise RuntimeError(f"{name} of shape {source.shape} came in {written} bytes")
-    return Path(path)
+def _write(
+    file: BinaryIO,
+    kind: str,
+    schema: int,
+    header: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any] | Chunks],
+    max_header: int,
+) -> None:
+    names = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
+    forms = {name: (tensors[name].dtype, tensors[name].shape) for name in names}
+    file.write(header_bytes(kind, schema, header, forms, max_header))
+    for name, (dtype, shape) in forms.items():
+        content = tensors[name]
+        parts = content.parts if isinstance(content, Chunks) else (content,)
+        written = sum(write_chunked(file, part) for part in parts)
+        if written != math.prod(shape) * dtype.itemsize:
+            raise RuntimeError(f"{name} of shape {shape} came in {written} bytes")
 
 
-def open_arrays(
+def write_tensors(
     path: str | os.PathLike[str],
     kind: str,
     schema: int,
-    layout: Mapping[str, tuple[np.dtype[Any] | None, int]],
-    mapped: Iterable[str] = (),
-    optional: Iterable[str] = (),
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Give the header of a file and its arrays; what they hold is for the caller to check.
+    header: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any] | Chunks],
+    max_header: int = MAX_HEADER,
+) -> Path:
+    """Write a tensor file, wholly or not at all.
 
     Parameters
     ----------
     path : path
-    kind, schema : str, int
-        What the file must say of itself.
-    layout : mapping from names to (dtype, dimensions)
-        The arrays that are expected; a dtype of None accepts any.
-    mapped : iterable of str
-        Names of arrays that stay in the file; the others are read. Both are read-only.
-    optional : iterable of str
-        Names in `layout` that may be missing.
+    kind : str
+        Such as ``"bagwise.Hierarchy"``.
+    schema : int
+        Version of the form that files of this kind have.
+    header : mapping
+        What JSON can hold.
+    tensors : mapping from names to arrays or `Chunks`
+        Laid out by item size, the widest first, so that each can be mapped where it lies.
+    max_header : int, default=MAX_HEADER
     """
-    name, mapped = os.fspath(path), set(mapped)
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        header, entries, start = _read_header(file, size, name, kind, schema)
-        if not set(layout) - set(optional) <= set(entries) <= set(layout):
-            raise BagwiseError(f"{name} holds the arrays {sorted(entries)}, expected {sorted(layout)}.")
-        arrays, spans = {}, []
-        for key, entry in entries.items():
-            dtype, shape, first, last = _check_entry(key, entry, layout[key], size - start, name)
-            spans.append((first, last))
-            if last == first:
-                arrays[key] = np.empty(shape, dtype)
-            elif key in mapped:
-                # by the open file, not by its name, which may be that of another one by now
-                arrays[key] = np.memmap(file, dtype, "r", start + first, shape).view(np.ndarray)
-            else:
-                file.seek(start + first)
-                arrays[key] = np.frombuffer(file.read(last - first), dtype).reshape(shape)
-            arrays[key].flags.writeable = False
-    spans.sort()
-    if [first for first, _ in spans] != [0, *(last for _, last in spans[:-1])] or spans[-1][1] != size - start:
-        raise BagwiseError(f"{name} is damaged: its arrays do not fill the file of {size} bytes. Write it again.")
-    return header, arrays
+    target = check_file_path(path)
+    with open_atomically(target) as file:
+        _write(file, kind, schema, header, tensors, max_header)
+    return target
 
 
-def about_file(kind: str) -> str:
-    """What writes files of a kind, such as ``Bags.save``."""
-    return f"{kind.removeprefix('bagwise.')}.save"
+def tensor_bytes(
+    kind: str,
+    schema: int,
+    header: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any] | Chunks],
+    max_header: int = MAX_HEADER,
+) -> bytes:
+    """Give the content of the file that `write_tensors` would write."""
+    file = io.BytesIO()
+    _write(file, kind, schema, header, tensors, max_header)
+    return file.getvalue()
 
 
-def _read_header(
-    file: BinaryIO, size: int, name: str, kind: str, schema: int
-) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """Give what `write_arrays` was told, the entries of arrays, and where the arrays begin."""
+def check_file_path(path: str | os.PathLike[str]) -> Path:
+    """Give `path` as a `Path`, or raise an error if it is a folder."""
+    target = Path(path)
+    if target.is_dir():
+        raise BagwiseError(f"{os.fspath(path)} is a folder, but a file is needed. Give the name of a file.")
+    return target
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """Give the kind of a tensor file, or None for anything else."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            kind = _read_header(file, MAX_HEADER)[0]["kind"]
+    except (BagwiseError, KeyError):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def read_tensors(
+    path: str | os.PathLike[str],
+    kind: str,
+    tables: Mapping[int, Mapping[str, TensorSpec]],
+    *,
+    mmap: bool = False,
+    max_header: int = MAX_HEADER,
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read a tensor file and check it against a table. Errors name the file, the field, what it has, what is allowed.
+
+    Parameters
+    ----------
+    path : path
+    kind : str
+        What the file must be.
+    tables : mapping from schemas to tables, mappings from names to `TensorSpec`
+        The schemas that can be read, and which tensors a file of each must have.
+    mmap : bool, default=False
+        Leave those tensors in the file that their specification marks as `mapped`.
+    max_header : int, default=MAX_HEADER
+
+    Returns
+    -------
+    header : dict
+        With its kind and schema. Its other fields are for the caller to check.
+    tensors : dict of ndarray
+        Their dtypes, shapes and places have been checked, and all values are finite where the table says so.
+    """
+    target = check_file_path(path)
+    try:
+        with open(target, "rb") as file:
+            header, entries, start = _read_header(file, max_header)
+            schema = header.get("schema")
+            if header.get("kind") != kind:
+                raise BagwiseError(f"holds {header.get('kind')!r:.100}, not {kind!r}.")
+            if type(schema) is not int or schema not in tables:
+                raise BagwiseError(
+                    f"has schema {schema!r:.100}, this version of bagwise reads {', '.join(map(str, tables))}. "
+                    "Upgrade bagwise."
+                )
+            table = tables[schema]
+            forms = _check_forms(entries, table, header, os.fstat(file.fileno()).st_size - start)
+            return header, {
+                name: _read_tensor(file, name, table[name], form, start, mmap) for name, form in forms.items()
+            }
+    except _NotATensorFile as error:
+        raise BagwiseError(
+            f"{os.fspath(path)} is not a file written by {kind.removeprefix('bagwise.')}.save: {error}"
+        ) from error
+    except BagwiseError as error:
+        raise BagwiseError(f"{os.fspath(path)} {error}") from error
+
+
+class _NotATensorFile(BagwiseError):
+    """The file is of another format."""
+
+
+def _read_header(file: BinaryIO, max_header: int) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """Give the header, the entries of tensors, and where the tensors begin."""
+    size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > min(size - 8, _LONGEST_HEADER):
-        raise BagwiseError(f"{name} is not a file written by {about_file(kind)}, or was cut short ({size} bytes).")
+    if size < 8 or length > min(size - 8, max_header):
+        raise _NotATensorFile(
+            f"its header would take {length} bytes of {size}; at most {max_header} are accepted. Or it was cut short."
+        )
     try:
         entries = json.loads(file.read(length))
         header = json.loads(entries.pop("__metadata__")["bagwise"])
-        found, version = header.pop("kind"), header.pop("schema")
+        if not isinstance(header, dict):
+            raise TypeError(f"a JSON object is expected, got {type(header).__name__}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BagwiseError(
-            f"{name} is not a file written by {about_file(kind)}: its header cannot be read ({error})."
-        ) from error
-    if found != kind:
-        raise BagwiseError(f"{name} holds {found!r}, not {kind!r}.")
-    if version != schema:
-        raise BagwiseError(f"{name} has schema {version!r}, this version of bagwise reads {schema}. Upgrade bagwise.")
+        raise _NotATensorFile(f"its header cannot be read ({error!r:.200}).") from error
     return header, entries, 8 + length
 
 
-def _check_entry(
-    key: str, entry: Any, expected: tuple[np.dtype[Any] | None, int], n_bytes: int, name: str
-) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    """Give type, shape and place of an array, which lies inside the file."""
+_Form = tuple[np.dtype[Any], tuple[int, ...], int]
+
+
+def _check_forms(
+    entries: dict[str, Any], table: Mapping[str, TensorSpec], header: dict[str, Any], n_bytes: int
+) -> dict[str, _Form]:
+    """Give dtype, shape and first byte of each tensor, all as the table has them and inside the file."""
+    required = {name for name, spec in table.items() if not spec.optional}
+    if not required <= entries.keys() <= table.keys():
+        _damaged(f"it holds the tensors {sorted(entries)}", f"{sorted(table)}")
+    lengths = {name: value for name, value in header.items() if type(value) is int}
+    forms, spans = {}, []
+    for name, entry in entries.items():
+        dtype, shape, first, last = _check_entry(name, entry, table[name])
+        for length, wanted in zip(shape, table[name].shape or shape, strict=True):
+            known = lengths.setdefault(wanted, length) if isinstance(wanted, str) else wanted
+            if length != known:
+                expected = " x ".join(
+                    str(lengths.get(n, n) if isinstance(n, str) else n) for n in table[name].shape or ()
+                )
+                _damaged(f"its {name} has shape {shape}", f"{expected}, because {wanted} is {known}")
+        if last > n_bytes or last - first != math.prod(shape) * dtype.itemsize:
+            _damaged(
+                f"its {name} of shape {shape} lies in the bytes {first} to {last} of {n_bytes}",
+                f"{math.prod(shape) * dtype.itemsize} bytes; it may have been cut short",
+            )
+        forms[name] = (dtype, shape, first)
+        spans.append((first, last))
+    spans.sort()
+    if [first for first, _ in spans] != [0, *(last for _, last in spans)][:-1] or spans[-1][1] != n_bytes:
+        _damaged(f"its tensors do not fill the {n_bytes} bytes after the header", "tensors without gaps")
+    return forms
+
+
+def _check_entry(name: str, entry: Any, spec: TensorSpec) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
+    """Give dtype, shape, first byte and end of a tensor, if an entry has them."""
+    known = entry if isinstance(entry, dict) else {}
+    code: Any = known.get("dtype")
+    shape: Any = known.get("shape")
+    span: Any = known.get("data_offsets")
+    numbers = all(
+        isinstance(held, list) and all(type(n) is int and 0 <= n < _MAX_LENGTH for n in held) for held in (shape, span)
+    )
+    if not isinstance(code, str) or not numbers or len(span) != 2 or len(shape) > 8:
+        _damaged(f"its {name} cannot be {entry!r:.200}", "a dtype, a shape and two offsets")
+    allowed = [str(dtype) for dtype in spec.dtypes or _DTYPES.values()]
+    found = str(_DTYPES.get(code, code))
+    if code not in _DTYPES or found not in allowed:
+        _damaged(f"its {name} has dtype {found:.50}", ", ".join(allowed))
+    if spec.shape is not None and len(shape) != len(spec.shape):
+        _damaged(f"its {name} has shape {tuple(shape)}", f"{len(spec.shape)} dimensions")
+    return _DTYPES[code], tuple(shape), *span
+
+
+def _read_tensor(file: BinaryIO, name: str, spec: TensorSpec, form: _Form, start: int, mmap: bool) -> NDArray[Any]:
+    dtype, shape, first = form
+    count = math.prod(shape)
+    if mmap and spec.mapped and count:
+        # by the open file, not by its name, which may be that of another file by now
+        array = np.memmap(file, dtype, "r", start + first, shape).view(np.ndarray)
+    else:
+        file.seek(start + first)
+        array = np.fromfile(file, dtype, count).reshape(shape)
+        if dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
+            _damaged(f"its {name} holds the byte {array.view(np.uint8).max()}", "0 and 1")
+        if spec.finite and not np.isfinite(array).all():
+            _damaged(f"its {name} holds {array[~np.isfinite(array)].flat[0]}", "finite numbers")
+    if spec.mapped:
+        array.flags.writeable = False
+    return array
+
+
+def _damaged(found: str, allowed: str) -> NoReturn:
+    raise BagwiseError(f"is damaged: {found}; expected {allowed}.")
+
+
+class PackedStrings:
+    """Strings in one array of bytes, as they lie in a file.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        One string after the other, as UTF-8.
+    offsets : ndarray of int64
+        Where each begins, and where the last ends.
+    """
+
+    def __init__(self, text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(text) or (offsets[1:] < offsets[:-1]).any():
+            raise BagwiseError(f"The offsets of strings must rise from 0 to {len(text)}, the number of their bytes.")
+        self.text = text
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> PackedStrings:
+        """Pack strings."""
+        encoded = [string.encode(*_ENCODING) for string in strings]
+        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[np.object_]:
+        """Give some of the strings, reading no others."""
+        strings = np.empty(numbers.shape, dtype=object)
+        for place, number in np.ndenumerate(numbers):
+            strings[place] = _decode(bytes(self.text[self.offsets[number] : self.offsets[number + 1]]), number)
+        return strings
+
+    def tolist(self) -> list[str]:
+        """Give all strings."""
+        text, offsets = self.text.tobytes(), self.offsets.tolist()
+        return [_decode(text[start:end], number) for number, (start, end) in enumerate(pairwise(offsets))]
+
+
+def _decode(part: bytes, number: Any) -> str:
     try:
-        dtype, shape, (first, last) = _TYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
-        whole = all(type(number) is int and 0 <= number < _LONGEST for number in (*shape, first, last))
-    except (KeyError, TypeError, ValueError) as error:
-        raise BagwiseError(f"{name} is damaged: it does not say what {key} is ({error!r}).") from error
-    wanted, n_dimensions = expected
-    if not whole or len(shape) != n_dimensions:
-        raise BagwiseError(f"{name} is damaged: {key} cannot have shape {shape} and bytes {first} to {last}.")
-    if wanted is not None and dtype != wanted:
-        raise BagwiseError(f"{name} is damaged: {key} are {dtype}, expected {wanted}.")
-    if last > n_bytes or last - first != math.prod(shape) * dtype.itemsize:
-        raise BagwiseError(
-            f"{name} is damaged or was cut short: {key} of shape {shape} should be bytes {first} to {last}, "
-            f"of {n_bytes} that are there."
-        )
-    return dtype, shape, first, last
-
-
-def file_of(path: str | os.PathLike[str], what: str) -> Path:
-    """Give the path as a `Path`, refusing what is a folder; `what` is saved there."""
-    target = Path(path)
-    if target.is_dir():
-        raise BagwiseError(f"{os.fspath(path)} is a folder; {what} saved as one file. Give the name of a file in it.")
-    return target
+        return part.decode(*_ENCODING)
+    except UnicodeDecodeError as error:
+        raise BagwiseError(f"String {number} is not UTF-8: {error}.") from error

@@ -1,2 +1,2 @@
 from .bags import Bags as Bags
-from .writer import BagsWriter as BagsWriter
+from .files import BagsWriter as BagsWriter

@@ -11,12 +11,18 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from bagwise._io.tensors import file_of
+from bagwise._io.tensors import read_tensors, tensor
 from bagwise._utils.checks import as_count, as_numpy, as_offsets, as_positions, as_values, chosen_numbers, generator
-from bagwise.bags.files import create_bags_file, read_bags_file
 from bagwise.errors import BagwiseError
 
 __all__ = ["Bags"]
+
+FILE_KIND, FILE_SCHEMA = "bagwise.Bags", 1
+_TENSORS = {
+    "values": tensor("", "n_rows", "n_features", mapped=True),
+    "positions": tensor("float32", "n_rows", 2, mapped=True, optional=True),
+    "offsets": tensor("int64", "n_bags + 1"),
+}
 
 # subsample shuffles about this many rows at a time
 _SHUFFLED_ROWS = 1 << 20
@@ -409,10 +415,12 @@ class Bags:
         Values that are in a file already are copied in pieces. `BagsWriter` writes bags that are never in memory
         together.
         """
-        with create_bags_file(file_of(path, "bags are"), self.n_features, self.values.dtype) as file:
-            file.write_rows(self.values)
-            file.finish(self.offsets, self.positions)
-        return Path(path)
+        from bagwise.bags.files import BagsWriter  # deferred: it needs this class
+
+        places = self.positions is not None
+        with BagsWriter(path, self.n_features, positions=places, dtype=self.values.dtype) as writer:
+            writer.extend(self)
+        return writer.path
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Bags:
@@ -429,12 +437,11 @@ class Bags:
         -------
         bags : Bags
         """
-        values, offsets, positions = read_bags_file(file_of(path, "bags are"), mmap)
+        _, tensors = read_tensors(path, FILE_KIND, {FILE_SCHEMA: _TENSORS}, mmap=mmap)
+        values, offsets, positions = tensors["values"], tensors["offsets"], tensors.get("positions")
         try:
             if not mmap:
                 return cls(values, offsets, positions, dtype=None)
-            if positions is not None and positions.shape != (len(values), 2):
-                raise BagwiseError(f"positions have shape {positions.shape}, expected ({len(values)}, 2).")
             return cls._wrap(values, as_offsets(offsets, len(values)), positions)
         except BagwiseError as error:
             raise BagwiseError(f"{os.fspath(path)} is damaged: {error}") from error

@@ -1,79 +1,124 @@
-"""The file of `Bags`: a safetensors file whose values come first, so that it can be written in one pass and mapped.
+"""Files of `Bags`: tensor files whose values come first, so that they can be written in one pass and mapped.
 
-Layout: 8 bytes with the length of the header, the header (JSON, padded with spaces to `_HEADER_SIZE`), then the arrays
-``values``, ``positions`` (where there are any) and ``offsets`` without gaps. Any safetensors reader opens it.
+The header is written last and takes a fixed number of bytes. The tensors ``values``, ``positions`` (if there are any)
+and ``offsets`` follow.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from bagwise._io.atomic import open_atomically
-from bagwise._io.tensors import TYPE_NAMES, open_arrays, write_pieces
+from bagwise._io.tensors import check_file_path, header_bytes, write_chunked
+from bagwise._utils.checks import as_count, as_dtype, as_values
+from bagwise.bags.bags import FILE_KIND, FILE_SCHEMA, Bags, offsets_of
+from bagwise.errors import BagwiseError
 
-KIND = "bagwise.Bags"
-SCHEMA = 1
+__all__ = ["BagsWriter"]
 
-# Space kept for the header, which is written last; with the 8 bytes of its length the values start at a multiple of 64.
-_HEADER_SIZE = 1024 - 8
-_LAYOUT = {"values": (None, 2), "positions": (np.dtype(np.float32), 2), "offsets": (np.dtype(np.int64), 1)}
-
-
-class BagsFile:
-    """An open file that takes bags one after the other; made by `create_bags_file`."""
-
-    def __init__(self, file: BinaryIO, n_features: int, dtype: np.dtype[Any]) -> None:
-        self._file = file
-        self._dtype = dtype
-        self.n_features = n_features
-        self.n_rows = 0
-        file.write(bytes(8 + _HEADER_SIZE))
-
-    def write_rows(self, values: NDArray[Any]) -> None:
-        """Append rows of values, of the right width and type."""
-        write_pieces(self._file, values)
-        self.n_rows += len(values)
-
-    def finish(self, offsets: NDArray[np.int64], positions: NDArray[np.float32] | None) -> None:
-        """Write what comes after the values, then the header."""
-        header: dict[str, Any] = {"__metadata__": {"bagwise": json.dumps({"kind": KIND, "schema": SCHEMA})}}
-        end = 0
-        shapes = {"values": ((self.n_rows, self.n_features), self._dtype)}
-        if positions is not None:
-            shapes["positions"] = (positions.shape, np.dtype(np.float32))
-            self._file.write(positions.tobytes())
-        shapes["offsets"] = (offsets.shape, np.dtype(np.int64))
-        self._file.write(offsets.tobytes())
-        for name, (shape, dtype) in shapes.items():
-            start, end = end, end + math.prod(shape) * dtype.itemsize
-            header[name] = {"dtype": TYPE_NAMES[dtype], "shape": list(shape), "data_offsets": [start, end]}
-        self._file.seek(0)
-        self._file.write(_HEADER_SIZE.to_bytes(8, "little"))
-        self._file.write(json.dumps(header).encode().ljust(_HEADER_SIZE))
+# With the 8 bytes of its length; the values start at a multiple of 64.
+_HEADER_SIZE = 1024
 
 
-@contextmanager
-def create_bags_file(path: str | os.PathLike[str], n_features: int, dtype: np.dtype[Any]) -> Iterator[BagsFile]:
-    """Open a new file for bags. It appears under its name when the block ends well, and not at all otherwise."""
-    with open_atomically(path) as file:
-        yield BagsFile(file, n_features, dtype)
+class BagsWriter:
+    """Write bags to a file one after the other, for collections whose vectors do not fit in memory.
 
+    Use it in a ``with`` block. The file appears under its name when the block ends without an exception; until then,
+    and after one, nothing is there (or what was there before).
 
-def read_bags_file(
-    path: str | os.PathLike[str], mmap: bool
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32] | None]:
-    """Give values, offsets and positions of a file, values and positions mapped into memory or read.
+    Parameters
+    ----------
+    path : path
+        File to write, for `Bags.load`.
+    n_features : int
+        Width of all vectors.
+    positions : bool, default=False
+        Whether bags come with positions. They are kept in memory until the end, 8 bytes a vector.
+    dtype : data type, default=float32
+        Type the values are held in.
 
-    The arrays have the types and shapes they should have; what the offsets say is not checked here.
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from bagwise.bags import Bags, BagsWriter
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "descriptors.bags")
+    ...     with BagsWriter(path, n_features=2) as writer:
+    ...         for n in (2, 0, 1):
+    ...             writer.append(np.ones((n, 2)))
+    ...     Bags.load(path, mmap=False)
+    <Bags: 3 bags, 3 rows x 2 features of float32>
     """
-    mapped = ("values", "positions") if mmap else ()
-    _, arrays = open_arrays(path, KIND, SCHEMA, _LAYOUT, mapped, optional=("positions",))
-    return arrays["values"], arrays["offsets"], arrays.get("positions")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        n_features: int,
+        *,
+        positions: bool = False,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        self.path = check_file_path(path)
+        self.n_features = as_count(n_features, "n_features")
+        self._dtype = as_dtype(np.float32 if dtype is None else dtype, np.empty(0))
+        self._positions: list[NDArray[np.float32]] | None = [] if positions else None
+        self._lengths: list[NDArray[np.int64]] = []
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> BagsWriter:
+        self._opened = open_atomically(self.path)
+        self._file = self._opened.__enter__()
+        self._file.write(bytes(_HEADER_SIZE))
+        return self
+
+    def append(self, values: Any, positions: Any = None) -> None:
+        """Write one bag, a matrix of shape (length of the bag, n_features)."""
+        self.extend(Bags.from_list([values], None if positions is None else [positions], dtype=self._dtype))
+
+    def extend(self, bags: Bags) -> None:
+        """Write several bags."""
+        if self._file is None:
+            raise BagwiseError("Bags are written in a with block: with BagsWriter(path, n_features) as writer: ...")
+        if bags.n_rows and bags.n_features != self.n_features:
+            raise BagwiseError(f"{self.path} takes {self.n_features} features, got bags with {bags.n_features}.")
+        if bags.n_rows and (bags.positions is None) != (self._positions is None):
+            needs = "needs positions" if bags.positions is None else "was opened without positions (positions=True)"
+            raise BagwiseError(f"{self.path} {needs}.")
+        same = bags.values.dtype == self._dtype
+        write_chunked(self._file, bags.values if same else as_values(bags.values, self._dtype))
+        self._lengths.append(bags.lengths)
+        if self._positions is not None and bags.positions is not None:
+            self._positions.append(bags.positions)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        file, self._file = self._file, None
+        if kind is None and file is not None:
+            try:
+                self._finish(file)
+            except BaseException as failure:  # a full disk, for instance: nothing half-written is left
+                self._opened.__exit__(type(failure), failure, failure.__traceback__)
+                raise
+        self._opened.__exit__(kind, error, trace)
+
+    def _finish(self, file: BinaryIO) -> None:
+        """Write what comes after the values, then the header."""
+        offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *self._lengths]))
+        forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+            "values": (self._dtype, (int(offsets[-1]), self.n_features))
+        }
+        if self._positions is not None:
+            places = np.concatenate([np.empty((0, 2), np.float32), *self._positions])
+            file.write(places.tobytes())
+            forms["positions"] = (places.dtype, places.shape)
+        file.write(offsets.tobytes())
+        forms["offsets"] = (offsets.dtype, offsets.shape)
+        file.seek(0)
+        file.write(header_bytes(FILE_KIND, FILE_SCHEMA, {}, forms, size=_HEADER_SIZE))

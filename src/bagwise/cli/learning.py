@@ -70,7 +70,7 @@ def fit(
     if dry_run:
         _print_plan(session, source, chosen, outputs)
         return
-    check_outputs(outputs.all(), force)
+    check_outputs(outputs.all(), force, folder_path=outputs.markdown)
     run_fit(session, source, chosen, outputs)
 
 

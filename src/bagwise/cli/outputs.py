@@ -61,11 +61,13 @@ class FitOutputs:
         return [path for path in (self.model, self.report, self.index, self.markdown) if path is not None]
 
 
-def check_outputs(paths: Iterable[Path], force: bool) -> None:
-    """Raise if a path exists already, unless `force`, or cannot be written."""
+def check_outputs(paths: Iterable[Path], force: bool, folder_path: Path | None = None) -> None:
+    """Raise if a path exists already, unless `force`, or cannot be written. Only `folder_path` may be a folder."""
     for path in paths:
         if os.path.lexists(path) and not force:
             raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name with --out.")
+        if path.is_dir() and path != folder_path:
+            raise BagwiseError(f"{path} is a folder, which is not replaced. Give another name with --out.")
         folder = path.parent
         if not folder.is_dir():
             raise BagwiseError(f"{path} cannot be written: there is no folder {folder}. Create it first.")

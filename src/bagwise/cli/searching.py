@@ -29,7 +29,7 @@ def index(
     session: Session,
     model: ModelPath,
     source: SourcePath,
-    out: Annotated[Path | None, typer.Option(help="Folder of the index. Default: NAME.index.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File of the index. Default: NAME.index.")] = None,
     metric: Annotated[str, typer.Option(help="hellinger, chi2, intersection, euclidean or inner.")] = "hellinger",
     force: Force = False,
     **options: Any,

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise.errors import BagwiseError
 
 __all__ = ["Hierarchy"]
 
 _KIND = "bagwise.Hierarchy"
 _SCHEMA = 1
+_TENSORS = {"merges": tensor("int64", "n_merges", 2), "scores": tensor("float64", "n_merges")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,13 +191,13 @@ class Hierarchy:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the hierarchy to a safetensors file, atomically. `load` reads it back; no code is run by that."""
-        tensors = {"merges": np.ascontiguousarray(self.merges), "scores": np.ascontiguousarray(self.scores)}
-        return write_tensors(path, _KIND, _SCHEMA, {"n_words": self.n_words, "criterion": self.criterion}, tensors)
+        header = {"n_words": self.n_words, "criterion": self.criterion}
+        return write_tensors(path, _KIND, _SCHEMA, header, {"merges": self.merges, "scores": self.scores})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
         """Read a hierarchy that `save` wrote."""
-        header, tensors = read_tensors(path, _KIND, _SCHEMA, ("merges", "scores"))
+        header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         return cls(header.get("n_words", -1), tensors["merges"], tensors["scores"], str(header.get("criterion", "")))
 
     def __eq__(self, other: object) -> bool:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import class_sums, count_unit, first_not_finite
 from bagwise.errors import BagwiseError
@@ -119,6 +119,21 @@ _EXACT = 2.0**53
 _ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
 _PARTS = ("gram", "shares")
 _NOTHING = np.empty((0, 0))
+_TENSORS = {
+    "class_sizes": tensor("int64", "n_classes"),
+    "class_sums": tensor("float64", "n_classes", "n_words", finite=True),
+    "smallest": tensor("float64", "n_words"),
+    "largest": tensor("float64", "n_words"),
+    "whole": tensor("bool", "n_words"),
+    "stored": tensor("int64", "n_words"),
+    # of any shape: empty where there is none, and a Gram matrix may be sparse
+    "gram": tensor("float64", finite=True),
+    "gram_indices": tensor("int32 int64", "n_stored"),
+    "gram_indptr": tensor("int32 int64", "n_rows + 1"),
+    "deviations": tensor("float64", "n_deviations", finite=True),
+    "shares": tensor("float64", finite=True),
+}
+_CLASS_TYPES = {np.dtype(code).str for code in "?bhilqBHILQefd"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,22 +457,21 @@ class Statistics:
             "unit": self.unit if np.isfinite(self.unit) else None,
             "parts": [part for part in _PARTS if getattr(self, part) is not None],
         }
-        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
         return write_tensors(path, _KIND, _SCHEMA, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
         """Read statistics that `save` wrote."""
-        names = (*_ARRAYS, *_PARTS, "deviations", "gram_indices", "gram_indptr")
-        header, tensors = read_tensors(path, _KIND, _SCHEMA, names)
+        header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         try:
-            classes = np.array(header["classes"], dtype=header["dtype"])
+            classes = _read_classes(header["classes"], header["dtype"])
             parts: dict[str, Any] = {part: tensors[part] for part in header["parts"]}
             if "gram" in parts:
                 parts["deviations"] = tensors["deviations"]
             if "gram" in parts and parts["gram"].ndim == 1:
                 lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
                 parts["gram"] = sp.csr_array(lists, shape=(len(tensors["smallest"]),) * 2)
+                parts["gram"].check_format(full_check=True)
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)
@@ -475,6 +489,19 @@ class Statistics:
     def __repr__(self) -> str:
         extra = "".join(f", {part}" for part in _PARTS if getattr(self, part) is not None)
         return f"<Statistics: {self.n_samples} samples of {len(self.classes)} classes, {self.n_words} words{extra}>"
+
+
+def _read_classes(names: Any, dtype: Any) -> NDArray[Any]:
+    """Make the classes that a file names; their dtype is believed only as far as it costs nothing."""
+    if not isinstance(names, list) or not all(isinstance(name, (str, bool, int, float)) for name in names):
+        raise BagwiseError(f"its classes are {names!r:.100}, expected a list of numbers or strings")
+    if dtype == "object":
+        return np.array([*names, None], dtype=object)[:-1]
+    if isinstance(dtype, str) and dtype[:2] in ("<U", ">U") and all(isinstance(name, str) for name in names):
+        return np.array(names, dtype=str)
+    if dtype not in _CLASS_TYPES:
+        raise BagwiseError(f"the dtype of its classes is {dtype!r:.50}, expected object, <U or one of numbers")
+    return np.array(names, dtype=dtype)
 
 
 def _check_codes(codes: ArrayLike, n_samples: int, n_classes: int) -> NDArray[np.intp]:

@@ -355,15 +355,15 @@ class Model:
         return model_files.parts_of(self)[0]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model: to one file if the name ends in ``.bagwise``, otherwise to a folder.
-
-        Either is there wholly or not at all, at any time. An old model of the same name is replaced.
-        """
+        """Write the model to one file, wholly or not at all. A file of the same name is replaced."""
         return model_files.write_model(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Read a model that `save` wrote, file or folder. Nothing in it is run, and everything is checked."""
+        """Read a model that `save` wrote. No code in it is run, and everything is checked.
+
+        Folders that earlier versions wrote are read as well.
+        """
         return model_files.read_model(path, cls)
 
     def __eq__(self, other: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.retrieval._index_kernels import BLOCK_ITEMS
+from bagwise.retrieval._kernels import BLOCK_ITEMS
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
-from bagwise.retrieval.histograms import NORMS, Queries, check_histograms, prepare
+from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
+from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
 from bagwise.retrieval.identifiers import Identifiers
-from bagwise.retrieval.index_files import SavedIndex, read_index, write_index
-from bagwise.retrieval.measures import MEASURES
 from bagwise.retrieval.store import Store
 
 __all__ = ["BagIndex"]
@@ -130,7 +130,7 @@ class BagIndex:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         for name, value, known in (
-            ("metric", metric, MEASURES),
+            ("metric", metric, METRICS),
             ("method", method, METHODS),
             ("structure", structure, STRUCTURES),
         ):
@@ -149,7 +149,7 @@ class BagIndex:
         self.n_probe = check_integer(n_probe, "n_probe", 1)
         self.n_jobs = n_jobs
         self.metadata: dict[str, Any] = dict(metadata or {})
-        self._measure = MEASURES[metric]
+        self._metric = METRICS[metric]
         self._ids = Identifiers()
         self._store: Store | None = None
         self._candidates = self._new_candidates()
@@ -157,7 +157,7 @@ class BagIndex:
     def _new_candidates(self, cells: Cells | None = None) -> Candidates | None:
         if self.method == "exact":
             return None
-        return Candidates(self._measure, self._fixed["structure"], self._fixed["random_state"], cells)
+        return Candidates(self._metric, self._fixed["structure"], self._fixed["random_state"], cells)
 
     @property
     def metric(self) -> str:
@@ -177,7 +177,7 @@ class BagIndex:
     @property
     def larger_is_nearer(self) -> bool:
         """Whether scores are similarities, not distances."""
-        return self._measure.larger_is_nearer
+        return self._metric.larger_is_nearer
 
     @property
     def n_words(self) -> int | None:
@@ -218,9 +218,9 @@ class BagIndex:
         index : BagIndex
             Itself. If an error is raised, nothing was added.
         """
-        rows = check_histograms(X, self._measure, self.n_words, "Histograms")
+        rows = check_histograms(X, self._metric, self.n_words, "Histograms")
         new = self._ids.new(ids, rows.shape[0])
-        store = self._store or Store(self._measure, rows.shape[1])
+        store = self._store or Store(self._metric, rows.shape[1])
         # as many rows as blocks can be made of at a time
         store.add((prepared for prepared, _ in self._prepared(rows, BLOCK_ITEMS * self._n_threads)), self._n_threads)
         self._ids.add(new)
@@ -265,19 +265,19 @@ class BagIndex:
             Identifiers of these items. Equally near items come in the order of adding.
         """
         k = check_integer(k, "k", 1)
-        rows = check_histograms(Q, self._measure, self.n_words, "Queries")
+        rows = check_histograms(Q, self._metric, self.n_words, "Queries")
         if self._store is None or len(self) == 0:
             raise BagwiseError("The index is empty; add histograms before searching.")
         k = min(k, len(self))
         ids = np.empty((rows.shape[0], k), dtype=object if self._ids.kind == "str" else np.int64)
         scores = np.empty((rows.shape[0], k))
         for prepared, part in self._prepared(rows, _QUERIES):
-            queries = Queries.of(prepared, self._measure)
+            queries = Queries.of(prepared, self._metric)
             if self._candidates is None:
                 keys, items = self._store.search(queries, k, self._n_threads)
             else:
                 keys, items = self._search_candidates(prepared, queries, k)
-            ids[part], scores[part] = self._ids.take(items), self._measure.scores(keys)
+            ids[part], scores[part] = self._ids.take(items), self._metric.scores(keys)
         return scores, ids
 
     def _search_candidates(self, rows: Any, queries: Queries, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -292,29 +292,22 @@ class BagIndex:
         keys, items = np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)
         few = np.flatnonzero((items < 0).any(axis=1))
         if len(few):
-            keys[few], items[few] = self._store.search(Queries.of(rows[few], self._measure), k, n_threads)
+            keys[few], items[few] = self._store.search(Queries.of(rows[few], self._metric), k, n_threads)
         return keys, items
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:
         """Go through checked rows as the index holds them, some at a time."""
         for first in range(0, rows.shape[0], step):
             part = slice(first, first + step)
-            yield prepare(rows[part], self._measure, self.normalize), part
+            yield prepare(rows[part], self._metric, self.normalize), part
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file (safetensors, no pickle), wholly or not at all. `load` opens it.
 
-        Lists that are in a file already are copied in pieces, so a mapped index larger than memory can be saved. It may
-        replace the file that it was loaded from.
+        What is in a file already is copied in pieces, so a mapped index larger than memory can be saved. It may replace
+        the file that it was loaded from.
         """
-        blocks, cells = [], None
-        if self._store is not None:
-            blocks = self._store.blocks(self._n_threads)
-            if self._candidates is not None and blocks:
-                self._candidates.update(self._store, self._n_threads)
-                cells = self._candidates.cells()
-        parameters = self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe}
-        return write_index(path, SavedIndex(parameters, self.metadata, self.n_words, blocks, self._ids, cells))
+        return write_tensors(path, KIND, SCHEMA, *self.to_tensors())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, mmap: bool = True, n_jobs: int | None = None) -> BagIndex:
@@ -324,9 +317,9 @@ class BagIndex:
         ----------
         path : path
         mmap : bool, default=True
-            Leave lists, dense rows and identifiers in the file: they are read where and when they are needed. Sizes
-            and places are checked. With False everything is read and checked. Items can be added and removed either
-            way; the file stays as it is.
+            Leave inverted lists, dense rows and identifiers in the file: they are read where and when they are needed.
+            Sizes and places are checked. With False everything is read and checked. Items can be added and removed
+            either way; the file stays as it is.
         n_jobs : int, default=None
             Threads.
 
@@ -334,13 +327,35 @@ class BagIndex:
         -------
         index : BagIndex
         """
-        saved = read_index(path, mmap)
+        header, tensors = read_tensors(path, KIND, {SCHEMA: TENSORS}, mmap=mmap)
+        try:
+            return cls.from_tensors(header, tensors, mmap=mmap, n_jobs=n_jobs)
+        except BagwiseError as error:
+            raise BagwiseError(f"{os.fspath(path)} {error}") from error
+
+    def to_tensors(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Give header and tensors of the file, for other files that hold an index."""
+        blocks, cells = [], None
+        if self._store is not None:
+            blocks = self._store.blocks(self._n_threads)
+            if self._candidates is not None and blocks:
+                self._candidates.update(self._store, self._n_threads)
+                cells = self._candidates.cells()
+        parameters = self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe}
+        return index_to_tensors(SavedIndex(parameters, self.metadata, self.n_words, blocks, self._ids, cells))
+
+    @classmethod
+    def from_tensors(
+        cls, header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], *, mmap: bool, n_jobs: int | None = None
+    ) -> BagIndex:
+        """Undo `to_tensors`. Errors begin with a verb: the caller names the file."""
+        saved = index_from_tensors(header, tensors, mmap)
         try:
             index = cls(**saved.parameters, n_jobs=n_jobs, metadata=saved.metadata)
         except (BagwiseError, TypeError) as error:
-            raise BagwiseError(f"{os.fspath(path)} cannot be opened: {error}") from error
+            raise BagwiseError(f"cannot be opened: {error}") from error
         if saved.n_words is not None:
-            index._store = Store(index._measure, saved.n_words, saved.blocks)
+            index._store = Store(index._metric, saved.n_words, saved.blocks)
         index._ids = saved.identifiers
         index._candidates = index._new_candidates(saved.cells)
         return index

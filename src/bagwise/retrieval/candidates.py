@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from bagwise._utils.extras import require
 from bagwise._utils.memory import free_memory, readable_size
 from bagwise.errors import BagwiseError
-from bagwise.retrieval.measures import Measure
+from bagwise.retrieval.histograms import Metric
 from bagwise.retrieval.store import Store
 
 __all__ = ["STRUCTURES", "Candidates", "Cells"]
@@ -69,16 +69,16 @@ class Candidates:
 
     Parameters
     ----------
-    measure : Measure
+    metric : Metric
     structure : {"auto", "flat", "ivf", "hnsw"}
     random_state : int
     cells : Cells, default=None
         Those of a file.
     """
 
-    def __init__(self, measure: Measure, structure: str, random_state: int, cells: Cells | None = None) -> None:
+    def __init__(self, metric: Metric, structure: str, random_state: int, cells: Cells | None = None) -> None:
         self._faiss = require("faiss", "ann", "Approximate search")
-        self._measure = measure
+        self._metric = metric
         self._structure = structure
         self._random_state = random_state
         self._restored = cells
@@ -161,7 +161,7 @@ class Candidates:
 
     @property
     def _pads(self) -> bool:
-        return self._measure.name == "intersection"
+        return self._metric.name == "intersection"
 
     def _build(self, store: Store) -> None:
         faiss, n_items = self._faiss, len(store)
@@ -171,7 +171,7 @@ class Candidates:
             "intersection": faiss.METRIC_L1,
             "hellinger": faiss.METRIC_INNER_PRODUCT,
             "inner": faiss.METRIC_INNER_PRODUCT,
-        }.get(self._measure.name, faiss.METRIC_L2)
+        }.get(self._metric.name, faiss.METRIC_L2)
         structure = self._structure
         if structure == "auto":
             structure = "flat" if n_items <= _FLAT_ITEMS else "ivf"
@@ -210,7 +210,7 @@ class Candidates:
             low, high = np.searchsorted(chosen, (first, first + rows.shape[0]))
             sample[low:high] = self._cell_vectors(self._vectors(rows[chosen[low:high] - first], None))
             first += rows.shape[0]
-        product = self._measure.larger_is_nearer
+        product = self._metric.larger_is_nearer
         learning = faiss.Kmeans(
             n_features,
             n_cells,
@@ -228,7 +228,7 @@ class Candidates:
         faiss, index = self._faiss, self._index
         number = first
         for rows in store.chunks(first, _ROWS):
-            totals = self._measure.totals(rows) if self._pads else None
+            totals = self._metric.totals(rows) if self._pads else None
             vectors = self._vectors(rows, totals)
             n = len(vectors)
             if isinstance(index, faiss.IndexIVFFlat):
@@ -249,7 +249,7 @@ class Candidates:
     def _vectors(self, rows: Any, totals: NDArray[np.float64] | None) -> NDArray[np.float32]:
         """Rows as faiss compares them; items have totals, queries none."""
         dense = rows.toarray() if sp.issparse(rows) else np.array(rows)
-        if self._measure.name == "chi2":
+        if self._metric.name == "chi2":
             np.sqrt(dense, out=dense)
         if not self._pads:
             return np.ascontiguousarray(dense)

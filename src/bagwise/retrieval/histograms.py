@@ -1,4 +1,4 @@
-"""Histograms as they are given, checked, and as the index holds them."""
+"""How near two histograms are: what the index knows of each metric."""
 
 from __future__ import annotations
 
@@ -12,21 +12,83 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.matrices import check_non_negative, first_not_finite, is_lazy
 from bagwise.errors import BagwiseError
-from bagwise.retrieval.measures import Measure, row_totals
+from bagwise.retrieval import _kernels as kernels
 
-__all__ = ["NORMS", "Queries", "check_histograms", "prepare"]
+__all__ = ["METRICS", "NORMS", "Metric", "Queries", "check_histograms", "prepare"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: the code of its compiled form, and how its keys become scores.
+
+    Parameters
+    ----------
+    name : str
+    kind : int
+        Constant of `bagwise.retrieval._kernels`.
+    larger_is_nearer : bool
+        Scores are similarities rather than distances.
+    non_negative : bool
+        It has no meaning for negative numbers.
+    roots : bool
+        It is taken of the square roots of histograms.
+    """
+
+    name: str
+    kind: int
+    larger_is_nearer: bool
+    non_negative: bool
+    roots: bool = False
+
+    @property
+    def power(self) -> int:
+        """The totals of rows that keys are made of: sums (1) or squared norms (2)."""
+        return 2 if self.kind in (kernels.INNER, kernels.EUCLIDEAN) else 1
+
+    def scores(self, keys: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Turn keys, of which the smaller is nearer, into what users see."""
+        if self.larger_is_nearer:
+            return 0.0 - keys  # without negative zeros
+        return np.sqrt(keys) if self.kind == kernels.EUCLIDEAN else keys
+
+    def totals(self, rows: Any) -> NDArray[np.float64]:
+        """Totals of the rows of a CSR or dense matrix."""
+        return row_totals(rows, self.power)
+
+
+METRICS = {
+    metric.name: metric
+    for metric in [
+        Metric("chi2", kernels.CHI2, larger_is_nearer=False, non_negative=True),
+        Metric("intersection", kernels.INTERSECTION, larger_is_nearer=True, non_negative=True),
+        Metric("hellinger", kernels.INNER, larger_is_nearer=True, non_negative=True, roots=True),
+        Metric("euclidean", kernels.EUCLIDEAN, larger_is_nearer=False, non_negative=False),
+        Metric("inner", kernels.INNER, larger_is_nearer=True, non_negative=False),
+    ]
+}
+
+
+def row_totals(rows: Any, power: int) -> NDArray[np.float64]:
+    """Sums of the absolute values (1) or squares (2) of rows, the same bits for dense and CSR."""
+    totals = np.empty(rows.shape[0])
+    if isinstance(rows, np.ndarray):
+        kernels.dense_totals(rows, power, totals)
+    else:
+        kernels.row_totals(rows.indptr.astype(np.int64), rows.data, power, totals)
+    return totals
+
 
 NORMS = {"l1": 1, "l2": 2}
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def check_histograms(X: Any, measure: Measure, n_words: int | None, what: str) -> Any:
+def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> Any:
     """Give a matrix of numbers that the metric takes, CSR or dense, in the type it came in.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, n_words)
-    measure : Measure
+    metric : Metric
     n_words : int or None
         The words of the index; None before it has any.
     what : str
@@ -59,24 +121,24 @@ def check_histograms(X: Any, measure: Measure, n_words: int | None, what: str) -
         )
     if rows.shape[1] == 0:
         raise BagwiseError(f"{what} must have at least one word, got shape {rows.shape}.")
-    _check_numbers(rows, measure, what)
+    _check_numbers(rows, metric, what)
     return rows
 
 
-def _check_numbers(rows: Any, measure: Measure, what: str) -> None:
+def _check_numbers(rows: Any, metric: Metric, what: str) -> None:
     found = first_not_finite(rows)
     values = rows.data if sp.issparse(rows) else rows
     if found is not None:
         raise BagwiseError(f"{what} must be finite, but row {found[0]}, word {found[1]} is {found[2]}.")
-    if measure.non_negative:
-        check_non_negative(rows, f"The metric {measure.name!r}", "Use metric='euclidean' or 'inner', or counts.")
+    if metric.non_negative:
+        check_non_negative(rows, f"The metric {metric.name!r}", "Use metric='euclidean' or 'inner', or counts.")
     if values.size and max(abs(float(values.min())), abs(float(values.max()))) > _LARGEST:
         raise BagwiseError(
             f"{what} are held as float32, of at most {_LARGEST:.3g}; got {values.max():.3g}. Scale them."
         )
 
 
-def prepare(rows: Any, measure: Measure, normalize: str | None) -> Any:
+def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
     """Give checked rows as the index holds them: scaled, float32, without stored zeros, words in rising order.
 
     A copy. Dense and CSR rows give the same numbers, to the last bit.
@@ -86,7 +148,7 @@ def prepare(rows: Any, measure: Measure, normalize: str | None) -> Any:
         rows = rows.copy()  # the caller's stays as it came
         rows.sum_duplicates()
     values = rows.data if sparse else rows
-    if normalize is not None or measure.roots:
+    if normalize is not None or metric.roots:
         values = values.astype(np.float64)
     if normalize is not None:
         held = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape) if sparse else values
@@ -94,7 +156,7 @@ def prepare(rows: Any, measure: Measure, normalize: str | None) -> Any:
         sizes = np.sqrt(sizes) if normalize == "l2" else sizes
         sizes[sizes == 0] = 1.0
         values /= np.repeat(sizes, np.diff(rows.indptr)) if sparse else sizes[:, np.newaxis]
-    if measure.roots:
+    if metric.roots:
         np.sqrt(values, out=values)
     values = np.array(values, dtype=np.float32, order="C")
     if not sparse:
@@ -125,18 +187,18 @@ class Queries:
     n_words: int
 
     @classmethod
-    def of(cls, rows: Any, measure: Measure) -> Queries:
+    def of(cls, rows: Any, metric: Metric) -> Queries:
         """Take rows that `prepare` gave."""
         held = sp.csr_array(rows)
         starts, words = held.indptr.astype(np.int64), held.indices.astype(np.int64)
-        return cls(starts, words, held.data, measure.totals(held), held.shape[1])
+        return cls(starts, words, held.data, metric.totals(held), held.shape[1])
 
     def __len__(self) -> int:
         return len(self.totals)
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64]]:
-        """As `_index_kernels` takes them."""
+        """As `_kernels` takes them."""
         return self.starts, self.words, self.values, self.totals
 
     def dense(self, first: int, last: int) -> NDArray[np.float32]:

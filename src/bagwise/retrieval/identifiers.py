@@ -8,50 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._io.tensors import PackedStrings
 from bagwise._utils.checks import as_numpy
 from bagwise.errors import BagwiseError
 
-__all__ = ["Identifiers", "PackedStrings", "check_ids"]
-
-# Strings of any kind, also names of files that are not valid Unicode, are written and read back as they are.
-_ENCODING = ("utf-8", "surrogatepass")
-
-
-class PackedStrings:
-    """Strings in one array of bytes, as they lie in a file.
-
-    Parameters
-    ----------
-    text : ndarray of uint8
-        One string after the other, as UTF-8.
-    offsets : ndarray of int64
-        Where each begins, and where the last ends.
-    """
-
-    def __init__(self, text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
-        self.text = text
-        self.offsets = offsets
-
-    @classmethod
-    def of(cls, strings: NDArray[np.object_]) -> PackedStrings:
-        """Pack strings."""
-        encoded = [string.encode(*_ENCODING) for string in strings]
-        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum([len(name) for name in encoded], out=offsets[1:])
-        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[np.object_]:
-        """Give some of the strings."""
-        strings = np.empty(numbers.shape, dtype=object)
-        try:
-            for place, number in np.ndenumerate(numbers):
-                strings[place] = bytes(self.text[self.offsets[number] : self.offsets[number + 1]]).decode(*_ENCODING)
-        except UnicodeDecodeError as error:
-            raise BagwiseError(f"The index is damaged: identifier {number} is not text ({error}).") from error
-        return strings
+__all__ = ["Identifiers"]
 
 
 class Identifiers:

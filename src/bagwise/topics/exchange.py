@@ -10,12 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise.errors import BagwiseError
 
 __all__ = ["Fitted", "read_fitted", "read_model", "write_model"]
 
-_SCHEMA = 1
+_KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
+_TENSORS_1 = {
+    "topic_counts": tensor("float64", "n_topics", "n_words", finite=True),
+    "alpha": tensor("float64", "n_topics", finite=True),
+    "bounds": tensor("float64", "n_bounds"),
+}
+_TENSORS_2 = _TENSORS_1 | {
+    "names": tensor("uint8", "n_bytes", optional=True),
+    "name_offsets": tensor("int64", "n_words + 1", optional=True),
+}
+# Files of schema 1 hold the words in their header.
+_MAX_HEADER = 1 << 26
 # Parameters in files written before they had scikit-learn's names.
 _OLD_NAMES = {
     "n_topics": "n_components",
@@ -78,24 +89,30 @@ def _reorder(
 
 def write_model(path: str | os.PathLike[str], header: dict[str, Any], state: dict[str, NDArray[Any]]) -> Path:
     """Write a `LatentDirichlet` to a safetensors file."""
-    return write_tensors(path, "bagwise.LatentDirichlet", _SCHEMA, header, state)
+    fields = {name: value for name, value in header.items() if name != "words"}
+    if header["words"] is not None:
+        words = PackedStrings.of(header["words"])
+        state = state | {"names": words.text, "name_offsets": words.offsets}
+    return write_tensors(path, _KIND, _SCHEMA, fields, state)
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read a file of `write_model` and check it. Parameters come with their present names."""
-    names = ("topic_counts", "alpha", "bounds")
-    header, state = read_tensors(path, "bagwise.LatentDirichlet", _SCHEMA, names)
-    counts, alpha = state["topic_counts"], state["alpha"]
+    header, state = read_tensors(path, _KIND, {1: _TENSORS_1, 2: _TENSORS_2}, max_header=_MAX_HEADER)
+    words, n_words = header.get("words"), state["topic_counts"].shape[1]
+    if "names" in state and "name_offsets" in state:
+        words = PackedStrings(state["names"], state["name_offsets"]).tolist()
     valid = (
-        all(state[name].dtype == np.float64 for name in names)
-        and counts.ndim == 2
-        and alpha.shape == counts.shape[:1]
-        and bool(np.isfinite(counts).all() and (counts >= 0).all() and np.isfinite(alpha).all() and (alpha > 0).all())
+        bool((state["topic_counts"] >= 0).all() and (state["alpha"] > 0).all())
         and isinstance(header.get("parameters"), dict)
-        and all(isinstance(header.get(name), int) for name in ("n_updates", "n_iter", "n_documents_seen"))
-        and (header.get("words") is None or len(header["words"]) == counts.shape[1])
+        and all(type(header.get(name)) is int for name in ("n_updates", "n_iter", "n_documents_seen"))
+        and (words is None or (isinstance(words, list) and all(type(word) is str for word in words)))
+        and (words is None or len(words) == n_words)
     )
     if not valid:
-        raise BagwiseError(f"{os.fspath(path)} does not hold a topic model: its arrays and its header do not match.")
+        raise BagwiseError(
+            f"{os.fspath(path)} is damaged: topic counts must not be negative, priors must be positive, and the header "
+            f"needs parameters, n_updates, n_iter and n_documents_seen, and names of all {n_words} words or none."
+        )
     header["parameters"] = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
-    return header, state
+    return header | {"words": words}, state

@@ -1,10 +1,10 @@
-"""`ItemIndex`: a search index that knows its items, in one folder that can be moved."""
+"""`ItemIndex`: a search index with its model and the names of its items, in one file."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bagwise._io.atomic import make_folder_atomically
+from bagwise._io.tensors import PackedStrings, kind_of, read_tensors, tensor, write_tensors
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
 from bagwise.model import Model
+from bagwise.model.files import model_bytes, read_model
 from bagwise.model.inputs import as_histograms
 from bagwise.retrieval.bag_index import BagIndex
+from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
@@ -26,9 +28,16 @@ from bagwise.training.options import FitOptions
 
 __all__ = ["Found", "ItemIndex", "index_of_fit", "is_item_index"]
 
-_KIND = "bagwise.ItemIndex"
-_SCHEMA = 1
-_MODEL, _ROWS, _ITEMS = "model.bagwise", "items.index", "items.json"
+_KIND, _SCHEMA = "bagwise.ItemIndex", 2
+_PREFIX = "index."
+_TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
+    "labels": tensor("int64", "n_items"),
+    "ids": tensor("uint8", "n_id_bytes"),
+    "id_offsets": tensor("int64", "n_items + 1"),
+    "model": tensor("uint8", "n_model_bytes", mapped=True),  # a file as `Model.save` writes it
+}
+# In schema 1 an index was a folder, with this file.
+_ITEMS = "items.json"
 _METRIC = "hellinger"
 _READING = ("kind", "text", "label", "encoding")
 
@@ -45,8 +54,8 @@ class Found(NamedTuple):
 class ItemIndex:
     """Items as histograms of few words, with the model that makes the same of queries.
 
-    Saved as a folder with the model, the histograms (a `BagIndex`) and the items' ids, which needs nothing else: items
-    themselves are only read to show them.
+    Its file holds the model, the histograms (a `BagIndex`) and the items' ids: items themselves are only read to show
+    them.
 
     Attributes
     ----------
@@ -140,41 +149,40 @@ class ItemIndex:
         ]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the folder, wholly or not at all; an index that is there is replaced."""
+        """Write the index to one file, wholly or not at all. A file of the same name is replaced."""
         classes = sorted({label for label in self.labels if label is not None})
         number = {label: k for k, label in enumerate(classes)}
-        items = {
-            "kind": _KIND,
-            "schema": _SCHEMA,
-            "source": self.source,
-            "reading": dict(self.reading),
-            "ids": list(self.ids),
-            "classes": classes,
-            "labels": [-1 if label is None else number[label] for label in self.labels],
+        index_header, index_tensors = self.index.to_tensors()
+        header = {"source": self.source, "reading": dict(self.reading), "classes": classes, "index": index_header}
+        ids = PackedStrings.of(self.ids)
+        tensors = {f"{_PREFIX}{name}": content for name, content in index_tensors.items()} | {
+            "labels": np.array([-1 if label is None else number[label] for label in self.labels], dtype=np.int64),
+            "ids": ids.text,
+            "id_offsets": ids.offsets,
+            "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
         }
-        target = Path(path)
-        _check_replaceable(target)
-        with make_folder_atomically(target) as folder:
-            self.model.save(folder / _MODEL)
-            self.index.save(folder / _ROWS)
-            (folder / _ITEMS).write_text(json.dumps(items), encoding="utf-8")
-        return target
+        return write_tensors(path, _KIND, _SCHEMA, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ItemIndex:
-        """Open a folder that `save` wrote; histograms stay on the disk until they are searched."""
-        folder = Path(path)
-        if not folder.exists():
-            raise BagwiseError(f"{folder} does not exist. Make an index by: bagwise index MODEL SOURCE")
-        if not is_item_index(folder):
-            raise BagwiseError(f"{folder} is not an index: it is no folder with {_ITEMS}.")
-        items = _read_items(folder / _ITEMS)
-        index = BagIndex.load(folder / _ROWS)
-        if len(index) != len(items["ids"]):
-            raise BagwiseError(f"{folder} is damaged: {len(index)} histograms, but {len(items['ids'])} ids.")
-        classes = items["classes"]
-        labels = tuple(None if code < 0 else classes[code] for code in items["labels"])
-        return cls(Model.load(folder / _MODEL), index, tuple(items["ids"]), labels, items["source"], items["reading"])
+        """Open a file that `save` wrote; histograms stay on the disk until they are searched.
+
+        Folders that earlier versions wrote are read as well.
+        """
+        place = Path(path)
+        if not place.exists():
+            raise BagwiseError(f"{place} does not exist. Make an index by: bagwise index MODEL SOURCE")
+        if not is_item_index(place):
+            raise BagwiseError(f"{place} is not an index. Make one by: bagwise index MODEL SOURCE")
+        try:
+            model, index, header, ids, codes = (_read_folder if place.is_dir() else _read_file)(place)
+            return cls(model, index, *_check_items(header, ids, codes, len(index)))
+        except _Damaged as error:
+            raise BagwiseError(f"{place} is damaged: {error}") from error
+
+
+class _Damaged(BagwiseError):
+    """What was read does not fit together; the caller names the file."""
 
 
 def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: FitOptions) -> ItemIndex:
@@ -202,19 +210,8 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder as `ItemIndex.save` writes it, by its looks."""
-    return Path(path, _ITEMS).is_file()
-
-
-def _check_replaceable(target: Path) -> None:
-    """Refuse to replace anything but an index: the whole folder would go, whatever else is in it."""
-    if not os.path.lexists(target):
-        return
-    names = {entry.name for entry in target.iterdir()} if target.is_dir() else set()
-    if names != {_MODEL, _ROWS, _ITEMS}:
-        others = sorted(names - {_MODEL, _ROWS, _ITEMS})
-        seen = f" (there is {others[0]!r} in it)" if others else ""
-        raise BagwiseError(f"{target} is there and is not an index; it is not replaced{seen}. Give another name.")
+    """Whether `ItemIndex.load` takes a path, by the kind of the file, or the names in a folder."""
+    return kind_of(path) == _KIND or Path(path, _ITEMS).is_file()
 
 
 def shares_of(model: Model, histograms: Any) -> Any:
@@ -226,41 +223,54 @@ def shares_of(model: Model, histograms: Any) -> Any:
     return normalize_rows(grouped.astype(np.float64), "l1").astype(np.float32)
 
 
-def _read_items(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> tuple[Model, BagIndex, dict[str, Any], list[str], list[int]]:
+    header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS}, mmap=True)
+    arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
-        items = json.loads(path.read_text(encoding="utf-8"))
+        index = BagIndex.from_tensors(_object(header, "index"), arrays, mmap=True)
+        ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
+        return read_model(tensors["model"], Model), index, header, ids, tensors["labels"].tolist()
+    except BagwiseError as error:
+        raise _Damaged(str(error)) from error
+
+
+def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any]:
+    """Read a folder that an earlier version wrote."""
+    try:
+        header = json.loads((path / _ITEMS).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise BagwiseError(f"{path} is damaged: {error}") from error
-    if not isinstance(items, dict) or items.get("kind") != _KIND:
-        raise BagwiseError(f"{path} does not belong to an index.")
-    schema = items.get("schema")
-    if not isinstance(schema, int) or schema > _SCHEMA:
-        raise BagwiseError(
-            f"{path} was written by a newer bagwise (schema {schema!r}); this one reads up to {_SCHEMA}. "
-            "Upgrade bagwise."
+        raise _Damaged(str(error)) from error
+    if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (_KIND, 1):
+        raise _Damaged(f"its {_ITEMS} does not belong to an index that this version of bagwise reads.")
+    index, model = BagIndex.load(path / "items.index"), Model.load(path / "model.bagwise")
+    return model, index, header, header.get("ids"), header.get("labels")
+
+
+def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(header.get(name), dict):
+        raise _Damaged(f"its {name} is {header.get(name)!r:.100}; expected a JSON object.")
+    return header[name]
+
+
+def _check_items(
+    header: Mapping[str, Any], ids: Any, codes: Any, n_items: int
+) -> tuple[tuple[str, ...], tuple[str | None, ...], str, dict[str, Any]]:
+    """Give ids, labels, source and reading of an index, if they fit together."""
+    classes: Any = header.get("classes")
+    reading = _object(header, "reading")
+    for name, values, kind in (("ids", ids, str), ("labels", codes, int), ("classes", classes, str)):
+        if not isinstance(values, list) or not all(type(value) is kind for value in values):
+            raise _Damaged(f"its {name} must be a list of {kind.__name__}, got {values!r:.100}.")
+    if not len(ids) == len(codes) == n_items or max(codes, default=-1) >= len(classes):
+        raise _Damaged(
+            f"it has {n_items} histograms, {len(ids)} ids, and {len(codes)} labels that number up to "
+            f"{max(codes, default=-1)} of {len(classes)} classes."
         )
-    fine = (
-        _are(items.get("ids"), str)
-        and _are(items.get("classes"), str)
-        and _are(items.get("labels"), int)
-        and isinstance(items.get("source"), str)
-        and _is_reading(items.get("reading"))
-        and len(items["labels"]) == len(items["ids"])
-        and max(items["labels"], default=-1) < len(items["classes"])
-    )
-    if not fine:
-        raise BagwiseError(f"{path} is damaged: ids, classes and labels do not fit together.")
-    return items
-
-
-def _is_reading(value: Any) -> bool:
-    """Whether it says how items are read, and nothing more: these become options."""
-    return (
-        isinstance(value, dict)
-        and value.keys() <= set(_READING)
-        and all(held is None or isinstance(held, str) for held in value.values())
-    )
-
-
-def _are(values: Any, kind: type) -> bool:
-    return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(v, kind) for v in values)
+    # these become options of reading items, and nothing else may
+    if not reading.keys() <= set(_READING) or not all(
+        value is None or type(value) is str for value in reading.values()
+    ):
+        raise _Damaged(f"its reading is {reading!r:.100}; expected texts for {', '.join(_READING)}.")
+    if not isinstance(header.get("source"), str):
+        raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")
+    return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.hashing import PER_SEED
 from bagwise._utils.matrices import first_not_finite
@@ -23,7 +23,14 @@ __all__ = ["Sketch"]
 
 _KIND = "bagwise.Sketch"
 _SCHEMA = 1
-_ARRAYS = ("sums", "coefficient_sums", "totals", "n_active", "smallest", "largest")
+_TENSORS = {
+    "sums": tensor("float32 float64", "n_features", "size", finite=True),
+    "coefficient_sums": tensor("int64", "size"),
+    "totals": tensor("float64", "n_features", finite=True),
+    "n_active": tensor("int64", "n_features"),
+    "smallest": tensor("float64", "n_features"),
+    "largest": tensor("float64", "n_features"),
+}
 # Samples are added in blocks whose coefficients take this much: larger blocks fetch rows of features less often,
 # smaller ones find the coefficients in a nearer cache.
 _BLOCK_BYTES = 4 * 2**20
@@ -338,26 +345,20 @@ class Sketch:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Sketch:
         """Read a sketch that `save` wrote."""
-        header, tensors = read_tensors(path, _KIND, _SCHEMA, _ARRAYS)
-        shape = tensors["sums"].shape
+        header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         try:
-            if shape != (header["n_features"], header["size"]):  # before memory is taken for what a header claims
-                raise BagwiseError(f"its sums have shape {shape}")
+            if tensors["sums"].shape != (header["n_features"], header["size"]):  # before memory is taken for a claim
+                raise BagwiseError(f"its sums have shape {tensors['sums'].shape}")
             settings = {key: header[key] for key in ("n_features", "size", "n_hashes", "seed", "first_sample", "dtype")}
             sketch = cls(**settings)
             sketch.n_samples = check_integer(header["n_samples"], "n_samples", 0)
             sketch.from_neighbors = bool(header["from_neighbors"])
+            if tensors["sums"].dtype != sketch.dtype:
+                raise BagwiseError(f"its sums are {tensors['sums'].dtype}, but its header says {sketch.dtype}")
             for name, array in sketch._arrays().items():
-                if tensors[name].shape != array.shape or tensors[name].dtype != array.dtype:
-                    raise BagwiseError(
-                        f"its {name} are {tensors[name].dtype} of shape {tensors[name].shape}, "
-                        f"expected {array.dtype} of shape {array.shape}"
-                    )
                 array[...] = tensors[name]
         except (BagwiseError, KeyError, TypeError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Sketch.save: {error}") from error
-        if not (np.isfinite(sketch._sums).all() and np.isfinite(sketch.totals).all()):
-            raise BagwiseError(f"{os.fspath(path)} is damaged: it holds sums that are not finite.")
         return sketch
 
     def _settings(self) -> dict[str, Any]:
@@ -367,7 +368,7 @@ class Sketch:
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return dict(
             zip(
-                _ARRAYS,
+                _TENSORS,
                 (self._sums, self._coefficient_sums, self.totals, self.n_active, self._smallest, self._largest),
                 strict=True,
             )
