@@ -1,13 +1,16 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, pip and make:
 #   make demo   install, then learn handwritten digits, from images to a report that it prints the place of
 #   make test   install, then lint, types, import rules, tests and doctests
+# While you work: make test-fast. Now and then: make fuzz, make mutants (see CONTRIBUTING.md).
 PYTHON ?= python3
 # installed first, so that nothing else chooses a build of it
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
+# processes that run tests
+JOBS ?= 2
 
-.PHONY: demo test lint types imports check fuzz mutants bench format clean clean-cache
+.PHONY: demo test test-fast lint types imports check fuzz mutants bench format clean clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -24,12 +27,17 @@ types: $(VENV)/.installed-dev
 imports: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
+# one thread of BLAS for each of the workers; `make check JOBS=8` for more of them
 check: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# what can be known in a minute, once everything has been compiled: no commands, experiments, doctests; fewer examples
+test-fast: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --hypothesis-profile=fast tests
 
 # the property tests with fresh examples, and ten times as many
 fuzz: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m hypothesis --hypothesis-profile=fuzz tests
 
 # break the library in one place at a time: do the tests notice?
 mutants: $(VENV)/.installed-dev

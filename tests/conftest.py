@@ -1,24 +1,53 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-# `make test` draws the same examples every time; `make fuzz` draws fresh ones, and FUZZ_FACTOR times as many.
+# `make test` draws the same examples every time; `make fuzz` draws fresh ones and more of them, `make test-fast` fewer.
 # Compiling makes first calls slow, so there is no deadline.
+FACTORS = {"test": 1, "fast": 0.2, "fuzz": 10}
 settings.register_profile("test", deadline=None, derandomize=True, database=None)
+settings.register_profile("fast", settings.get_profile("test"))
 settings.register_profile("fuzz", deadline=None, print_blob=True)
 settings.load_profile("test")
 
-FUZZ_FACTOR = 10
+# What `make test-fast` leaves out, below this folder: folders, files, tests.
+SLOW = (
+    "cli/",
+    "experiments/",
+    "test_distributed.py",
+    "test_import.py",
+    "test_scripts.py",
+)
+HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: left out of `make test-fast`")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("markexpr") == "not slow" and collection_path.is_relative_to(HERE):
+        name = collection_path.relative_to(HERE).as_posix() + "/" * collection_path.is_dir()
+        return True if name in SLOW else None  # not even imported
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--hypothesis-profile") == "fuzz":
-        functions = [getattr(item, "function", None) for item in items]
-        for function in {id(function): function for function in functions if is_hypothesis_test(function)}.values():
-            _draw_more(function)
+    for item in items:
+        name = item.nodeid.removeprefix(f"{HERE.name}/").partition("[")[0]
+        if name in SLOW or name.startswith(tuple(entry for entry in SLOW if "::" not in entry)):
+            item.add_marker("slow")
+    factor = FACTORS[config.getoption("--hypothesis-profile") or "test"]
+    functions = {id(test): test for test in (getattr(item, "function", None) for item in items)}
+    for test in functions.values():
+        if factor != 1 and is_hypothesis_test(test):
+            _scale_examples(test, factor)
 
 
-def _draw_more(test) -> None:
+def _scale_examples(test, factor: float) -> None:
     """Multiply the number of examples of a test; a number given by its decorator would win over the profile's."""
     test = getattr(test, "__func__", test)
     drawn = test._hypothesis_internal_use_settings or settings()
-    test._hypothesis_internal_use_settings = settings(drawn, max_examples=FUZZ_FACTOR * drawn.max_examples)
+    more = max(round(factor * drawn.max_examples), 1)
+    test._hypothesis_internal_use_settings = settings(drawn, max_examples=more)
