@@ -13,11 +13,11 @@ from bagwise.cli.app import app
 SOURCES = Path(__file__).parent.parent / "src"
 # Holds a fit up in the middle of its work, so that a signal arrives there.
 WAIT_IN_MERGING = """
-import bagwise.training.path, time
+import bagwise.training.fit, time
 def wait(*args, **options):
     print("merging", flush=True)
     time.sleep(600)
-bagwise.training.path.merge_words = wait
+bagwise.training.fit.merge_words = wait
 """
 
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["BagwiseError", "unknown_name"]
+__all__ = ["BagwiseError", "OptionError", "unknown_name"]
 
 
 class BagwiseError(ValueError):
     """Raised for input the library cannot use; says what came, what is accepted and what to do."""
+
+
+class OptionError(BagwiseError):
+    """Raised for a wrong parameter of `bagwise.fit_model` and its like.
+
+    Attributes
+    ----------
+    parameter : str
+        Name of the parameter. The command line replaces it in the message by the name of its option.
+    """
+
+    def __init__(self, parameter: str, message: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+    def __reduce__(self) -> tuple[type[OptionError], tuple[str, str]]:
+        return OptionError, (self.parameter, str(self))
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], also: str = "") -> BagwiseError:

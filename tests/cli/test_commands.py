@@ -214,8 +214,8 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
 
 
 @pytest.mark.parametrize("to", ["--5", "²", "some"])
-def test_what_is_no_number_of_words_is_refused(tmp_path, to):
-    assert "to must be" in bagwise("fit", write_records(tmp_path / "texts.csv"), f"--to={to}", code=1)
+def test_what_is_no_number_of_groups_is_refused(tmp_path, to):
+    assert "--groups must be" in bagwise("fit", write_records(tmp_path / "texts.csv"), f"--to={to}", code=1)
 
 
 def test_export_writes_what_onnxruntime_reads(words, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bagwise import Model, open_collection
-from bagwise.training import FitOptions, ItemIndex, plan_fit
+from bagwise.training import ItemIndex, plan_fit
 from commands import WAIT_IN_MERGING, as_json, bagwise, process
 from small_sources import png, texts, write_image_folder, write_records, write_text_folder
 
@@ -51,9 +51,9 @@ def test_mixed_types_are_asked_about(tmp_path):
     source = write_text_folder(tmp_path / "mixed")
     write_image_folder(source)
     assert "Say which to open" in bagwise("fit", source, code=1)
-    bagwise("fit", source, "--kind", "texts", *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
+    bagwise("fit", source, "--modality", "texts", *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
     # afterwards the model says which
-    found = as_json("transform", tmp_path / "texts.bagwise", source, "--kind", "texts", "--out", tmp_path / "f.csv")
+    found = as_json("transform", tmp_path / "texts.bagwise", source, "--modality", "texts", "--out", tmp_path / "f.csv")
     assert found["n_items"] == 36
 
 
@@ -69,7 +69,7 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     def fail(*args, **options):
         raise AssertionError("worked")
 
-    monkeypatch.setattr("bagwise.training.fit.fit_model", fail)
+    monkeypatch.setattr("bagwise.training.fit.run_fit", fail)
     fit = ("fit", made / "texts.csv", *SMALL, "--out", made / "texts.bagwise")
     assert "exists already. Give --force to replace it" in bagwise(*fit, code=1)
     out = ("--out", made / "other" / "texts.bagwise")
@@ -181,7 +181,7 @@ def test_a_query_or_source_of_another_kind(made, tmp_path):
     picture = tmp_path / "picture.png"
     picture.write_bytes(png(np.zeros((20, 20), np.uint8)))
     said = bagwise("search", made / "texts.index", picture, code=1)
-    assert "learned from texts" in said
+    assert "The model takes texts" in said
     assert "holds images" in said
     assert len(said.splitlines()) == 1
     assert "holds images" in bagwise("transform", made / "texts.bagwise", picture, "--out", tmp_path / "f.csv", code=1)
@@ -239,7 +239,7 @@ def test_very_many_files_are_planned(tmp_path):
             (tmp_path / folder / f"{number}.txt").touch()
     for folder in ("a", "b"):
         (tmp_path / folder / "0.txt").write_text("some words")
-    plan = plan_fit(tmp_path, FitOptions(to=2))
+    plan = plan_fit(tmp_path, n_groups=2)
     assert plan.n_items == 10_000
     assert plan.classes == ("a", "b")
 

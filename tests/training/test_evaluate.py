@@ -14,19 +14,19 @@ from bagwise.training import (
     FitOptions,
     ItemIndex,
     compare_criteria,
+    count_words,
     evaluate_model,
     evaluation_report_data,
-    fit_model,
     fit_report_data,
-    histograms_of,
     open_items,
     plan_fit,
     read_config,
+    run_fit,
 )
-from bagwise.training.item_index import index_of_fit, shares_of
+from bagwise.training.item_index import index_of_fit
 from small_sources import table, write_image_folder, write_records, write_text_folder
 
-OPTIONS = FitOptions(to=4, folds=2, jobs=1)
+OPTIONS = FitOptions(n_groups=4, folds=2, n_jobs=1)
 
 
 def rows(X, y, splits=None):
@@ -37,7 +37,7 @@ def rows(X, y, splits=None):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = table()
-    return fit_model(rows(X, y), OPTIONS)
+    return run_fit(rows(X, y), OPTIONS)
 
 
 def test_errors_on_what_was_learned_are_those_of_predicting(fitted):
@@ -47,7 +47,7 @@ def test_errors_on_what_was_learned_are_those_of_predicting(fitted):
         assert error == np.mean(model.cut(size).predict(X) != y)
     assert found.confusion(4).sum() == len(y)
     assert np.trace(found.confusion(4)) == np.sum(model.predict(X) == y)
-    with pytest.raises(BagwiseError, match="no classifier for 7 words"):
+    with pytest.raises(BagwiseError, match="no classifier for 7 groups"):
         found.confusion(7)
 
 
@@ -82,8 +82,8 @@ def test_models_open_sources_as_they_were_learned(tmp_path):
     path = tmp_path / "texts.csv"
     path.write_bytes(write_records(tmp_path / "plain.csv").read_bytes().replace(b"id,text,label", b"id,said,what"))
     options = OPTIONS.with_changes(text="said", label="what")
-    model = fit_model(path, options).model
-    assert evaluate_model(model, path).errors == evaluate_model(model, path, options).errors
+    model = run_fit(path, options).model
+    assert evaluate_model(model, path).errors == evaluate_model(model, path, **options.to_dict()).errors
     folder = write_text_folder(tmp_path / "folder")
     assert len(evaluate_model(model, folder).collection) == 36
 
@@ -93,7 +93,7 @@ def test_tables_are_opened_by_the_columns_they_were_learned_with(tmp_path):
     for name, end in (("with.csv", 3), ("without.csv", 2)):
         lines = [",".join(map(str, row[:end])) for row in [("red", "blue", "species"), *rows]]
         (tmp_path / name).write_text("\n".join(lines))
-    model = fit_model(tmp_path / "with.csv", FitOptions(to=1, folds=2, label="species")).model
+    model = run_fit(tmp_path / "with.csv", FitOptions(n_groups=1, folds=2, label="species")).model
     with_labels, without = (open_items(model, tmp_path / name) for name in ("with.csv", "without.csv"))
     assert with_labels.labels.tolist() == ["a", "a", "b", "b"]
     assert without.label_sets == [()] * 4
@@ -102,23 +102,23 @@ def test_tables_are_opened_by_the_columns_they_were_learned_with(tmp_path):
 
 def test_plans_count_what_fits_find(tmp_path):
     source = write_image_folder(tmp_path / "stripes", parts=("train", "test"))
-    options = FitOptions(descriptor="patches", words=12, to=4, folds=2, pyramid=5)
+    options = FitOptions(descriptor="patches", n_words=12, n_groups=4, folds=2, pyramid=5)
     before = sorted(tmp_path.rglob("*"))
-    plan = plan_fit(source, options)
+    plan = plan_fit(source, **options.to_dict())
     assert sorted(tmp_path.rglob("*")) == before
-    fit = fit_model(source, options)
+    fit = run_fit(source, options)
     assert (plan.n_items, plan.n_test) == (len(fit.data.collection), len(fit.test))
     assert (plan.n_words, plan.classes, plan.criterion) == (12, fit.model.classes, fit.model.hierarchy.criterion)
     assert plan.n_features == fit.model.group(fit.data.histograms).shape[1]
     assert plan.memory > 0
     with pytest.raises(BagwiseError, match="only 12 words"):
-        plan_fit(source, options.with_changes(to=13))
+        plan_fit(source, **options.with_changes(n_groups=13).to_dict())
 
 
 def test_options_are_read_from_files(tmp_path):
     path = tmp_path / "a.toml"
     path.write_text("to = 7\nstop-words = 'english'\n")
-    assert FitOptions.from_mapping(read_config(path)) == FitOptions(to=7, stop_words="english")
+    assert FitOptions.from_mapping(read_config(path)) == FitOptions(n_groups=7, stop_words="english")
     for text, said in [("to = ", "not valid TOML"), ("[fitt]\nto = 3", "not known"), ("to = 0", "at least 1")]:
         path.write_text(text)
         with pytest.raises(BagwiseError, match=said):
@@ -128,12 +128,12 @@ def test_options_are_read_from_files(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"to": "all"},
+        {"n_groups": "all"},
         {"folds": 1},
-        {"jobs": 0},
-        {"penalty": 0},
-        {"penalty": float("inf")},
-        {"seed": 2**32},
+        {"n_jobs": 0},
+        {"C": 0},
+        {"C": float("inf")},
+        {"random_state": 2**32},
         {"pyramid": 7},
         {"criterion": "x"},
         {"stop_words": "x"},
@@ -146,15 +146,15 @@ def test_wrong_options_are_refused(wrong):
 
 def test_comparing_gives_what_fitting_gives():
     X, y = table()
-    compared = compare_criteria(rows(X, y), ["csm", "aib"], OPTIONS)
+    compared = compare_criteria(rows(X, y), ["csm", "aib"], **OPTIONS.to_dict())
     for one in compared:
-        path = fit_model(rows(X, y), OPTIONS.with_changes(criterion=one.name)).model.path
+        path = run_fit(rows(X, y), OPTIONS.with_changes(criterion=one.name)).model.path
         at = {size: error for size, error in zip(path.sizes, path.errors, strict=True) if size in one.path.sizes}
         assert at == dict(zip(one.path.sizes, one.path.errors, strict=True))
     with pytest.warns(SkippedItemsWarning, match="1 of 45 items have no label"):
-        compare_criteria(rows(X, [None, *y[1:]]), ["csm"], OPTIONS, sizes=[2])
+        compare_criteria(rows(X, [None, *y[1:]]), ["csm"], **OPTIONS.to_dict(), sizes=[2])
     with pytest.raises(BagwiseError, match="at least two classes"):
-        compare_criteria(rows(X, [None] * len(y)), ["lpp"], OPTIONS)
+        compare_criteria(rows(X, [None] * len(y)), ["lpp"], **OPTIONS.to_dict())
 
 
 def test_report_data_has_the_errors_and_confusions_of_the_fit(fitted):
@@ -175,7 +175,7 @@ def test_report_data_has_the_errors_and_confusions_of_the_fit(fitted):
 
 def test_report_data_has_every_group():
     X, y = table(n_words=80)
-    fit = fit_model(rows(X, y), FitOptions(to=60, folds=2, jobs=1))
+    fit = run_fit(rows(X, y), FitOptions(n_groups=60, folds=2, n_jobs=1))
     data = fit_report_data(fit)
     totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
     assert [group.number for group in data.groups] == np.argsort(-totals, kind="stable").tolist()
@@ -195,7 +195,7 @@ def test_report_data_says_which_model_predicted_the_examples(fitted):
 
 def test_report_data_has_the_vocabulary_size_without_errors():
     X, y = table()
-    data = fit_report_data(fit_model(rows(X, [None] * len(y)), OPTIONS))
+    data = fit_report_data(run_fit(rows(X, [None] * len(y)), OPTIONS))
     assert data.curve.sizes == ()
     assert data.curve.n_words == 12
     assert "groups of 12 words" in render_report(data)
@@ -203,7 +203,7 @@ def test_report_data_has_the_vocabulary_size_without_errors():
 
 def test_evidence_adds_up_to_the_score():
     X, y = table()
-    fit = fit_model(rows(X, y), FitOptions(to=4, folds=2))
+    fit = run_fit(rows(X, y), FitOptions(n_groups=4, folds=2))
     example = fit_report_data(fit).examples[0]
     number = int(example.id)
     answer = fit.model.classes.index(example.predicted)
@@ -216,7 +216,7 @@ def test_evidence_adds_up_to_the_score():
 def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
     X, _ = table()
     index = index_of_fit(fitted, None, "counts.csv", OPTIONS)
-    shares = shares_of(fitted.model, X)
+    shares = fitted.model.group(X, normalize=("l1",))
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(np.sqrt(shares), fitted.model.group(X), rtol=1e-5)  # Hellinger's kernel, squared
     found = index.search(X[:5], k=3)
@@ -286,10 +286,10 @@ def test_folders_of_earlier_versions_are_checked(tmp_path, wrong):
 
 def test_items_may_come_one_by_one(tmp_path):
     source = write_image_folder(tmp_path / "stripes")
-    model = fit_model(source, FitOptions(descriptor="patches", words=12, to=4, folds=0)).model
+    model = run_fit(source, FitOptions(descriptor="patches", n_words=12, n_groups=4, folds=0)).model
     collection = open_collection(source)
-    whole, _ = histograms_of(model, collection, FitOptions(jobs=2, cache=str(tmp_path / "cache")))
+    whole = count_words(model, collection, FitOptions(n_jobs=2, cache=str(tmp_path / "cache"))).matrix
     for number in (0, 7):
-        one, _ = histograms_of(model, collection[[number]])
+        one = count_words(model, collection[[number]]).matrix
         np.testing.assert_array_equal(one.toarray(), whole.toarray()[[number]])
     assert any((tmp_path / "cache").iterdir())

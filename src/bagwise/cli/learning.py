@@ -33,7 +33,7 @@ def demo(
 
     prepare_folder(out)
     source = write_digits(out / "digits.zip")
-    options = {"descriptor": "patches", "pyramid": 5, "words": 200, "to": 20}
+    options = {"descriptor": "patches", "pyramid": 5, "words": 200, "groups": 20}
     shown = " ".join(f"--{name} {value}" for name, value in options.items())
     session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")
     outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)
@@ -47,9 +47,14 @@ def demo(
 def fit(
     session: Session,
     source: Source,
-    to: Annotated[
+    groups: Annotated[
         str | None,
-        typer.Option(help="Words to be left: a number, or auto (by cross-validation). Default: 50.", metavar="N|auto"),
+        typer.Option(
+            "--groups",
+            "--to",
+            help="Number of groups after merging, or auto (default): chosen by cross-validation.",
+            metavar="N|auto",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The model. Default: NAME.bagwise, NAME being the source's.")] = None,
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
@@ -64,7 +69,7 @@ def fit(
     **options: Any,
 ) -> None:
     """Learn a model, a search index and a report from a folder, an archive or a table."""
-    chosen = fit_options(options, to=_number_or_auto(to))
+    chosen = fit_options(options, n_groups=_number_or_auto(groups))
     model_path = Path(f"{name_of_source(source)}.bagwise") if out is None else out
     outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
     if dry_run:
@@ -93,7 +98,9 @@ def compare(
     if report is not None:
         check_report()
         check_outputs([report], force)
-    compared = compare_criteria(source, names, fit_options(options), sizes=_sizes(sizes), progress=session.progress)
+    compared = compare_criteria(
+        source, names, sizes=_sizes(sizes), progress=session.progress, **fit_options(options).to_dict()
+    )
     path = compared[0].path
     rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
     session.say(f"Errors by {path.protocol}")
@@ -122,15 +129,16 @@ def compare(
 
 
 def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) -> None:
-    """Learn, test on the part kept apart, print and write everything."""
-    from bagwise.training import evaluate_model, fit_model
+    """Fit, evaluate on the test split, print and write everything."""
+    from bagwise.training import evaluate_model
+    from bagwise.training import run_fit as fit
 
     if outputs.report is not None or outputs.markdown is not None:
         check_report()
-    fitted = fit_model(source, options, progress=session.progress)
+    fitted = fit(source, options, progress=session.progress)
     evaluation = None
     if fitted.test is not None and fitted.model.heads:
-        evaluation = evaluate_model(fitted.model, fitted.test, options, progress=session.progress)
+        evaluation = evaluate_model(fitted.model, fitted.test, progress=session.progress, **options.to_dict())
     session.progress.clear()
     _print_fit(session, fitted, evaluation)
     for note in fitted.notes:
@@ -187,7 +195,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     from bagwise._utils.memory import readable_size
     from bagwise.training import plan_fit
 
-    plan = plan_fit(source, options)
+    plan = plan_fit(source, **options.to_dict())
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
     classes = f", {len(plan.classes)} classes" if plan.classes else ", no classes"
     apart = f"; {plan.n_test:,} more are kept apart for testing" if plan.n_test else ""
@@ -195,8 +203,8 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     session.say("Would")
     for step in plan.steps:
         session.say(f"  {step.what}, about {duration(step.seconds)}")
-    to = "as few words as cross-validation allows" if plan.to == "auto" else f"{plan.to} words"
-    session.say(f"and keep {to}.")
+    groups = "as few groups as cross-validation allows" if plan.n_groups == "auto" else f"{plan.n_groups} groups"
+    session.say(f"and keep {groups}.")
     free = "" if plan.free is None else f" of {readable_size(plan.free)} that are free"
     session.say(f"Memory: about {readable_size(plan.memory)}{free}. Time: about {duration(plan.seconds)}.")
     if plan.free is not None and plan.memory > plan.free:

@@ -42,21 +42,21 @@ def info(
 def cut(
     session: Session,
     model: ModelPath,
-    to: Annotated[int, typer.Option(min=1, help="Words to be left.")],
+    groups: Annotated[int, typer.Option("--groups", "--to", min=1, help="Number of groups.")],
     out: Annotated[Path | None, typer.Option(help="The new model. Default: NAME-N.bagwise.")] = None,
     force: Force = False,
 ) -> None:
     """Give a model fewer words, or more again; nothing is learned anew."""
-    target = model.with_name(f"{model.name.removesuffix('.bagwise')}-{to}.bagwise") if out is None else out
+    target = model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise") if out is None else out
     check_outputs([target], force)
-    smaller = load_model(model).cut(to)
-    session.say(f"{smaller.hierarchy.n_words:,} words, merged to {to}")
-    if smaller.heads and to not in smaller.heads:
+    smaller = load_model(model).cut(groups)
+    session.say(f"{smaller.hierarchy.n_words:,} words, merged into {groups} groups")
+    if smaller.heads and groups not in smaller.heads:
         sizes = ", ".join(map(str, smaller.heads))
         session.note(
-            f"There is no classifier for {to} words, so this model transforms only; there are some for {sizes}."
+            f"There is no classifier for {groups} groups, so this model transforms only; there are some for {sizes}."
         )
-    session.answer(n_groups=to)
+    session.answer(n_groups=groups)
     session.wrote(smaller.save(target), "model")
 
 

@@ -25,8 +25,8 @@ def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> A
 
 
 READ_OPTIONS: Options = {
-    "kind": (
-        Annotated[str | None, _option(_READING, "images, texts, videos, records or table; by default what is there.")],
+    "modality": (
+        Annotated[str | None, _option(_READING, "images, texts, videos, records or table. Default: what is there.")],
         None,
     ),
     "text": (Annotated[str | None, _option(_READING, "Column with texts, in files of records.")], None),
@@ -46,14 +46,16 @@ READ_OPTIONS: Options = {
         ],
         None,
     ),
-    "jobs": (Annotated[int | None, _option(_RUNNING, "Threads; -1 (default): one per core.")], None),
+    "n_jobs": (Annotated[int | None, _option(_RUNNING, "Threads; -1 (default): one per core.", "--jobs")], None),
 }
 
 FIT_OPTIONS: Options = {
-    "words": (
+    "n_words": (
         Annotated[
             int | None,
-            _option(_LEARNING, "Words to begin with. Default: 1000 for images and videos, 20000 for texts."),
+            _option(
+                _LEARNING, "Size of the vocabulary. Default: 1000 for images and videos, 20000 for texts.", "--words"
+            ),
         ],
         None,
     ),
@@ -89,12 +91,22 @@ FIT_OPTIONS: Options = {
         Annotated[int | None, _option(_LEARNING, "Texts: up to so many words in a row are one. Default: 1.")],
         None,
     ),
-    "penalty": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 1.")], None),
+    "C": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 1.", "--C")], None),
     "folds": (
         Annotated[int | None, _option(_LEARNING, "Folds of cross-validation; 0: none. Default: 5.")],
         None,
     ),
-    "seed": (Annotated[int | None, _option(_LEARNING, "The same seed gives the same model. Default: 0.")], None),
+    "random_state": (
+        Annotated[int | None, _option(_LEARNING, "The same seed gives the same model. Default: 0.", "--seed")],
+        None,
+    ),
+    "memory_limit": (
+        Annotated[
+            str | None,
+            _option(_RUNNING, "Descriptors beyond this size go to a temporary file. Default: 128MiB.", metavar="SIZE"),
+        ],
+        None,
+    ),
     "config": (
         Annotated[
             Path | None,
@@ -156,5 +168,4 @@ def fit_options(given: Mapping[str, Any], **more: Any) -> Any:
 
     said = {name: value for name, value in {**given, **more}.items() if value is not None}
     config = said.pop("config", None)
-    known = {} if config is None else {name.replace("-", "_"): value for name, value in read_config(config).items()}
-    return FitOptions.from_mapping(known | said)
+    return FitOptions(**({} if config is None else read_config(config)) | said)

@@ -9,7 +9,19 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["ProgressBar", "duration", "make_table", "percent", "plain_lines", "printable", "shortened"]
+from bagwise.errors import BagwiseError, OptionError
+
+__all__ = [
+    "ProgressBar",
+    "as_option",
+    "duration",
+    "make_table",
+    "message_of",
+    "percent",
+    "plain_lines",
+    "printable",
+    "shortened",
+]
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
@@ -150,3 +162,18 @@ def _new_bar() -> Any:
         console=Console(stderr=True),
         transient=True,
     )
+
+
+def as_option(parameter: str) -> str:
+    """Return the option of a parameter of `FitOptions`: ``n_groups`` is ``--groups``."""
+    renamed = {"n_groups": "groups", "n_words": "words", "n_jobs": "jobs", "random_state": "seed"}
+    return "--" + renamed.get(parameter, parameter).replace("_", "-")
+
+
+def message_of(error: BagwiseError) -> str:
+    """Return the message of an error, with the name of the option instead of that of the parameter."""
+    if not isinstance(error, OptionError):
+        return str(error)
+    option = as_option(error.parameter)
+    message = re.sub(rf"\b{error.parameter}=", f"{option} ", str(error))
+    return re.sub(rf"(?<![\w-]){error.parameter}\b", option, message)

@@ -19,7 +19,7 @@ from typing import Any
 
 import typer
 
-from bagwise.cli.printing import ProgressBar, make_table, plain_lines, printable
+from bagwise.cli.printing import ProgressBar, make_table, message_of, plain_lines, printable
 from bagwise.errors import BagwiseError
 
 __all__ = ["EXIT_CODES", "Session", "session"]
@@ -182,7 +182,7 @@ def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) 
     except (typer.Exit, BrokenPipeError):
         raise
     except BagwiseError as error:
-        raise run.fail(str(error), BAD_INPUT) from error
+        raise run.fail(message_of(error), BAD_INPUT) from error
     except _Terminated as error:
         raise run.fail("Asked to end; nothing half-written is left.", TERMINATED) from error
     except KeyboardInterrupt as error:

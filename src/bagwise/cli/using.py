@@ -71,7 +71,7 @@ def evaluate(
         check_report()
         check_outputs([report], force)
     loaded = load_model(model)
-    found = evaluate_model(loaded, source, fit_options(options), progress=session.progress)
+    found = evaluate_model(loaded, source, progress=session.progress, **fit_options(options).to_dict())
     if found.n_skipped:
         session.note(f"{found.n_skipped} items could not be read, or have no label.")
     session.say(f"{how_many(len(found.collection), loaded.modality)} of {len(found.classes)} classes")
@@ -163,15 +163,15 @@ def load_model(path: Path) -> Any:
 
 def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[Any, Any]:
     """Open a source and count its words; tell how many items could not be read."""
-    from bagwise.training import histograms_of, open_items
+    from bagwise.training import count_words, open_items
 
     collection = open_items(model, source, options)
-    histograms, kept = histograms_of(model, collection, options, progress=session.progress)
-    if len(kept) < len(collection):
-        session.note(f"{len(collection) - len(kept)} of {len(collection)} items could not be read and are left out.")
-        collection = collection[kept]
+    found = count_words(model, collection, options, progress=session.progress)
+    if found.skipped:
+        session.note(f"{len(found.skipped)} of {len(collection)} items could not be read and were skipped.")
+        collection = collection[found.kept]
     session.progress.clear()
-    return collection, histograms
+    return collection, found.matrix
 
 
 def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:

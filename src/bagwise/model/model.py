@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from bagwise.model import files as model_files
 from bagwise.model.descriptor_records import BuiltWhenUsed, DescriptorRecord
 from bagwise.model.parts import Head, PathErrors, checked_names, checked_tokenizer, frozen, json_copy
 from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS
+
+if TYPE_CHECKING:
+    from bagwise.model.vectorizers import Vectorizer
 
 __all__ = ["Head", "Model", "PathErrors"]
 
@@ -237,21 +240,17 @@ class Model:
         return frozen(self.hierarchy.cut(self.n_groups))
 
     @cached_property
-    def encoder(self) -> Any:
-        """What finds the nearest words of vectors; None where there is no codebook."""
-        from bagwise.codebooks.encoders import HardEncoder
+    def vectorizer(self) -> Vectorizer:
+        """The vectorizer that turns items into histograms over the full vocabulary."""
+        from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, VisualVectorizer
 
-        return None if self.codebook is None else HardEncoder(self.codebook)
-
-    @cached_property
-    def counter(self) -> Any:
-        """What counts the words of texts, a `WordCounts`; None for other items."""
-        from bagwise.descriptors.words import WordCounts
-
-        if self.modality != "texts" or self.word_names is None:
-            return None
-        options = {name: tuple(value) if name == "ngram_range" else value for name, value in self.tokenizer.items()}
-        return WordCounts(vocabulary=list(self.word_names), **options)
+        if self.modality == "texts":
+            return TextVectorizer(self.tokenizer, self.word_names)
+        n_words = self.hierarchy.n_words
+        if self.modality == "table":
+            return TableVectorizer(n_words, self.word_names)
+        descriptor = self.__dict__["_descriptor"] or self.descriptor_record  # built when it is needed
+        return VisualVectorizer(self.modality, descriptor, self.codebook, self.pyramid, n_words=n_words)
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Count the words of items, over the full vocabulary.
@@ -269,34 +268,37 @@ class Model:
         -------
         histograms : CSR array, or ndarray where X is a dense matrix, of shape (n, n_cells * d)
         """
-        from bagwise.model.inputs import word_histograms
+        from bagwise.model.vectorizers import as_histograms
+        from bagwise.sources.collection import Collection
 
-        return word_histograms(self, X, n_jobs)
+        if isinstance(X, Collection) and X.modality != self.modality:
+            raise BagwiseError(f"This model takes {self.modality}, got a collection of {X.modality} from {X.source}.")
+        if len(getattr(X, "shape", ())) == 2:
+            return as_histograms(X, self.n_cells * self.hierarchy.n_words, self.word_names, self.modality)
+        return self.vectorizer.transform(X, n_jobs=n_jobs).matrix
 
-    def group(self, histograms: Any, n: int | None = None) -> Any:
+    def group(self, histograms: Any, n: int | None = None, *, normalize: Sequence[str] | None = None) -> Any:
         """Merge the words of histograms, and normalise.
 
         Parameters
         ----------
         histograms : ndarray or sparse matrix of shape (n_items, n_cells * d)
         n : int, default=None
-            Groups. None: `n_groups`.
+            Number of groups. None: `n_groups`.
+        normalize : sequence out of {"l1", "power", "l2"}, default=None
+            None: `normalize` of the model.
 
         Returns
         -------
         features : ndarray or CSR of float32, shape (n_items, n_cells * n)
             Sparse if histograms are.
         """
-        from bagwise.codebooks.normalizing import normalize_rows
-        from bagwise.merging.pooling import pool
-        from bagwise.model.inputs import as_histograms
+        from bagwise.model.vectorizers import as_histograms, group_features
 
         n_groups = self.n_groups if n is None else self._checked_size(n)
-        table = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
-        cells = np.arange(self.n_cells)[:, None]
+        labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
         given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
-        merged = pool(given, (cells * n_groups + table).ravel(), self.n_cells * n_groups)
-        return normalize_rows(merged.astype(np.float64), self.normalize).astype(np.float32)
+        return group_features(given, labels, n_groups, self.n_cells, self.normalize if normalize is None else normalize)
 
     def transform(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Turn items into features: ``group(histograms(X))``."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from bagwise._utils.checks import as_count
 from bagwise._utils.progress import ProgressBar
@@ -232,6 +231,11 @@ class ItemIterator(Iterator[Any]):
         Numbers of the items whose results were yielded so far.
     skipped : list of Skipped
         Items skipped so far, as pairs of id and reason.
+    n_items : int
+        Number of all items.
+    source : str
+    warn : bool
+        Set to False to skip items without a warning.
 
     Examples
     --------
@@ -254,9 +258,12 @@ class ItemIterator(Iterator[Any]):
         join: Callable[[list[Any]], Any] = list,
         task: str | None = None,
     ) -> None:
+        from joblib import effective_n_jobs  # deferred: it takes long to import
+
         self.kept: list[int] = []
         self.skipped: list[Skipped] = []
-        self._items, self._function, self._source = items, function, source
+        self.n_items, self.source, self.warn = len(items), source, True
+        self._items, self._function = items, function
         self._skip = check_on_error(on_error) == "skip"
         self._n_threads = min(effective_n_jobs(n_jobs), len(items))
         self._task = task
@@ -277,8 +284,7 @@ class ItemIterator(Iterator[Any]):
         self._iterator.close()
 
     def _results(self) -> Any:
-        n = len(self._items)
-        with ProgressBar(self._task or "", n, enabled=self._task is not None) as bar:
+        with ProgressBar(self._task or "", self.n_items, enabled=self._task is not None) as bar:
             for number, (result, error) in enumerate(map_in_order(self._try, self._items, self._n_threads)):
                 if error is None:
                     self.kept.append(number)
@@ -288,7 +294,7 @@ class ItemIterator(Iterator[Any]):
                 else:
                     raise error
                 bar.update(number + 1)
-        warn_skipped(self.skipped, n, self._source, stacklevel=4)
+        warn_skipped(self.skipped, self.n_items, self.source, stacklevel=4, warn=self.warn)
 
     def _try(self, item: Any) -> tuple[Any, ItemError | None]:
         try:
@@ -329,15 +335,13 @@ def check_on_error(on_error: str) -> str:
     return on_error
 
 
-def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklevel: int = 2) -> None:
+def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklevel: int = 2, warn: bool = True) -> None:
     """Warn that items were skipped, or raise an error if all were."""
     if not skipped:
         return
     listed = "; ".join(f"{id}: {reason}" for id, reason in skipped[:3]) + ("; …" if len(skipped) > 3 else "")
     if len(skipped) == n_items:
         raise BagwiseError(f"None of the {n_items} items of {source} could be read. {listed}")
-    warnings.warn(
-        f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {listed}",
-        SkippedItemsWarning,
-        stacklevel=stacklevel,
-    )
+    if warn:
+        message = f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {listed}"
+        warnings.warn(message, SkippedItemsWarning, stacklevel=stacklevel)

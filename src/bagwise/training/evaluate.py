@@ -1,45 +1,177 @@
-"""How well a model does on items it has not seen."""
+"""Models on other items: opening them, their histograms, errors on labelled items, and errors of several criteria."""
 
 from __future__ import annotations
 
+import csv
 import os
-from dataclasses import dataclass
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
-from bagwise.errors import BagwiseError
-from bagwise.model import Model
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError, OptionError
+from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
+from bagwise.model import Model, PathErrors
+from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
-from bagwise.training.counting import histograms_of, open_items
-from bagwise.training.options import FitOptions
-from bagwise.training.words import Progress
+from bagwise.sources.items import SkippedItemsWarning
+from bagwise.training.fit import N_SAMPLED_ITEMS, cross_validate, path_sizes, prepare
+from bagwise.training.options import FitOptions, open_source
 
-__all__ = ["Evaluation", "confusion_matrix", "evaluate_model"]
+__all__ = [
+    "ComparedCriterion",
+    "Evaluation",
+    "compare_criteria",
+    "count_words",
+    "evaluate_model",
+    "open_items",
+]
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+
+
+def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:
+    """Open a source of items for a model.
+
+    Options that are not given are those of the fit: the encoding of texts, the columns of texts and labels in files,
+    colours. From a folder with several modalities, the images or videos that the model takes are opened; texts need
+    ``modality="texts"``.
+
+    Parameters
+    ----------
+    model : Model
+    source : Collection or path
+    options : FitOptions, default=None
+
+    Returns
+    -------
+    collection : Collection
+        Of the modality of the model, not empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.training import open_items
+    >>> hierarchy = Hierarchy(2, [[0, 1]], [0.0])
+    >>> model = Model(modality="texts", hierarchy=hierarchy, n_groups=1, word_names=["cat", "dog"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("cat dog cat")
+    ...     open_items(model, folder).ids
+    ['a.txt']
+    """
+    options = FitOptions() if options is None else options
+    color = model.descriptor_record is not None and model.descriptor_record.name == "ColorSIFT"
+    changes: dict[str, Any] = {"descriptor": "color-sift" if color else "auto"}
+    is_file = not isinstance(source, Collection) and os.path.isfile(source)
+    if options.modality == "auto" and model.modality != "texts" and not is_file:
+        changes["modality"] = model.modality
+    if model.modality == "texts":
+        if options.encoding is None:
+            changes["encoding"] = model.options.get("encoding")
+        if options.text is None and is_file:
+            changes["text"] = model.options.get("text")
+    if model.modality == "table" and options.label is None and is_file:
+        changes["label"] = _label_column(model, source)
+    collection = open_source(source, options.with_changes(**changes))
+    if collection.modality != model.modality:
+        message = f"The model takes {model.modality}, but {collection.source} holds {collection.modality}."
+        if model.modality == "texts":
+            raise OptionError("modality", f"{message} Texts among them are opened by modality=texts.")
+        raise BagwiseError(f"{message} Give {model.modality}.")
+    if not len(collection):
+        raise BagwiseError(f"{collection.source} has no items.")
+    return collection
+
+
+def _label_column(model: Model, path: Any) -> str | None:
+    """Return the label column of the fit, if this table has it: new data may have no labels."""
+    label, ending = model.options.get("label"), os.path.splitext(path)[1].lower()
+    if label is None or ending not in (*_DELIMITERS, ".parquet"):
+        return None
+    if ending == ".parquet":
+        return label if label in require("pyarrow.parquet", "io", "Reading Parquet").read_schema(path).names else None
+    with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
+        return label if label in next(csv.reader(file, delimiter=_DELIMITERS[ending]), []) else None
+
+
+def count_words(
+    model: Model,
+    collection: Collection,
+    options: FitOptions | None = None,
+    *,
+    n_samples: int = 0,
+    progress: Progress | None = None,
+) -> Histograms:
+    """Count the words of the items that can be read, over the full vocabulary.
+
+    Parameters
+    ----------
+    model : Model
+    collection : Collection
+        Of the modality of the model, see `open_items`.
+    options : FitOptions, default=None
+        `on_error`, `n_jobs` and `cache` are used.
+    n_samples : int, default=0
+        Number of images to give samples of words of, for patches.
+    progress : callable, default=None
+        See `fit_model`.
+
+    Returns
+    -------
+    histograms : Histograms
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.training import count_words
+    >>> from bagwise.sources import TableCollection
+    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_groups=1)
+    >>> rows = TableCollection(np.array([[1.0, 2.0], [0.0, 1.0]]), ["a", "b"], [(), ()])
+    >>> count_words(model, rows).kept
+    array([0, 1])
+    """
+    options = FitOptions() if options is None else options
+    return model.vectorizer.transform(
+        collection,
+        on_error=options.on_error,
+        n_jobs=options.n_jobs,
+        cache=options.cache,
+        n_samples=n_samples,
+        progress=progress or no_progress,
+    )
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Errors of a model along its path of merging.
+    """Errors of a model along its merging path.
 
     Attributes
     ----------
     collection : Collection
-        The items that were classified.
+        The classified items.
     n_skipped : int
         Items that could not be read, or have no label.
     histograms : CSR array or ndarray of shape (n_items, n_cells * d)
-        Their words, over the full vocabulary.
+        Their histograms over the full vocabulary.
     classes : tuple of str
     sizes : tuple of int
         Sizes at which the model has a classifier.
     errors : tuple of float
-        Share of items that were given a wrong class, at each size.
+        Fraction of wrongly classified items, at each size.
     codes : ndarray of shape (n_items,)
-        True classes, as numbers into `classes`.
+        True classes, as indices into `classes`.
     predicted : ndarray of shape (n_sizes, n_items)
-        Classes given.
+        Predicted classes.
+    samples : dict
+        Words of the descriptors of some images by their row, for the patches of a report.
     """
 
     collection: Collection
@@ -50,44 +182,31 @@ class Evaluation:
     errors: tuple[float, ...]
     codes: NDArray[np.int64]
     predicted: NDArray[np.int64]
+    samples: Mapping[int, WordSample] = field(default_factory=dict)
 
     def at(self, size: int) -> NDArray[np.int64]:
-        """Classes given at one of the sizes, as numbers into `classes`."""
+        """Return the predictions at one of the sizes, as indices into `classes`."""
         if size not in self.sizes:
-            raise BagwiseError(f"There is no classifier for {size} words. Sizes: {', '.join(map(str, self.sizes))}.")
+            raise BagwiseError(f"There is no classifier for {size} groups. Sizes: {', '.join(map(str, self.sizes))}.")
         return self.predicted[self.sizes.index(size)]
 
     def confusion(self, size: int) -> NDArray[np.int64]:
-        """Count items by true class (rows) and class given (columns) at one of the sizes."""
-        return confusion_matrix(self.codes, self.at(size), len(self.classes))
+        """Return the confusion matrix at one of the sizes: true classes in rows, predictions in columns."""
+        return confusion_matrix(self.codes, self.at(size), labels=np.arange(len(self.classes)))
 
 
-def confusion_matrix(codes: NDArray[np.int64], predicted: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-    """Count pairs of true class (rows) and class given (columns).
-
-    >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
-    array([[1, 1],
-           [0, 1]])
-    """
-    pairs = np.bincount(codes * n_classes + predicted, minlength=n_classes**2)
-    return pairs.reshape(n_classes, n_classes)
-
-
-def evaluate_model(
-    model: Model, source: Any, options: FitOptions | None = None, *, progress: Progress | None = None
-) -> Evaluation:
+def evaluate_model(model: Model, source: Any, *, progress: Progress | None = None, **options: Any) -> Evaluation:
     r"""Classify labelled items at every size for which the model has a classifier.
 
     Parameters
     ----------
     model : Model
     source : Collection or path
-        With labels the model knows; items without a label are left out. Of a source with parts, the part test is taken.
-    options : FitOptions, default=None
-        `kind`, `text`, `label` and `encoding` say how the source is read, `on_error` what to do with items that cannot
-        be; `jobs` and `cache` are used as well.
+        With labels the model knows; items without a label are not used. Of a source with splits, "test" is used.
     progress : callable, default=None
         See `fit_model`.
+    **options
+        Parameters of `FitOptions`: `modality`, `text`, `label`, `encoding`, `on_error`, `n_jobs` and `cache` are used.
 
     Returns
     -------
@@ -100,51 +219,53 @@ def evaluate_model(
     >>> from bagwise.model import Head
     >>> from bagwise.sources import TableCollection
     >>> head = Head([[1, -1], [-1, 1]], [0, 0])
-    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_groups=2, classes=["a", "b"],
-    ...               heads={2: head})
+    >>> hierarchy = Hierarchy(2, [[0, 1]], [0.0])
+    >>> model = Model(modality="table", hierarchy=hierarchy, n_groups=2, classes=["a", "b"], heads={2: head})
     >>> X = np.array([[3.0, 1.0], [0.0, 1.0], [2.0, 1.0]])
     >>> evaluate_model(model, TableCollection(X, ["1", "2", "3"], [("a",), ("b",), ("b",)])).confusion(2)
     array([[1, 0],
            [1, 1]])
     """
-    options = FitOptions() if options is None else options
+    chosen = FitOptions(**options)
     if not model.heads:
         raise BagwiseError(
-            "This model was learned without classes and has no classifier, so there is no error to find. "
+            "This model was fitted without classes and has no classifier, so there is no error to estimate. "
             "Fit a model to items with labels: one folder per class, or a column of labels."
         )
-    if options.label is None and not isinstance(source, Collection) and os.path.isfile(source):
-        options = options.with_changes(label=model.options.get("label"))
-    collection = open_items(model, source, options)
+    if chosen.label is None and not isinstance(source, Collection) and os.path.isfile(source):
+        chosen = chosen.with_changes(label=model.options.get("label"))
+    collection = open_items(model, source, chosen)
     if "test" in collection.splits:
         collection = collection.split("test")[0]
     n_items, collection = len(collection), _labelled(collection, model)
-    histograms, kept = histograms_of(model, collection, options, progress=progress)
-    collection = collection[kept]
+    n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
+    found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress)
+    collection = collection[found.kept]
     number = {name: k for k, name in enumerate(model.classes)}
     codes = np.array([number[str(item.label)] for item in collection], dtype=np.int64)
     sizes = tuple(sorted(model.heads))
-    scores = (model.heads[size].scores(model.group(histograms, size)) for size in sizes)
+    scores = (model.heads[size].scores(model.group(found.matrix, size)) for size in sizes)
     predicted = np.stack([np.argmax(some, axis=1) for some in scores])
     return Evaluation(
         collection=collection,
         n_skipped=n_items - len(collection),
-        histograms=histograms,
+        histograms=found.matrix,
         classes=model.classes,
         sizes=sizes,
         errors=tuple((predicted != codes).mean(axis=1).tolist()),
         codes=codes,
         predicted=predicted,
+        samples=found.samples,
     )
 
 
 def _labelled(collection: Collection, model: Model) -> Collection:
-    """The items with a label; a label that the model does not know is an error."""
+    """Return the items with a label; raise an error for labels that the model does not know."""
     has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
     if not has.any():
         raise BagwiseError(
-            f"The {len(collection)} items of {collection.source} have no labels, so there is no error to find. "
-            "Put items into one folder per class, or say which column has labels."
+            f"The {len(collection)} items of {collection.source} have no labels, so there is no error to estimate. "
+            "Put items into one folder per class, or name the column of labels."
         )
     labelled = collection if has.all() else collection[has]
     unknown = sorted({str(item.label) for item in labelled} - set(model.classes))
@@ -154,3 +275,90 @@ def _labelled(collection: Collection, model: Model) -> Collection:
             f"know. It knows: {', '.join(map(repr, model.classes[:20]))}."
         )
     return labelled
+
+
+@dataclass(frozen=True)
+class ComparedCriterion:
+    """Errors of one criterion along its merging path.
+
+    Attributes
+    ----------
+    name : str
+    path : PathErrors
+    seconds : float
+        Time of its cross-validation: merging and training classifiers, in all folds.
+    """
+
+    name: str
+    path: PathErrors
+    seconds: float
+
+
+def compare_criteria(
+    source: Any,
+    criteria: Sequence[str],
+    *,
+    sizes: Sequence[int] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> list[ComparedCriterion]:
+    """Cross-validate several criteria on the same words and the same folds.
+
+    Parameters
+    ----------
+    source : Collection or path
+        With labels.
+    criteria : sequence of str
+        Names from `bagwise.criteria`.
+    sizes : sequence of int, default=None
+        Numbers of groups; None: 2, 5, 10, 20 and so on up to all words.
+    progress : callable, default=None
+        See `fit_model`.
+    **options
+        Parameters of `FitOptions`. `criterion` and `n_groups` are not used.
+
+    Returns
+    -------
+    compared : list of ComparedCriterion
+        In the order of `criteria`.
+
+    Warns
+    -----
+    SkippedItemsWarning
+        If items could not be read, or have no label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.sources import TableCollection
+    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
+    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
+    >>> from bagwise.training import compare_criteria
+    >>> [(one.name, one.path.errors) for one in compare_criteria(rows, ["csm", "aib"], folds=3, sizes=[2])]
+    [('csm', (0.0,)), ('aib', (0.0,))]
+    """
+    chosen = FitOptions(**options)
+    if not criteria:
+        raise BagwiseError(f"There are no criteria to compare. Choose from {', '.join(sorted(NAMED_CRITERIA))}.")
+    for name in criteria:
+        resolve_criterion(name)
+    if chosen.folds < 2:
+        raise OptionError("folds", f"Comparing criteria needs at least 2 folds, got folds={chosen.folds}.")
+    report = progress or no_progress
+    prepared = prepare(source, chosen, report)
+    if prepared.codes is None or not prepared.enough_for_folds(chosen):
+        raise BagwiseError(
+            f"Comparing needs at least two classes with {chosen.folds} items each. " + " ".join(prepared.log.notes)
+        )
+    n_words = prepared.data.n_words
+    if sizes is not None and (not sizes or any(not 1 <= size <= n_words for size in sizes)):
+        raise OptionError("sizes", f"sizes must be from 1 to {n_words}, the number of words; got {list(sizes)}.")
+    tried = path_sizes(n_words) if sizes is None else tuple(sorted(set(sizes)))
+    for note in prepared.log.notes:
+        warnings.warn(note, SkippedItemsWarning, stacklevel=2)
+    compared = []
+    for name in criteria:
+        started = time.perf_counter()
+        path, _ = cross_validate(prepared.data, prepared.codes, tried, name, chosen, report)
+        compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
+    return compared

@@ -2,54 +2,120 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import os
+import platform
 import time
+import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import LinearSVC
 
-from bagwise.errors import BagwiseError
+import bagwise
+from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.errors import BagwiseError, OptionError
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.model import Head, Model
+from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.criteria.others import Linkage
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.merge import merge_words
+from bagwise.model import Head, Model, PathErrors
+from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress
 from bagwise.sources.collection import Collection
-from bagwise.training.options import FitOptions
-from bagwise.training.path import NORMALIZE, cross_validate, fit_head, group_words, learn_hierarchy, path_sizes
-from bagwise.training.provenance import now, versions
-from bagwise.training.words import Progress, WordData, learn_words, no_progress, open_source
+from bagwise.sources.items import Skipped
+from bagwise.training.options import FitOptions, make_vectorizer, open_source
 
-__all__ = ["Fit", "fit_model"]
+__all__ = ["Fit", "FittedModel", "WordData", "fit_model", "path_sizes", "run_fit", "versions"]
 
-# What leaves the fewest errors at small sizes on images and texts alike, and takes the least time.
+# Steps of `BagNormalizer`: Hellinger normalisation.
+NORMALIZE = ("l1", "power")
+# The default criteria: the smallest errors at small sizes on images and texts alike, in the least time; without
+# classes the better criterion takes time with the square of the number of words.
 _SUPERVISED = "aib"
-# Information about items is the better guide, but takes time with the square of the words.
 _UNSUPERVISED = {"images": "mmi", "videos": "mmi", "table": "lpp", "texts": "lpp"}
+# Groups, if their number is not given and cannot be chosen by cross-validation.
+DEFAULT_GROUPS = 50
+# Images whose descriptors are kept for the patches of a report.
+N_SAMPLED_ITEMS = 80
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "opencv-python-headless", "pillow")
+
+
+@dataclass(frozen=True)
+class WordData:
+    """Items as histograms over the full vocabulary.
+
+    Attributes
+    ----------
+    collection : Collection
+        The items that could be read, in the order of the rows.
+    histograms : CSR array or ndarray of shape (n_items, n_cells * n_words)
+    vectorizer : Vectorizer
+        The fitted vectorizer.
+    skipped : tuple of Skipped
+        Items that could not be read.
+    samples : dict
+        Words of the descriptors of some images by their row, for the patches of a report.
+    seconds : dict
+        Time of each stage.
+    """
+
+    collection: Collection
+    histograms: Any
+    vectorizer: Vectorizer
+    skipped: tuple[Skipped, ...] = ()
+    samples: Mapping[int, WordSample] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+        return self.vectorizer.n_words
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the spatial pyramid."""
+        return int(self.histograms.shape[1]) // self.n_words
+
+    def whole(self) -> Any:
+        """Return histograms of whole items: the sum over the cells of the first grid."""
+        rows, columns = getattr(self.vectorizer, "pyramid", ((1, 1),))[0]
+        cells = [self.histograms[:, k * self.n_words : (k + 1) * self.n_words] for k in range(rows * columns)]
+        return sum(cells[1:], start=cells[0])
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model, and what is worth telling about how it was learned.
+    """A fitted model, and what else a fit gives.
 
     Attributes
     ----------
     model : Model
     data : WordData
-        The items it was learned from, as histograms over the full vocabulary.
+        The training items, as histograms over the full vocabulary.
     codes : ndarray of shape (n_items,), or None
-        Their classes, as numbers into ``model.classes``; None if there are no classes.
+        Their classes, as indices into ``model.classes``; None without classes.
     held_out : ndarray of shape (n_sizes, n_items), or None
-        The class that each item was given at each size of ``model.path`` when it was held out.
+        Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``.
     test : Collection or None
-        Items kept apart: the part named test, if the source has parts; where there are classes, those with a label.
+        The split "test", if the source has one; with classes, its labelled items.
     timings : dict
-        Seconds by step.
+        Seconds per stage.
     notes : tuple of str
-        What people should know: items that were left out, classes without enough items.
+        Messages for the user: skipped items, classes with too few items.
     """
 
     model: Model
@@ -61,93 +127,160 @@ class Fit:
     notes: tuple[str, ...]
 
 
+class FittedModel(Model):
+    """A model as `fit_model` returns it: with the data it was fitted to, until it is saved and loaded.
+
+    Attributes
+    ----------
+    result : Fit
+        Training data, predictions of cross-validation, test split, timings and notes.
+    """
+
+    result: Fit
+
+    @classmethod
+    def of(cls, result: Fit) -> FittedModel:
+        """Build the model of a fit."""
+        names = [one.name for one in dataclasses.fields(Model) if one.init]
+        model = cls(**{name: getattr(result.model, name) for name in names})
+        model._set(result=result)
+        return model
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write a report of the fit, one HTML page. Needs ``bagwise[report]``.
+
+        The confusion matrix and the examples are those of the split "test", if there is one, otherwise those of
+        cross-validation.
+        """
+        from bagwise.report import write_report
+        from bagwise.training.evaluate import evaluate_model
+        from bagwise.training.report_data import fit_report_data
+
+        test, evaluation = self.result.test, None
+        if test is not None and self.heads:
+            evaluation = evaluate_model(self, test)
+        return Path(write_report(fit_report_data(self.result, evaluation), path))
+
+
 @dataclass
 class _Log:
-    """Times and notes, as a fit goes along."""
+    """Times and notes of a fit."""
 
     timings: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
+    def timed(self, stage: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.timings[step] = time.perf_counter() - started
+        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - started
 
 
-def fit_model(source: Any, options: FitOptions | None = None, *, progress: Progress | None = None) -> Fit:
-    r"""Learn words, merge them, and learn to tell classes by what is left.
+def fit_model(
+    source: Any,
+    *,
+    n_groups: int | str = "auto",
+    criterion: str = "auto",
+    progress: Progress | None = None,
+    **options: Any,
+) -> FittedModel:
+    r"""Learn a vocabulary, merge its words into groups, and train a classifier on the groups.
 
-    1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of
-       a table. A source with parts train and test is learned from its part train.
+    1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of a
+       table. A source with splits train and test is learned from its split train.
     2. They are merged level by level; see `merge_words`.
-    3. Where there are classes, linear classifiers are learned at several sizes along the path, and the errors of all
-       sizes are found by cross-validation, with a hierarchy of its own in each fold. (Words of images are learned
-       once, without looking at classes.)
+    3. If there are classes, linear SVMs are trained at several sizes along the merging path, and the errors of all
+       sizes are estimated by cross-validation, with one hierarchy per fold. (Words of images are learned once, without
+       using classes.)
 
     Parameters
     ----------
     source : Collection or path
         See `open_collection`.
-    options : FitOptions, default=None
+    n_groups : int or "auto", default="auto"
+        Number of groups. "auto": the smallest number whose error in cross-validation is within one standard error of
+        the best; 50 if there is no cross-validation.
+    criterion : str, default="auto"
+        A name from `bagwise.criteria`. "auto": "aib"; without classes, "mmi" for images and videos, "lpp" for texts and
+        tables.
     progress : callable, default=None
-        Called with the name of a step, how much of it is done, and how much there is (0 if that is not known).
+        Called with the name of a step, the number of items done, and the number of all items (0: unknown).
+    **options
+        Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `pyramid`, `min_count`,
+        `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`, `on_error`, `cache`,
+        `memory_limit`, `random_state`, `n_jobs`.
 
     Returns
     -------
-    fit : Fit
+    model : FittedModel
+        A `Model` with a method `report`, and more about the fit in ``model.result``.
 
     Examples
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from bagwise.training import FitOptions, fit_model
+    >>> from bagwise import fit_model
     >>> texts = {"fruit": ["ripe apple", "ripe pear", "sweet pear", "sweet apple"],
     ...          "tools": ["steel hammer", "steel saw", "sharp saw", "heavy hammer"]}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "things.csv")
     ...     rows = [f"{text},{label}" for label, some in texts.items() for text in some]
     ...     _ = path.write_text("text,label\n" + "\n".join(rows))
-    ...     fit = fit_model(path, FitOptions(to=2, folds=2, min_count=1))
-    >>> fit.model.predict(["sweet ripe pear", "sharp steel"]).tolist()
+    ...     model = fit_model(path, n_groups=2, folds=2, min_count=1)
+    >>> model.predict(["sweet ripe pear", "sharp steel"]).tolist()
     ['fruit', 'tools']
     """
-    options = FitOptions() if options is None else options
+    chosen = FitOptions(n_groups=n_groups, criterion=criterion, **options)
+    return FittedModel.of(run_fit(source, chosen, progress=progress))
+
+
+def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = None) -> Fit:
+    """Fit a model as `fit_model` does.
+
+    Parameters
+    ----------
+    source : Collection or path
+    options : FitOptions
+    progress : callable, default=None
+
+    Returns
+    -------
+    fit : Fit
+        The model, the training data, the predictions of cross-validation, the test split, timings and notes.
+    """
     report = progress or no_progress
     prepared = prepare(source, options, report)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
-    if options.to != "auto" and int(options.to) > data.n_words:
-        raise BagwiseError(f"to={options.to}, but there are only {data.n_words} words. Give at most {data.n_words}.")
+    check_groups(options, data.n_words)
     validated = codes is not None and prepared.enough_for_folds(options)
-    if options.to == "auto" and not validated:
-        why = "folds=0 asks for none" if options.folds == 0 else f"that needs two classes of {options.folds} items each"
-        raise BagwiseError(
-            f'to="auto" chooses the number of words by cross-validation, but {why}. Give the number of words, such as '
-            "to=50, or other folds."
-        )
     criterion = choose_criterion(options, data.collection.modality, bool(classes))
     with log.timed("merging"):
-        hierarchy = learn_hierarchy(data.whole(), codes, criterion, options.jobs, report)
-    sizes = path_sizes(data.n_words, *(() if options.to == "auto" else (int(options.to),)))
+        hierarchy = learn_hierarchy(data.whole(), codes, criterion, options.n_jobs, report)
+    sizes = path_sizes(data.n_words, *(() if options.n_groups == "auto" else (int(options.n_groups),)))
     path, held_out = None, None
     if codes is not None and validated:
         with log.timed("cross-validation"):
             path, held_out = cross_validate(data, codes, sizes, criterion, options, report)
-    n_groups = path.one_se if path is not None and options.to == "auto" else int(options.to)
+    if options.n_groups != "auto":
+        n_groups = int(options.n_groups)
+    elif path is not None:
+        n_groups = path.one_se
+    else:
+        n_groups = min(DEFAULT_GROUPS, data.n_words)
+        log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
     heads: dict[int, Head] = {}
     if codes is not None:
         with log.timed("classifiers"):
-            heads = _heads(data, codes, len(classes), hierarchy, sizes, options, report)
+            for k, size in enumerate(sizes):
+                features = group_features(data.histograms, hierarchy.cut(size), size, data.n_cells, NORMALIZE)
+                heads[size] = fit_head(features, codes, len(classes), options.C, options.random_state)
+                report("Training classifiers", k + 1, len(sizes))
     model = Model(
         modality=data.collection.modality,
         hierarchy=hierarchy,
         n_groups=n_groups,
-        descriptor=data.descriptor,
-        codebook=data.codebook,
-        word_names=data.word_names,
+        **data.vectorizer.parameters(),
         word_totals=np.asarray(data.whole().sum(axis=0), dtype=np.float64).ravel(),
-        tokenizer=data.tokenizer,
-        pyramid=data.pyramid,
         normalize=NORMALIZE,
         classes=classes,
         heads=heads,
@@ -169,7 +302,7 @@ class Prepared:
     log: _Log
 
     def enough_for_folds(self, options: FitOptions) -> bool:
-        """Whether every class has an item for each fold; what is missing is noted."""
+        """Whether every class has an item for each fold; adds a note otherwise."""
         if options.folds == 0 or self.codes is None:
             return False
         counts = np.bincount(self.codes)
@@ -184,18 +317,18 @@ class Prepared:
 
 
 def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
-    """Open a source, count its words and read its classes: what comes before merging."""
+    """Open a source, count its words and read its classes: all that comes before merging."""
     log = _Log()
     opened = open_source(source, options)
-    collection, test = parts_of(opened)
+    collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
     if n_left:
-        log.notes.append(f"{n_left} items are neither in the part train nor in the part test and were left out.")
-    collection = _labelled_part(collection, log)
-    # what is wrong is said before long work begins
-    test = _test_part(test, class_names(collection, options), log)
-    with log.timed("words"):
-        data = learn_words(collection, options, progress)
+        log.notes.append(f"{n_left} items are neither in the split train nor in the split test and were not used.")
+    collection = _labelled(collection, log)
+    # errors come before long work begins
+    test = _test_split(test, class_names(collection, options), log)
+    data = vectorize(collection, options, progress)
+    log.timings.update(data.seconds)
     if data.skipped:
         first = data.skipped[0]
         log.notes.append(f"{len(data.skipped)} items could not be read, the first {first.id}: {first.reason}")
@@ -205,29 +338,44 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     if classes:
         number = {name: k for k, name in enumerate(classes)}
         codes = np.array([number[str(item.label)] for item in data.collection], dtype=np.int64)
-        _check_classes(test, classes)  # a class of which no item could be read is gone
+        _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
-        log.notes.append("All items are of one class, so words were merged without looking at classes.")
+        log.notes.append("All items are of one class, so words were merged without using classes.")
     return Prepared(data, classes, codes, test, log)
 
 
-def parts_of(collection: Collection) -> tuple[Collection, Collection | None]:
-    """Learn from the part train, if there is one, and keep the part test for later."""
-    parts = set(collection.splits)
-    if "train" not in parts:
+def vectorize(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
+    """Fit a vectorizer to a collection; every item is read once."""
+    if not len(collection):
+        raise BagwiseError(f"{collection.source} has no items to learn from.")
+    vectorizer = make_vectorizer(options, collection.modality)
+    found = vectorizer.fit_transform(
+        collection,
+        on_error=options.on_error,
+        n_jobs=options.n_jobs,
+        n_samples=N_SAMPLED_ITEMS if collection.modality == "images" else 0,
+        progress=progress,
+    )
+    read = collection if len(found.kept) == len(collection) else collection[found.kept]
+    return WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
+
+
+def split_source(collection: Collection) -> tuple[Collection, Collection | None]:
+    """Return the splits train and test, or the whole collection and None if it has no split train."""
+    names = set(collection.splits)
+    if "train" not in names:
         return collection, None
-    test = collection.split("test")[0] if "test" in parts else None
-    return collection.split("train")[0], test
+    return collection.split("train")[0], collection.split("test")[0] if "test" in names else None
 
 
-def _test_part(test: Collection | None, classes: tuple[str, ...], log: _Log) -> Collection | None:
-    """What can be tested on: items with a class; nothing, which is noted, if there are none."""
+def _test_split(test: Collection | None, classes: tuple[str, ...], log: _Log) -> Collection | None:
+    """Return the labelled items of the test split; None, with a note, if there are none."""
     if test is None or not classes:
         return test
     if not any(item.labels for item in test):
-        log.notes.append(f"The {len(test)} items of the part test have no labels, so nothing was tested on them.")
+        log.notes.append(f"The {len(test)} items of the split test have no labels, so they were not used.")
         return None
-    test = _labelled_part(test, log, " of the part test")
+    test = _labelled(test, log, " of the split test")
     _check_classes(test, classes)
     return test
 
@@ -236,58 +384,158 @@ def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
     unknown = sorted({str(item.label) for item in test or ()} - set(classes))
     if unknown:
         raise BagwiseError(
-            f"The part test has items labelled {', '.join(map(repr, unknown[:3]))}, but there is nothing to learn such "
-            "classes from in the part train. Put some of them there, or take them out of the part test."
+            f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
+            "Add some to the split train, or remove them from the split test."
         )
 
 
-def _labelled_part(collection: Collection, log: _Log, where: str = "") -> Collection:
-    """Leave out items without a label, if others have one; items with several are an error."""
+def _labelled(collection: Collection, log: _Log, where: str = "") -> Collection:
+    """Remove items without a label, if others have one; raise an error for items with several."""
     several = next((item for item in collection if len(item.labels) > 1), None)
     if several is not None:
         raise BagwiseError(
-            f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}); a model tells "
-            "items apart that have one. Give one label an item, for instance by Collection.with_labels."
+            f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
+            "predicts one. Give each item one label, for instance by Collection.with_labels."
         )
     has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
     if has.all() or not has.any():
         return collection
-    log.notes.append(f"{int((~has).sum())} of {len(has)} items{where} have no label and were left out.")
+    log.notes.append(f"{int((~has).sum())} of {len(has)} items{where} have no label and were not used.")
     return collection[has]
 
 
 def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
-    """Names of the classes in order; none if there are fewer than two, an error if the criterion needs them."""
+    """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
     names = tuple(sorted({item.label for item in collection if item.label is not None}))
     if len(names) >= 2:
         return names
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
         found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
         raise BagwiseError(
-            f"The criterion {options.criterion!r} keeps classes apart and needs at least two, but {found}. Put items "
-            'into one folder per class, or take a criterion that needs none: "lpp", "mmi", "linkage".'
+            f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
+            'per class, or use an unsupervised criterion: "lpp", "mmi", "linkage".'
         )
     return ()
 
 
 def choose_criterion(options: FitOptions, modality: str, has_classes: bool) -> str:
+    """Return the criterion of the options, or the default of a modality."""
     if options.criterion != "auto":
         return options.criterion
     return _SUPERVISED if has_classes else _UNSUPERVISED[modality]
 
 
-def _heads(
-    data: WordData, codes: NDArray[np.int64], n_classes: int, hierarchy: Any, sizes: tuple[int, ...],
-    options: FitOptions, report: Progress,
-) -> dict[int, Head]:  # fmt: skip
-    """Classifiers at every size, learned from all items."""
-    heads = {}
-    cells = data.histograms.shape[1] // data.n_words
-    for k, size in enumerate(sizes):
-        features = group_words(data.histograms, hierarchy.cut(size), size, cells)
-        heads[size] = fit_head(features, codes, n_classes, options.penalty, options.seed)
-        report("Learning classifiers", k + 1, len(sizes))
-    return heads
+def check_groups(options: FitOptions, n_words: int) -> None:
+    """Raise an error if there are fewer words than groups."""
+    if options.n_groups != "auto" and int(options.n_groups) > n_words:
+        message = f"n_groups={options.n_groups}, but there are only {n_words} words. Set at most {n_words}."
+        raise OptionError("n_groups", message)
+
+
+def path_sizes(n_words: int, *also: int) -> tuple[int, ...]:
+    """Return the sizes along the merging path: 2, 5, 10, 20, 50 and so on, all words, and those given.
+
+    >>> path_sizes(64, 30)
+    (2, 5, 10, 20, 30, 50, 64)
+    """
+    ladder = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
+    return tuple(sorted({size for size in ladder if 1 < size < n_words} | {n_words, *also}))
+
+
+def learn_hierarchy(
+    histograms: Any, y: NDArray[Any] | None, criterion: str, n_jobs: int, progress: Progress | None = None
+) -> Hierarchy:
+    """Merge words down to one group.
+
+    Criteria that measure distances between items take relative frequencies, so that long items do not outweigh short
+    ones; criteria that count occurrences take counts.
+    """
+    chosen = resolve_criterion(criterion)
+    X = normalize_rows(histograms, "l1") if isinstance(chosen, (TraceRatio, Linkage)) else histograms
+    n_merges = histograms.shape[1] - 1
+
+    def follow(level: int, pair: tuple[int, int], score: float) -> None:
+        if progress is not None and (level % 64 == 0 or level == n_merges):
+            progress("Merging words", level, n_merges)
+
+    return merge_words(
+        X, y if chosen.supervised else None, criterion=chosen, callback=follow if progress else None, n_jobs=n_jobs
+    )
+
+
+def fit_head(features: Any, codes: NDArray[np.int64], n_classes: int, C: float, random_state: int) -> Head:
+    """Train a linear SVM, one row of weights per class; for two classes the first is the negative of the second."""
+    svm = LinearSVC(C=C, random_state=random_state, max_iter=3000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # few groups may not separate classes: good enough
+        svm.fit(features, codes)
+    coef, intercept = svm.coef_, svm.intercept_
+    if n_classes == 2:
+        coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
+    return Head(coef.astype(np.float32), intercept.astype(np.float32))
+
+
+def cross_validate(
+    data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], criterion: str, options: FitOptions,
+    progress: Progress,
+) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
+    """Estimate the error at each size, with one hierarchy per fold.
+
+    Parameters
+    ----------
+    data : WordData
+    codes : ndarray of shape (n_items,)
+        Classes as numbers from 0. Each has at least `options.folds` items.
+    sizes : tuple of int
+    criterion : str
+    options : FitOptions
+    progress : callable
+
+    Returns
+    -------
+    errors : PathErrors
+    predicted : ndarray of shape (n_sizes, n_items)
+        The predictions for each item by the fold that did not train on it.
+    """
+    n_classes, whole = int(codes.max()) + 1, data.whole()
+    splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
+    predicted = np.empty((len(sizes), len(codes)), np.int64)
+    errors = np.empty((options.folds, len(sizes)))
+    step = f"Cross-validating {criterion} at {len(sizes)} sizes"
+
+    def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> int:
+        hierarchy = learn_hierarchy(whole[train], codes[train], criterion, 1)
+        for k, size in enumerate(sizes):
+            features = group_features(data.histograms, hierarchy.cut(size), size, data.n_cells, NORMALIZE)
+            head = fit_head(features[train], codes[train], n_classes, options.C, options.random_state)
+            predicted[k, test] = np.argmax(head.scores(features[test]), axis=1)
+            errors[fold, k] = np.mean(predicted[k, test] != codes[test])
+        return fold
+
+    tasks = (delayed(run)(fold, *split) for fold, split in enumerate(splitter.split(whole, codes)))
+    progress(step, 0, options.folds)
+    threads = min(effective_n_jobs(options.n_jobs), options.folds)
+    # threads: liblinear and our kernels release the GIL
+    for done, _ in enumerate(Parallel(threads, prefer="threads", return_as="generator_unordered")(tasks), 1):
+        progress(step, done, options.folds)
+    path = PathErrors(
+        sizes=sizes,
+        errors=tuple(errors.mean(axis=0).tolist()),
+        standard_errors=tuple((errors.std(axis=0, ddof=1) / np.sqrt(options.folds)).tolist()),
+        protocol=f"{options.folds}-fold cross-validation",
+    )
+    return path, predicted
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of bagwise, Python, and installed packages that results may depend on."""
+    found = {"bagwise": bagwise.__version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _provenance(data: WordData, codes: NDArray[np.int64] | None, classes: tuple[str, ...], log: _Log) -> dict[str, Any]:
@@ -298,14 +546,14 @@ def _provenance(data: WordData, codes: NDArray[np.int64] | None, classes: tuple[
         "n_skipped": len(data.skipped),
         "class_counts": counts,
         "content_hash": _content_hash(data),
-        "created": now(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-        "seconds": {step: round(seconds, 3) for step, seconds in log.timings.items()},
+        "seconds": {stage: round(seconds, 3) for stage, seconds in log.timings.items()},
     }
 
 
 def _content_hash(data: WordData) -> str:
-    """Hash ids, labels and histograms: what the model was learned from."""
+    """Hash ids, labels and histograms of the training items."""
     digest = hashlib.blake2b(digest_size=16)
     for item in data.collection:
         digest.update(repr((item.id, item.labels)).encode("utf-8", "surrogatepass"))

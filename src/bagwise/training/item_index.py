@@ -13,12 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bagwise._io.tensors import PackedStrings, kind_of, read_tensors, tensor, write_tensors
-from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import BagwiseError
-from bagwise.merging.pooling import pool
 from bagwise.model import Model
 from bagwise.model.files import model_bytes, read_model
-from bagwise.model.inputs import as_histograms
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
@@ -39,7 +36,7 @@ _TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | 
 # In schema 1 an index was a folder, with this file.
 _ITEMS = "items.json"
 _METRIC = "hellinger"
-_READING = ("kind", "text", "label", "encoding")
+_READING = ("modality", "text", "label", "encoding")
 
 
 class Found(NamedTuple):
@@ -61,13 +58,13 @@ class ItemIndex:
     ----------
     model : Model
     index : BagIndex
-        Shares of the model's groups of words in each item; items are numbered from 0.
+        Relative frequencies of the model's groups in each item; items are numbered from 0.
     ids : tuple of str
     labels : tuple of str or None
     source : str
         Where the items were, when they were indexed.
     reading : dict
-        How they were read: `kind`, `text`, `label`, `encoding`.
+        How they were read: `modality`, `text`, `label`, `encoding`.
 
     Examples
     --------
@@ -75,8 +72,8 @@ class ItemIndex:
     >>> from bagwise.sources import TableCollection
     >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
     >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
-    >>> from bagwise.training import FitOptions, ItemIndex, fit_model
-    >>> model = fit_model(rows, FitOptions(to=2, folds=0)).model
+    >>> from bagwise.training import ItemIndex, fit_model
+    >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> index = ItemIndex.build(model, rows, model.histograms(rows))
     >>> [(hit.id, hit.label) for hit in index.search([[9.0, 1.0, 0.0]], k=2)[0]]
     [('a', 'cat'), ('c', 'cat')]
@@ -107,7 +104,7 @@ class ItemIndex:
         model : Model
         collection : Collection
         histograms : CSR array or ndarray of shape (n_items, n_cells * d)
-            Their words, see `histograms_of`.
+            Their words, see `count_words`.
         source : path, default=""
             Where the items are.
         options : FitOptions, default=None
@@ -121,7 +118,7 @@ class ItemIndex:
         """
         options = FitOptions() if options is None else options
         index = BagIndex(metric=metric)
-        index.add(shares_of(model, histograms))
+        index.add(model.group(histograms, normalize=("l1",)))
         reading = {name: getattr(options, name) for name in _READING}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading)
@@ -135,14 +132,14 @@ class ItemIndex:
         Parameters
         ----------
         histograms : CSR array or ndarray of shape (n_queries, n_cells * d)
-            Words of queries, see `histograms_of`.
+            Words of queries, see `count_words`.
         k : int, default=10
 
         Returns
         -------
         found : list of lists of Found
         """
-        scores, numbers = self.index.search(shares_of(self.model, histograms), min(k, len(self)))
+        scores, numbers = self.index.search(self.model.group(histograms, normalize=("l1",)), min(k, len(self)))
         return [
             [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
             for row, of_row in zip(np.asarray(numbers).tolist(), scores, strict=True)
@@ -214,15 +211,6 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
     return kind_of(path) == _KIND or Path(path, _ITEMS).is_file()
 
 
-def shares_of(model: Model, histograms: Any) -> Any:
-    """The share that each group of words has in each item, cell by cell: rows sum to 1."""
-    cells = np.arange(model.n_cells)[:, None]
-    everywhere = (cells * model.n_groups + model.lookup).ravel()
-    checked = as_histograms(histograms, model.n_cells * model.hierarchy.n_words)
-    grouped = pool(checked, everywhere, model.n_cells * model.n_groups)
-    return normalize_rows(grouped.astype(np.float64), "l1").astype(np.float32)
-
-
 def _read_file(path: Path) -> tuple[Model, BagIndex, dict[str, Any], list[str], list[int]]:
     header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS}, mmap=True)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
@@ -258,6 +246,8 @@ def _check_items(
     """Give ids, labels, source and reading of an index, if they fit together."""
     classes: Any = header.get("classes")
     reading = _object(header, "reading")
+    if "kind" in reading:  # its name in files of earlier versions
+        reading = {"modality": reading["kind"]} | {name: value for name, value in reading.items() if name != "kind"}
     for name, values, kind in (("ids", ids, str), ("labels", codes, int), ("classes", classes, str)):
         if not isinstance(values, list) or not all(type(value) is kind for value in values):
             raise _Damaged(f"its {name} must be a list of {kind.__name__}, got {values!r:.100}.")

@@ -1,20 +1,25 @@
-"""What can be asked of a fit: one set of options for Python, the command line and configuration files."""
+"""Options of a fit, for Python, the command line and configuration files alike, and what follows from them."""
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from bagwise._utils.checks import check_integer
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise._utils.memory import parse_size
+from bagwise.errors import BagwiseError, OptionError, unknown_name
+from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer, VisualVectorizer
+from bagwise.sources.collection import Collection
+from bagwise.sources.opening import open_collection
 
-__all__ = ["DESCRIPTORS", "FitOptions", "make_descriptor", "read_config"]
+__all__ = ["DESCRIPTORS", "FitOptions", "make_descriptor", "make_vectorizer", "open_source", "read_config"]
 
-# The names of the command line, and the classes behind them.
+# Names on the command line, and the classes behind them.
 DESCRIPTORS = {
     "sift": "DenseSIFT",
     "color-sift": "ColorSIFT",
@@ -23,64 +28,80 @@ DESCRIPTORS = {
     "patches": "Patches",
     "hog-hof": "VideoHogHof",
 }
-_ON_ERROR = ("raise", "skip")
+# Names that configuration files and the command line use as well.
+_ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": "n_jobs", "seed": "random_state"}
+
+IMAGE_WORDS = 1000
+TEXT_WORDS = 20_000
+_VISUAL, _TEXTUAL = ("images", "videos"), ("texts",)
+_ONLY_FOR = {
+    "descriptor": _VISUAL,
+    "step": _VISUAL,
+    "patch": _VISUAL,
+    "min_count": _TEXTUAL,
+    "stop_words": _TEXTUAL,
+    "ngrams": _TEXTUAL,
+}
+_TOKEN = r"(?u)\b\w\w+\b"
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Options of `fit_model` and `compare_criteria`.
+    """Options of `fit_model`, which takes them as keyword arguments.
 
     Parameters
     ----------
-    to : int or "auto", default=50
-        Words to be left after merging. "auto": the smallest number whose error in cross-validation is within one
-        standard error of the best.
-    words : int, default=None
-        Words to begin with: learned from images (None: 1000), or the most frequent ones of texts (None: 20,000). The
-        columns of a table are its words, so this does not apply to tables.
+    n_groups : int or "auto", default="auto"
+        Number of groups that merging leaves. "auto": the smallest number whose error in cross-validation is within one
+        standard error of the best; 50 if there is no cross-validation.
+    n_words : int, default=None
+        Size of the vocabulary: words learned from images (None: 1000), or the most frequent words of texts (None:
+        20,000). The columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "aib"; where there are no classes, "mmi" for images and videos, "lpp"
-        for texts and tables.
+        A name from `bagwise.criteria`. "auto": "aib"; without classes, "mmi" for images and videos, "lpp" for texts and
+        tables.
     descriptor : str, default="auto"
         "sift", "color-sift", "keypoint-sift", "hog-lbp" or "patches" for images ("auto": "sift"), "hog-hof" for videos.
     step, patch : int, default=None
-        Pixels between two descriptors, and the side of the square each describes; None: as the descriptor has it.
+        Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor.
     pyramid : int, default=None
-        5, 8 or 21 cells laid over each image; None: the whole image.
+        5, 8 or 21 cells of a spatial pyramid; None: the whole image.
     min_count : int, default=2
-        Texts: words that occur in fewer texts are left out.
+        Texts: words that occur in fewer texts are not part of the vocabulary.
     stop_words : {"english", None}, default=None
-        Texts: a list of words to leave out.
+        Texts: a list of stop words.
     ngrams : int, default=1
-        Texts: up to so many words in a row are taken as one word.
-    penalty : float, default=1.0
-        Parameter C of the linear SVM on the merged words.
+        Texts: the longest n-grams of the vocabulary.
+    C : float, default=1.0
+        Regularisation of the linear SVM on the features of groups, as in scikit-learn.
     folds : int, default=5
-        Folds of cross-validation along the path of merging; 0: none.
-    kind : str, default="auto"
-        What to look for in the source, see `open_collection`.
+        Folds of cross-validation along the merging path; 0: none.
+    modality : str, default="auto"
+        Items to open, see `open_collection`.
     text, label : str, default=None
         Columns with texts and labels, for files of records and tables.
     encoding : str, default=None
         Encoding of texts; None: UTF-8.
     on_error : {"raise", "skip"}, default="skip"
-        What to do with items that cannot be read.
+        Whether an item that cannot be read raises an error, or is skipped.
     cache : path, default=None
-        A folder in which descriptors are kept, so that a fit that was broken off goes on where it was.
-    seed : int, default=0
+        Folder in which descriptors are cached, so that an interrupted fit continues where it stopped.
+    memory_limit : int, float or str, default=None
+        Descriptors beyond this size go to a temporary file during a fit. None: 128 MiB.
+    random_state : int, default=0
         The same seed gives the same model.
-    jobs : int, default=-1
-        Threads; -1: as many as there are cores.
+    n_jobs : int, default=-1
+        Threads; -1: one per core.
 
     Examples
     --------
     >>> from bagwise.training import FitOptions
-    >>> FitOptions(to=20, descriptor="patches").with_changes(to=10).to
+    >>> FitOptions(n_groups=20, descriptor="patches").with_changes(n_groups=10).n_groups
     10
     """
 
-    to: int | str = 50
-    words: int | None = None
+    n_groups: int | str = "auto"
+    n_words: int | None = None
     criterion: str = "auto"
     descriptor: str = "auto"
     step: int | None = None
@@ -89,54 +110,67 @@ class FitOptions:
     min_count: int = 2
     stop_words: str | None = None
     ngrams: int = 1
-    penalty: float = 1.0
+    C: float = 1.0
     folds: int = 5
-    kind: str = "auto"
+    modality: str = "auto"
     text: str | None = None
     label: str | None = None
     encoding: str | None = None
     on_error: str = "skip"
     cache: str | None = None
-    seed: int = 0
-    jobs: int = -1
+    memory_limit: int | float | str | None = None
+    random_state: int = 0
+    n_jobs: int = -1
 
     def __post_init__(self) -> None:
         from bagwise.codebooks.pyramids import resolve_pyramid
         from bagwise.merging.criteria import NAMED_CRITERIA
 
-        if isinstance(self.to, str) and self.to != "auto":
-            raise BagwiseError(f'to must be a number of words or "auto", got {self.to!r}.')
-        if self.to != "auto":
-            check_integer(self.to, "to", 1)
-        for name, least in (("words", 2), ("step", 1), ("patch", 1)):
+        if isinstance(self.n_groups, str) and self.n_groups != "auto":
+            raise OptionError("n_groups", f'n_groups must be an integer or "auto", got {self.n_groups!r}.')
+        if self.n_groups != "auto":
+            self._check_integer("n_groups", 1)
+        for name, least in (("n_words", 2), ("step", 1), ("patch", 1)):
             if getattr(self, name) is not None:
-                check_integer(getattr(self, name), name, least)
-        for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0), ("jobs", -1)):
-            check_integer(getattr(self, name), name, least)
-        check_integer(self.seed, "seed", 0, 2**32 - 1)
+                self._check_integer(name, least)
+        for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0), ("n_jobs", -1)):
+            self._check_integer(name, least)
+        self._check_integer("random_state", 0, 2**32 - 1)
         if self.folds == 1:
-            raise BagwiseError("folds=1 leaves nothing to learn from. Give 0 (no cross-validation), or 2 or more.")
-        if self.jobs == 0:
-            raise BagwiseError("jobs=0 threads can do nothing. Give a number of threads, or -1 for all cores.")
-        is_number = isinstance(self.penalty, (int, float)) and not isinstance(self.penalty, bool)
-        if not is_number or not 0 < self.penalty < float("inf"):
-            raise BagwiseError(f"penalty must be a finite number above 0, got {self.penalty!r}.")
-        resolve_pyramid(self.pyramid)
-        _check_name(self.criterion, "criterion", ("auto", *NAMED_CRITERIA))
-        _check_name(self.descriptor, "descriptor", ("auto", *DESCRIPTORS))
-        _check_name(self.on_error, "on_error", _ON_ERROR)
-        if self.stop_words not in (None, "english"):
-            raise unknown_name("stop_words", self.stop_words, ("english",))
+            raise OptionError("folds", "folds=1 leaves no training data. Set 0 (no cross-validation), or at least 2.")
+        if self.n_jobs == 0:
+            raise OptionError("n_jobs", "n_jobs=0 is no number of threads. Set at least 1, or -1 for all cores.")
+        is_number = isinstance(self.C, (int, float)) and not isinstance(self.C, bool)
+        if not is_number or not 0 < self.C < float("inf"):
+            raise OptionError("C", f"C must be a finite number above 0, got {self.C!r}.")
+        with _option("pyramid"):
+            resolve_pyramid(self.pyramid)
+        if self.memory_limit is not None:
+            with _option("memory_limit"):
+                parse_size(self.memory_limit)
+        for name, known in (
+            ("criterion", ("auto", *NAMED_CRITERIA)),
+            ("descriptor", ("auto", *DESCRIPTORS)),
+            ("on_error", ("raise", "skip")),
+            ("stop_words", (None, "english")),
+        ):
+            if getattr(self, name) not in known:
+                choices = [choice for choice in known if choice is not None]
+                raise OptionError(name, str(unknown_name(name, getattr(self, name), choices)))
+
+    def _check_integer(self, name: str, least: int, most: int | None = None) -> None:
+        with _option(name):
+            check_integer(getattr(self, name), name, least, *(() if most is None else (most,)))
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str = "options") -> FitOptions:
-        """Build options from names and values; dashes in names count as underscores.
+        """Build options from names and values, those of the command line (``stop-words``, ``groups``) included.
 
         Parameters
         ----------
         given : mapping
         where : str
-            Where they come from, for errors.
+            Their origin, for errors.
 
         Returns
         -------
@@ -145,22 +179,17 @@ class FitOptions:
         Examples
         --------
         >>> from bagwise.training import FitOptions
-        >>> FitOptions.from_mapping({"to": 20, "stop-words": "english"}).stop_words
+        >>> FitOptions.from_mapping({"groups": 20, "stop-words": "english"}).stop_words
         'english'
         """
-        known = {field.name for field in fields(cls)}
-        named = {name.replace("-", "_"): value for name, value in given.items()}
-        for name in named:
-            if name not in known:
-                raise unknown_name(f"option in {where}", name, known)
-        return cls(**named)
+        return cls(**_parameters(given, where))
 
     def with_changes(self, **changes: Any) -> FitOptions:
-        """The same options but for those given."""
+        """Return options with some changed."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """All options, as numbers, strings and None."""
+        """Return all options, as numbers, strings and None."""
         return asdict(self)
 
 
@@ -174,7 +203,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     options : dict
-        For `FitOptions.from_mapping`.
+        Parameters of `FitOptions`.
 
     Examples
     --------
@@ -182,9 +211,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> from bagwise.training import read_config
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "fit.toml")
-    ...     _ = path.write_text("[fit]\nto = 20")
+    ...     _ = path.write_text("[fit]\ngroups = 20")
     ...     read_config(path)
-    {'to': 20}
+    {'n_groups': 20}
     """
     shown = os.fspath(path)
     try:
@@ -198,43 +227,105 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     if nested:
         raise BagwiseError(
             f"The configuration {shown} has a table or value {nested[0]!r} that is not known. "
-            "Accepted: options such as to = 50, at the top or in a table [fit]."
+            "Accepted: options such as groups = 50, at the top or in a table [fit]."
         )
-    FitOptions.from_mapping(table, shown)  # what is wrong is said with the name of the file
-    return dict(table)
+    parameters = _parameters(table, shown)
+    try:
+        FitOptions(**parameters)
+    except OptionError as error:
+        raise OptionError(error.parameter, f"The configuration {shown} is wrong: {error}") from error
+    return parameters
 
 
-def make_descriptor(options: FitOptions, items: str) -> Any:
-    """Make the descriptor that the options ask for.
+def _parameters(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Replace the names of the command line by those of the parameters."""
+    known = {field.name for field in fields(FitOptions)}
+    parameters: dict[str, Any] = {}
+    for name, value in given.items():
+        parameter = name.replace("-", "_")
+        parameter = _ALIASES.get(parameter, parameter)
+        if parameter not in known:
+            raise unknown_name(f"option in {where}", name, known | set(_ALIASES))
+        if parameter in parameters:
+            raise BagwiseError(f"{where} sets {parameter} twice, under two names. Remove one.")
+        parameters[parameter] = value
+    return parameters
 
-    Parameters
-    ----------
-    options : FitOptions
-    items : {"images", "videos"}
 
-    Returns
-    -------
-    descriptor : Descriptor
-    """
+def make_descriptor(options: FitOptions, modality: str) -> Any:
+    """Build the descriptor of the options, for images or videos."""
     from bagwise import descriptors
 
-    default = "hog-hof" if items == "videos" else "sift"
+    default = "hog-hof" if modality == "videos" else "sift"
     name = default if options.descriptor == "auto" else options.descriptor
-    if (name == "hog-hof") != (items == "videos"):
-        accepted = [known for known in DESCRIPTORS if (known == "hog-hof") == (items == "videos")]
-        raise BagwiseError(f"The descriptor {name!r} does not describe {items}. Accepted: {', '.join(accepted)}.")
-    made = getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.jobs, cache=options.cache)
+    if (name == "hog-hof") != (modality == "videos"):
+        accepted = [known for known in DESCRIPTORS if (known == "hog-hof") == (modality == "videos")]
+        message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
+        raise OptionError("descriptor", message)
+    made = getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache)
     taken = made.get_params(deep=False)
     for option, parameter in (("step", "step"), ("patch", "cell" if name == "hog-lbp" else "patch")):
         value = getattr(options, option)
         if value is None:
             continue
         if parameter not in taken:
-            raise BagwiseError(f"The descriptor {name!r} has no {option}. Leave {option} out, or take another one.")
+            raise OptionError(option, f"The descriptor {name!r} has no {option}. Remove {option}, or choose another.")
         made.set_params(**{parameter: value})
     return made
 
 
-def _check_name(value: Any, name: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise unknown_name(name, value, known)
+def open_source(source: Any, options: FitOptions) -> Collection:
+    """Open the source of a fit, a collection or a path, as the options say."""
+    if isinstance(source, Collection):
+        return source
+    given = {name: getattr(options, name) for name in ("text", "label", "encoding")}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.descriptor == "color-sift":
+        given["mode"] = "rgb"
+    return open_collection(source, options.modality, **given)
+
+
+def check_options(options: FitOptions, modality: str) -> None:
+    """Raise an error if an option has no effect on this modality."""
+    if options.pyramid is not None and modality != "images":
+        raise OptionError("pyramid", f"pyramid is for images, but these are {modality}. Remove pyramid.")
+    for name, modalities in _ONLY_FOR.items():
+        if modality not in modalities and getattr(options, name) != getattr(FitOptions, name):
+            accepted = " and ".join(modalities)
+            raise OptionError(name, f"{name} is for {accepted}, but these are {modality}. Remove {name}.")
+    if modality == "table" and options.n_words is not None:
+        raise OptionError("n_words", "The columns of a table are its words; n_words does not apply. Remove n_words.")
+
+
+def make_vectorizer(options: FitOptions, modality: str) -> Vectorizer:
+    """Build the vectorizer of a modality as the options say; see `bagwise.model.vectorizers`."""
+    from bagwise.codebooks.pyramids import resolve_pyramid
+
+    check_options(options, modality)
+    if modality == "table":
+        return TableVectorizer()
+    if modality == "texts":
+        tokenizer = {
+            "lowercase": True,
+            "token_pattern": _TOKEN,
+            "ngram_range": [1, options.ngrams],
+            "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
+        }
+        return TextVectorizer(tokenizer, n_words=options.n_words or TEXT_WORDS, min_count=options.min_count)
+    return VisualVectorizer(
+        modality,
+        make_descriptor(options, modality),
+        pyramid=resolve_pyramid(options.pyramid),
+        n_words=options.n_words or IMAGE_WORDS,
+        random_state=options.random_state,
+        memory_limit=options.memory_limit,
+    )
+
+
+@contextmanager
+def _option(parameter: str) -> Iterator[None]:
+    """Raise a `BagwiseError` of the block as the error of an option."""
+    try:
+        yield
+    except BagwiseError as error:
+        raise OptionError(parameter, str(error)) from error

@@ -1,4 +1,4 @@
-"""`plan_fit`: what a fit will do, how much memory it needs and about how long it takes."""
+"""`plan_fit`: the steps of a fit, with estimates of time and memory."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from bagwise.merging.criteria.base import AdditiveScore
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
-from bagwise.training.fit import choose_criterion, class_names, parts_of
-from bagwise.training.options import FitOptions, make_descriptor
-from bagwise.training.path import path_sizes
-from bagwise.training.words import IMAGE_WORDS, TEXT_WORDS, check_options, open_source
+from bagwise.training.fit import check_groups, choose_criterion, class_names, path_sizes, split_source
+from bagwise.training.options import IMAGE_WORDS, TEXT_WORDS, FitOptions, check_options, make_descriptor, open_source
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 
 _SAMPLE = 8
 _SAMPLED_VECTORS = 100_000  # what BagOfFeatures learns words from
-# Rough experience, for a forecast that is right within a factor of a few: iterations of k-means until words settle,
+# Rough experience, for an estimate that is right within a factor of a few: iterations of k-means until words settle,
 # seconds per squared word of a search, and per squared word and number of a score, passes of the SVM over the data
 # and numbers it handles in a second.
 _KMEANS_ITERATIONS = 40
@@ -41,7 +39,7 @@ _LARGEST_DENSE = 20_000  # words up to which merging holds two dense matrices
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step of a fit: what is done, and about how many seconds it takes."""
+    """One step of a fit, and its estimated seconds."""
 
     what: str
     seconds: float
@@ -49,24 +47,24 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What a fit will do.
+    """The plan of a fit.
 
     Attributes
     ----------
     source, modality : str
-        Where items come from, and what they are.
+        Origin and modality of the items.
     n_items, n_words, n_features : int
-        Items to learn from; words before merging (an upper limit for texts); numbers per item afterwards.
+        Training items; size of the vocabulary (an upper limit for texts); features per item.
     n_test : int
-        Items that are kept apart.
+        Items of the test split.
     classes : tuple of str
     criterion : str
-    to : int or "auto"
+    n_groups : int or "auto"
     steps : tuple of PlannedStep
     memory : int
-        Bytes needed at the peak, about.
+        Estimated peak memory in bytes.
     free : int or None
-        Bytes that are free now, where the system tells.
+        Free memory in bytes, if the system tells.
     """
 
     source: str
@@ -77,18 +75,18 @@ class FitPlan:
     n_features: int
     classes: tuple[str, ...]
     criterion: str
-    to: int | str
+    n_groups: int | str
     steps: tuple[PlannedStep, ...]
     memory: int
     free: int | None
 
     @property
     def seconds(self) -> float:
-        """Seconds for all steps, about."""
+        """Estimated seconds of all steps."""
         return sum(step.seconds for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as numbers, strings and lists."""
+        """Return the plan as numbers, strings and lists."""
         plan = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("steps", "classes")}
         steps = [{"what": step.what, "seconds": step.seconds} for step in self.steps]
         return plan | {"classes": list(self.classes), "steps": steps, "seconds": self.seconds}
@@ -96,7 +94,7 @@ class FitPlan:
 
 @dataclass(frozen=True)
 class _Words:
-    """A forecast of the words: how many, how many an item has, and what it takes to find them."""
+    """An estimate of the vocabulary: its size, distinct words per item, memory and steps to learn it."""
 
     n_words: int
     per_item: float
@@ -104,15 +102,16 @@ class _Words:
     steps: tuple[PlannedStep, ...]
 
 
-def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
-    """Say what `fit_model` would do, without doing it: a few items are read and timed, nothing is written.
+def plan_fit(source: Any, **options: Any) -> FitPlan:
+    """Plan what `fit_model` would do: a few items are read and timed, nothing is written.
 
-    Times and memory are forecasts, right within a factor of a few; they do not count the first call's compiling.
+    Times and memory are estimates, right within a factor of a few; they do not include compilation.
 
     Parameters
     ----------
     source : Collection or path
-    options : FitOptions, default=None
+    **options
+        Parameters of `FitOptions`.
 
     Returns
     -------
@@ -124,46 +123,45 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
     >>> from bagwise.sources import TableCollection
     >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
     >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
-    >>> from bagwise.training import FitOptions, plan_fit
-    >>> plan = plan_fit(rows, FitOptions(to=2, folds=3))
+    >>> from bagwise.training import plan_fit
+    >>> plan = plan_fit(rows, n_groups=2, folds=3)
     >>> [step.what for step in plan.steps]
-    ['merge 3 words by aib', 'cross-validate 2 sizes in 3 folds', 'learn 2 classifiers for 2 classes']
+    ['merge 3 words by aib', 'cross-validate 2 sizes in 3 folds', 'train 2 classifiers for 2 classes']
     """
-    options = FitOptions() if options is None else options
-    collection, test = parts_of(open_source(source, options))
+    chosen = FitOptions(**options)
+    collection, test = split_source(open_source(source, chosen))
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    check_options(options, collection.modality)
-    threads = effective_n_jobs(options.jobs)
+    check_options(chosen, collection.modality)
+    threads = effective_n_jobs(chosen.n_jobs)
     speed = _multiplications_per_second()
-    words = _forecast_words(collection, options, threads, speed)
-    if options.to != "auto" and int(options.to) > words.n_words:
-        raise BagwiseError(f"to={options.to}, but there are only {words.n_words} words. Give at most {words.n_words}.")
-    classes = class_names(collection, options)
-    criterion = choose_criterion(options, collection.modality, bool(classes))
-    n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(options.pyramid))
+    words = _forecast_words(collection, chosen, threads, speed)
+    check_groups(chosen, words.n_words)
+    classes = class_names(collection, chosen)
+    criterion = choose_criterion(chosen, collection.modality, bool(classes))
+    n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(chosen.pyramid))
     entries = words.per_item * n
     merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
     steps = [*words.steps, PlannedStep(f"merge {d:,} words by {criterion}", merging)]
-    sizes = path_sizes(d, *(() if options.to == "auto" else (int(options.to),)))
+    sizes = path_sizes(d, *(() if chosen.n_groups == "auto" else (int(chosen.n_groups),)))
     if classes:
-        rows = len(resolve_pyramid(options.pyramid))  # a word counts once in each grid
+        rows = len(resolve_pyramid(chosen.pyramid))  # a word counts once in each grid
         heads = len(sizes) * len(classes) * entries * rows * _SVM_PASSES / _SVM_SPEED
-        if options.folds:
-            what = f"cross-validate {len(sizes)} sizes in {options.folds} folds"
-            steps.append(PlannedStep(what, options.folds * (merging + heads) / min(threads, options.folds)))
-        steps.append(PlannedStep(f"learn {len(sizes)} classifiers for {len(classes)} classes", heads))
-    to = options.to if options.to == "auto" else int(options.to)
+        if chosen.folds:
+            what = f"cross-validate {len(sizes)} sizes in {chosen.folds} folds"
+            steps.append(PlannedStep(what, chosen.folds * (merging + heads) / min(threads, chosen.folds)))
+        steps.append(PlannedStep(f"train {len(sizes)} classifiers for {len(classes)} classes", heads))
+    n_groups = chosen.n_groups if chosen.n_groups == "auto" else int(chosen.n_groups)
     return FitPlan(
         source=collection.source,
         modality=collection.modality,
         n_items=n,
         n_test=0 if test is None else len(test),
         n_words=d,
-        n_features=cells * (d if to == "auto" else int(to)),
+        n_features=cells * (d if n_groups == "auto" else int(n_groups)),
         classes=classes,
         criterion=criterion,
-        to=to,
+        n_groups=n_groups,
         steps=tuple(steps),
         memory=int(_BASE_MEMORY + max(words.memory, merging_memory) + 8 * entries),
         free=free_memory(),
@@ -171,7 +169,7 @@ def plan_fit(source: Any, options: FitOptions | None = None) -> FitPlan:
 
 
 def _forecast_merging(criterion: str, n_items: int, words: _Words, n_classes: int, speed: float) -> tuple[float, float]:
-    """Seconds and bytes that merging takes."""
+    """Estimate seconds and bytes of merging."""
     d, entries = float(words.n_words), words.per_item * n_items
     chosen = resolve_criterion(criterion)
     if isinstance(chosen, AdditiveScore):  # a row of numbers for each word: one a class, or one an item
@@ -193,10 +191,10 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
         texts = [text.split() for text in _contents(sample, options)]
         seconds = (time.perf_counter() - started) / len(texts) * n
         distinct = float(np.mean([len(set(text)) for text in texts]))
-        d = options.words or TEXT_WORDS
+        d = options.n_words or TEXT_WORDS
         return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
     descriptor = make_descriptor(options, collection.modality)
-    d = options.words or IMAGE_WORDS
+    d = options.n_words or IMAGE_WORDS
     contents = _contents(sample, options)
     descriptor.describe(contents[0])  # compiling does not count
     started = time.perf_counter()
@@ -206,7 +204,7 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
     width = described[0].shape[1]
     sampled = min(_SAMPLED_VECTORS, vectors * n)
     learning = _KMEANS_ITERATIONS * sampled * d * width / speed
-    counting = describing + vectors * n * d * width / speed
+    counting = vectors * n * d * width / speed
     steps = (
         PlannedStep(f"describe {n:,} {collection.modality} by {type(descriptor).__name__}", describing),
         PlannedStep(f"learn {d:,} words from {int(sampled):,} of about {int(vectors * n):,} vectors", learning),
@@ -216,7 +214,7 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
 
 
 def _contents(sample: list[Any], options: FitOptions) -> list[Any]:
-    """Load a few items; those that cannot be read are passed over if the fit would do so too."""
+    """Load a few items; those that cannot be read are skipped if the fit would do so too."""
     contents = []
     error: ItemError | None = None
     for item in sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import how_many
-from bagwise.codebooks.distances import WordDistances, assign
 from bagwise.model import Head, Model, PathErrors
+from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.html import LIMITS
 from bagwise.report.pictures import thumbnail
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item, ItemError
-from bagwise.training.evaluate import Evaluation, confusion_matrix
-from bagwise.training.fit import Fit
-from bagwise.training.provenance import versions
+from bagwise.training.evaluate import Evaluation
+from bagwise.training.fit import Fit, versions
 
 __all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
 
@@ -32,8 +32,7 @@ N_CONTRIBUTIONS = 5
 N_EXAMPLE_CLASSES = 20
 EXCERPT_LENGTH = 300
 PICTURE_SIDE = 160
-# Limits on the patches of a report: images read, patches per group, patches in total, pixels of a side.
-N_PATCH_ITEMS = 80
+# Limits on the patches of a report: patches per group, patches in total, pixels of a side.
 N_PATCHES = 16
 N_ALL_PATCHES = 384
 PATCH_SIDE = 48
@@ -60,8 +59,8 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
     >>> from bagwise.sources import TableCollection
     >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
     >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
-    >>> from bagwise.training import FitOptions, fit_model, fit_report_data
-    >>> data = fit_report_data(fit_model(rows, FitOptions(to=2, folds=3)))
+    >>> from bagwise.training import fit_model, fit_report_data
+    >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
     >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
     ((2, 3), 0, [2, 1])
     """
@@ -86,7 +85,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         classes=_class_counts(model, evaluation),
         curve=_curve(model, model.path, evaluation),
         confusion=_confusion(model, predictions),
-        groups=_word_groups(model, data.collection, data.histograms, fit.codes),
+        groups=_word_groups(model, data.collection, data.histograms, fit.codes, data.samples),
         examples=_examples(model, predictions),
         timings=fit.timings,
         versions=model.provenance["versions"],
@@ -115,8 +114,8 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
     >>> from bagwise.sources import TableCollection
     >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
     >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
-    >>> from bagwise.training import FitOptions, evaluate_model, evaluation_report_data, fit_model
-    >>> model = fit_model(rows, FitOptions(to=2, folds=0)).model
+    >>> from bagwise.training import evaluate_model, evaluation_report_data, fit_model
+    >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> evaluation_report_data(model, evaluate_model(model, rows[::2])).curve.protocol
     'a test on 3 items'
     """
@@ -128,7 +127,7 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         classes=_class_counts(model, evaluation),
         curve=_curve(model, None, evaluation),
         confusion=_confusion(model, predictions),
-        groups=_word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes),
+        groups=_word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes, evaluation.samples),
         examples=_examples(model, predictions),
         versions=versions(),
         notes=notes,
@@ -203,8 +202,9 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
     facts |= {"Words": model.hierarchy.n_words, "Groups": model.n_groups, "Criterion": str(model.hierarchy.criterion)}
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
-    if model.heads and "penalty" in model.options:
-        facts["Classifier"] = f"linear SVM, C = {model.options['penalty']:g}"
+    C = model.options.get("C", model.options.get("penalty"))  # its name in files of earlier versions
+    if model.heads and C is not None:
+        facts["Classifier"] = f"linear SVM, C = {C:g}"
     return facts
 
 
@@ -245,7 +245,7 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
 def _confusion(model: Model, predictions: _Predictions | None) -> ConfusionMatrix | None:
     if predictions is None:
         return None
-    matrix = confusion_matrix(predictions.codes, predictions.predicted, len(model.classes))
+    matrix = confusion_matrix(predictions.codes, predictions.predicted, labels=np.arange(len(model.classes)))
     return ConfusionMatrix(model.classes, matrix, predictions.protocol)
 
 
@@ -282,7 +282,11 @@ def _sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64
 
 
 def _word_groups(
-    model: Model, collection: Collection, histograms: Any, codes: NDArray[np.int64] | None
+    model: Model,
+    collection: Collection,
+    histograms: Any,
+    codes: NDArray[np.int64] | None,
+    samples: Mapping[int, WordSample],
 ) -> tuple[WordGroup, ...]:
     """Return all groups, the most frequent first; only groups that a page shows have patches."""
     n_words = model.hierarchy.n_words
@@ -293,7 +297,7 @@ def _word_groups(
     order = np.argsort(-totals, kind="stable")
     has_head = codes is not None and model.n_groups in model.heads
     weights = _class_weights(model, model.group(histograms), codes) if has_head else None
-    patches = _patches(model, collection, order[: LIMITS.groups]) if model.modality == "images" else {}
+    patches = _patches(model, collection, samples, order[: LIMITS.groups])
     members_of = model.hierarchy.groups(model.n_groups)
     groups = []
     for group in order.tolist():
@@ -325,24 +329,19 @@ def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float6
     return _sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
 
 
-def _patches(model: Model, collection: Collection, groups: NDArray[np.int64]) -> dict[int, list[bytes]]:
+def _patches(
+    model: Model, collection: Collection, samples: Mapping[int, WordSample], groups: NDArray[np.int64]
+) -> dict[int, list[bytes]]:
     """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and group."""
     wanted = set(groups.tolist())
-    codebook = model.codebook
-    if codebook is None:
-        return {}
-    table = WordDistances(codebook)
     found: dict[int, list[tuple[float, int, NDArray[Any]]]] = {group: [] for group in wanted}
-    for number in np.unique(np.linspace(0, len(collection) - 1, N_PATCH_ITEMS).astype(int)).tolist():
+    for number, (words, distances, positions) in samples.items():
+        if positions is None or not len(words):
+            continue
         try:
             image = collection[number].load()
         except ItemError:  # deleted or changed since the fit
             continue
-        values, positions = model.descriptor.describe(image)
-        if not len(values):
-            continue
-        words, _ = assign(values, table, 1)
-        distances = np.linalg.norm(values - codebook[words], axis=1)
         group_of = model.lookup[words]
         for group in wanted.intersection(group_of.tolist()):
             own = np.flatnonzero(group_of == group)
