@@ -41,11 +41,11 @@ def ours(n: int, length: int, d: int, n_words: int, n_iter: int) -> dict[str, fl
 
     values, offsets, words, target = make_problem(n, length, d, n_words)
     few = SoftHistograms(values[: 4 * length], offsets[:5], 0.05, 2)
-    learn_words(few, words[:8], target[:4, :4], sigma=10.0, n_iter=1, learning_rate=0.01)  # compiles
+    learn_words(few, words[:8], target[:4, :4], sigma=10.0, max_iter=1, learning_rate=0.01)  # compiles
     with PeakMemory() as memory:
         soft = SoftHistograms(values, offsets, 0.05, 2)
         seconds, learning = timed(
-            lambda: learn_words(soft, words, target, sigma=1.0, n_iter=n_iter, learning_rate=0.01, n_threads=2)
+            lambda: learn_words(soft, words, target, sigma=1.0, max_iter=n_iter, learning_rate=0.01, n_threads=2)
         )
     return {"seconds": seconds, "memory": memory.growth, "objective": learning.objective[-1]}
 
@@ -99,8 +99,8 @@ def whole(n: int, length: int, d: int, n_words: int) -> dict[str, float]:
     values, offsets, _, _ = make_problem(n, length, d, n_words)
     bags = Bags(values, offsets)
     model = ManifoldBagOfFeatures(n_words, n_components=15, random_state=0, n_jobs=2)
-    model.set_params(n_iter=1, n_init=1).fit(bags[:20])  # compiles
-    model.set_params(n_iter=10, n_init=5)
+    model.set_params(max_iter=1, n_init=1).fit(bags[:20])  # compiles
+    model.set_params(max_iter=10, n_init=5)
     with PeakMemory() as memory:
         seconds, _ = timed(lambda: model.fit(bags))
     return {"seconds": seconds, "memory": memory.growth}

@@ -31,10 +31,10 @@ def make_bags(n: int = 120, length: int = 40, seed: int = 0) -> tuple[list[np.nd
 def main() -> None:
     bags, y = make_bags()
     model = ManifoldBagOfFeatures(
-        16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.1, n_iter=60,
+        16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.1, max_iter=60,
         random_state=0,
     ).fit(bags)  # fmt: skip
-    before = clone(model).set_params(n_iter=0).fit(bags).transform(bags)
+    before = clone(model).set_params(max_iter=0).fit(bags).transform(bags)
     after = model.transform(bags)
     scores = [purity(y, KMeans(2, n_init=10, random_state=0).fit(T).labels_) for T in (before, after)]
     print(f"purity of k-means: {scores[0]:.3f} before, {scores[1]:.3f} after {model.n_iter_} steps")

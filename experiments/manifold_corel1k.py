@@ -35,7 +35,7 @@ PUBLISHED = published_table(
 TEXT = """
 1000 images of 10 classes, 500 of them to learn on. The paper used 10,800 images of 80 concepts and learned on 5000,
 so its figures, shown beside ours, tell the direction and not the size to expect. Settings are those of the paper:
-128 words, one component a class, 10 neighbours, sigma_histogram 10, softness 0.05, 200 features an object while
+128 words, one component a class, 10 neighbours, sigma_histogram 10, bandwidth 0.05, 200 features an object while
 learning; but 40 steps where the paper took 10, chosen on Scene-15 by criteria without labels, with other seeds.
 
 With seeds 0 to 4, all criteria of k-means and both kinds of retrieval are better than with BoF in 5 of 5 repetitions,
@@ -63,7 +63,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
 def repeat(options: Options, seed: int) -> Figures:
     """Both methods, for one draw of the images to learn on."""
     bags, labels = objects(options)
-    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=10, n_iter=40)
+    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=10, max_iter=40)
     return repeat_once(bags, labels, len(bags) // 2, model, seed)
 
 

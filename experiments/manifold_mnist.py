@@ -35,8 +35,8 @@ SHOWN = (*CRITERIA, "objective_fell_to", *(f"kmeans_{criterion}" for criterion i
 N_CLASSES = 10
 N_OTHERS = 20_000  # digits that the network learns from
 SETTINGS = {
-    "n_digits": 1000, "n_batches": 400, "n_words": 64, "softness": 0.05, "n_neighbors": 10, "sigma": 10.0,
-    "sigma_spectral": 0.1, "n_iter": 10, "learning_rate": 0.01, "extractor_rate": 1e-3,
+    "n_digits": 1000, "n_batches": 400, "n_words": 64, "bandwidth": 0.05, "n_neighbors": 10, "sigma": 10.0,
+    "sigma_spectral": 0.1, "max_iter": 10, "learning_rate": 0.01, "extractor_rate": 1e-3,
 }  # fmt: skip
 QUICK = {"n_digits": 200, "n_batches": 20, "n_words": 16}  # too few to tell methods apart
 TEXT = """
@@ -105,7 +105,7 @@ def histograms(
     bags = Bags(features.reshape(-1, features.shape[2]), np.arange(len(X) + 1) * features.shape[1])
     words = learn_codebook(bags, n_words, n_init=5, random_state=seed)
     layer = SoftBagOfFeatures(
-        n_words, features.shape[2], settings["softness"], scale=typical_scale(words), codebook=words
+        n_words, features.shape[2], settings["bandwidth"], scale=typical_scale(words), codebook=words
     )
     found = {"BoF": encode(extractor, layer, digits)}
     target, _ = learn_target(
@@ -128,7 +128,7 @@ def histograms(
             sigma=sigma,
             extractor=extractor,
             learn=learn,
-            n_iter=settings["n_iter"],
+            max_iter=settings["max_iter"],
             learning_rate=settings["learning_rate"],
             extractor_rate=settings["extractor_rate"],
             block=256,

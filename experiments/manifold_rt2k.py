@@ -43,7 +43,7 @@ small network: TF-IDF of a sentence, 25 units, trained to tell positive from neg
 amazon7); it has seen no label of RT-2k. So levels are not those of the paper, and only gains should be compared. Where
 nothing knows of sentiment (TF-IDF and a singular value decomposition with 25 components), clusters have little to do
 with it, whatever the words. Settings are those of the paper: 4 words, two components, 10 neighbours, sigma_histogram
-0.1, softness 0.1, 10 steps, 1800 of the 2000 reviews to learn on.
+0.1, bandwidth 0.1, 10 steps, 1800 of the 2000 reviews to learn on.
 
 With seeds 0 to 4, internal criteria of k-means and retrieval follow the paper, by more than was published. NMI,
 adjusted Rand and purity of k-means do not: they are lower than with BoF in 5 of 5 repetitions (purity 0.795 against
@@ -93,7 +93,7 @@ def learn_sentiment(products: Collection) -> Callable[[list[str]], NDArray[Any]]
 def repeat(options: Options, seed: int) -> Figures:
     """Both methods, for one draw of the reviews to learn on."""
     bags, labels = objects(options)
-    model = ManifoldBagOfFeatures(4, n_components=2, sigma_histogram=0.1, softness=0.1)
+    model = ManifoldBagOfFeatures(4, n_components=2, sigma_histogram=0.1, bandwidth=0.1)
     return repeat_once(bags, labels, len(bags) * 9 // 10, model, seed)
 
 

@@ -33,7 +33,7 @@ PUBLISHED = published_table(
     maps=((26.59, 34.10), (29.29, 36.57)),
 )
 TEXT = """
-Settings of the paper: 128 words, 15 components, 10 neighbours, sigma_histogram 10, softness 0.05, learning rate 0.01,
+Settings of the paper: 128 words, 15 components, 10 neighbours, sigma_histogram 10, bandwidth 0.05, learning rate 0.01,
 200 features an object while learning, 3000 of the 4485 images to learn on. What the paper leaves open was chosen with
 seeds 100 and 101. The form of the features and their unit are those whose BoF looks like the published one (all
 criteria of k-means and both mAPs within 6 %): `HogLbp(form="root")`, whose words lie about 1 apart as they are. 40
@@ -78,7 +78,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
 def repeat(options: Options, seed: int) -> Figures:
     """Both methods, for one draw of the images to learn on."""
     bags, labels = objects(options)
-    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=15, n_iter=40)
+    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=15, max_iter=40)
     return repeat_once(bags, labels, len(bags) * 3000 // 4485, model, seed)
 
 

@@ -39,7 +39,7 @@ import torch
 from bagwise.nn import SoftBagOfFeatures, train_manifold
 from bagwise import Bags
 bags = Bags.from_list([[[0.0], [1.0]], [[2.0]]])
-train_manifold(SoftBagOfFeatures(2, 1), bags, torch.eye(2), sigma=1.0, n_iter=1)
+train_manifold(SoftBagOfFeatures(2, 1), bags, torch.eye(2), sigma=1.0, max_iter=1)
 """
     loaded_after(code)
 

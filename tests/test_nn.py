@@ -31,8 +31,8 @@ def problem():
     return bags, words, target
 
 
-def layer_of(words, device, softness=0.4):
-    return SoftBagOfFeatures(*words.shape, softness, codebook=words).to(device)
+def layer_of(words, device, bandwidth=0.4):
+    return SoftBagOfFeatures(*words.shape, bandwidth, codebook=words).to(device)
 
 
 def flat(bags, device):
@@ -105,7 +105,7 @@ def test_padding_is_ignored(problem, device):
 
 def test_a_word_on_a_feature_has_a_finite_gradient(device):
     values = torch.tensor([[0.0, 0], [1, 1], [2, 0]], device=device)
-    layer = layer_of(values[:2], device, softness=0.5)
+    layer = layer_of(values[:2], device, bandwidth=0.5)
     manifold_loss(layer(values, offsets=torch.tensor([0, 2, 3])), torch.eye(2), 0.5).backward()
     assert torch.isfinite(layer.words.grad).all()
 
@@ -117,7 +117,7 @@ def test_the_kind_of_bags_and_the_block_do_not_matter_for_training(problem, devi
     learned = []
     for inputs, block in ((bags, 64), (bags, 2), (arrays, 3), (tensors, 64)):
         layer = layer_of(words, device)
-        objective = train_manifold(layer, inputs, target, sigma=0.7, n_iter=5, learning_rate=0.02, block=block)
+        objective = train_manifold(layer, inputs, target, sigma=0.7, max_iter=5, learning_rate=0.02, block=block)
         assert objective[-1] < objective[0]
         learned.append(layer.words.detach())
     for other in learned[1:]:
@@ -146,11 +146,11 @@ def test_an_extractor_is_learned_only_when_asked(device):
     images, target, extractor, layer = network()
     extractor, layer = extractor.to(device), layer.to(device)
     before = copy.deepcopy(extractor)
-    objective = train_manifold(layer, images, target, sigma=0.5, extractor=extractor, n_iter=3)
+    objective = train_manifold(layer, images, target, sigma=0.5, extractor=extractor, max_iter=3)
     assert all(torch.equal(p, q) for p, q in zip(extractor.parameters(), before.parameters(), strict=True))
     assert objective[-1] < objective[0]
     longer = train_manifold(
-        layer, images, target, sigma=0.5, extractor=extractor, learn="all", n_iter=20, extractor_rate=0.01, block=4
+        layer, images, target, sigma=0.5, extractor=extractor, learn="all", max_iter=20, extractor_rate=0.01, block=4
     )
     assert not any(torch.equal(p, q) for p, q in zip(extractor.parameters(), before.parameters(), strict=True))
     assert longer[-1] < longer[0]
@@ -164,7 +164,7 @@ def test_cuda_learns_what_the_processor_learns(learn):
         images, target, extractor, layer = network()
         extractor, layer = extractor.to(device), layer.to(device)
         objective = train_manifold(
-            layer, images, target, sigma=0.5, extractor=extractor, learn=learn, n_iter=5, extractor_rate=0.01
+            layer, images, target, sigma=0.5, extractor=extractor, learn=learn, max_iter=5, extractor_rate=0.01
         )
         results.append((objective, layer.words.detach().cpu(), extractor.conv.weight.detach().cpu()))
     (objective, words, weights), (other_objective, other_words, other_weights) = results

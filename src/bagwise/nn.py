@@ -35,7 +35,7 @@ class SoftBagOfFeatures(torch.nn.Module):
     Parameters
     ----------
     n_words, n_features : int
-    softness : float, default=0.05
+    bandwidth : float, default=0.05
         g, in units of `scale`.
     scale : float, default=1.0
         What features are multiplied by first.
@@ -46,7 +46,7 @@ class SoftBagOfFeatures(torch.nn.Module):
     --------
     >>> import torch
     >>> from bagwise.nn import SoftBagOfFeatures
-    >>> layer = SoftBagOfFeatures(4, 2, softness=0.5)
+    >>> layer = SoftBagOfFeatures(4, 2, bandwidth=0.5)
     >>> layer(torch.randn(3, 7, 2)).shape                               # three bags of seven features
     torch.Size([3, 4])
     >>> layer(torch.randn(10, 2), offsets=torch.tensor([0, 4, 10])).shape     # bags of four and of six
@@ -54,10 +54,10 @@ class SoftBagOfFeatures(torch.nn.Module):
     """
 
     def __init__(
-        self, n_words: int, n_features: int, softness: float = 0.05, *, scale: float = 1.0, codebook: Any = None
+        self, n_words: int, n_features: int, bandwidth: float = 0.05, *, scale: float = 1.0, codebook: Any = None
     ) -> None:
         super().__init__()
-        self.softness = float(softness)
+        self.bandwidth = float(bandwidth)
         self.scale: torch.Tensor
         self.register_buffer("scale", torch.tensor(float(scale), dtype=torch.float64))
         if codebook is None:
@@ -108,13 +108,13 @@ class SoftBagOfFeatures(torch.nn.Module):
         scaled = values.to(self.words.dtype) * self.scale.to(self.words.dtype)
         flat = scaled.reshape(-1, scaled.shape[-1])
         distances = torch.cdist(flat, self.words, compute_mode="donot_use_mm_for_euclid_dist")
-        return torch.softmax(distances / -self.softness, dim=-1).reshape(*values.shape[:-1], -1)
+        return torch.softmax(distances / -self.bandwidth, dim=-1).reshape(*values.shape[:-1], -1)
 
     @classmethod
     def from_estimator(cls, model: ManifoldBagOfFeatures) -> SoftBagOfFeatures:
         """Take the words of a fitted `ManifoldBagOfFeatures`."""
         n_words, n_features = model.codebook_.shape
-        return cls(n_words, n_features, model.softness, scale=model.scale_, codebook=model.codebook_)
+        return cls(n_words, n_features, model.bandwidth, scale=model.scale_, codebook=model.codebook_)
 
     def to_estimator(self, model: ManifoldBagOfFeatures | None = None) -> ManifoldBagOfFeatures:
         """Give the words to a `ManifoldBagOfFeatures`, a new one unless `model` is given; it can transform then."""
@@ -123,7 +123,7 @@ class SoftBagOfFeatures(torch.nn.Module):
         n_words, n_features = self.words.shape
         if model is None:
             model = ManifoldBagOfFeatures(n_words)
-        model.set_params(n_words=n_words, softness=self.softness)
+        model.set_params(n_words=n_words, bandwidth=self.bandwidth)
         model.scale_ = self.scale.item()
         model.codebook_ = self.words.detach().cpu().double().numpy() / model.scale_
         model.n_features_in_ = n_features
@@ -193,7 +193,7 @@ def train_manifold(
     sigma: float,
     extractor: Any = None,
     learn: str = "codebook",
-    n_iter: int = 10,
+    max_iter: int = 10,
     learning_rate: float = 0.01,
     extractor_rate: float = 1e-4,
     block: int = 64,
@@ -215,7 +215,7 @@ def train_manifold(
     extractor : nn.Module, default=None
         Turns a batch of inputs into features: objects x length x features.
     learn : {"codebook", "all"}, default="codebook"
-    n_iter, learning_rate
+    max_iter, learning_rate
         Steps of Adam.
     extractor_rate : float, default=1e-4
         Learning rate of the extractor.
@@ -241,14 +241,14 @@ def train_manifold(
     optimizer = torch.optim.Adam(groups)
     n = len(inputs)
     objective: list[float] = []
-    for step in range(n_iter + 1):
+    for step in range(max_iter + 1):
         with torch.no_grad():
             T = torch.cat([layer(*part) for _, part in _batches(inputs, extractor, block, device)])
         T.requires_grad_(True)
         loss = manifold_loss(T, target, sigma)
         objective.append(2.0 * loss.item() / max(n * (n - 1), 1))
         answer = None if callback is None else callback(step, objective[-1])
-        if step == n_iter or (isinstance(answer, (bool, np.bool_)) and answer):
+        if step == max_iter or (isinstance(answer, (bool, np.bool_)) and answer):
             break
         (G,) = torch.autograd.grad(loss, T)
         optimizer.zero_grad()

@@ -70,4 +70,4 @@ def _describe_and_encode() -> None:
     bags = ColorSIFT().transform(images)
     for assignment in ("hard", "soft", "localized", "sparse", "vlad"):
         BagOfFeatures(4, assignment=assignment, n_init=1, random_state=0).fit(bags).transform(bags)
-    ManifoldBagOfFeatures(4, n_components=1, n_init=1, n_iter=1, random_state=0).fit(bags)
+    ManifoldBagOfFeatures(4, n_components=1, n_init=1, max_iter=1, random_state=0).fit(bags)

@@ -19,7 +19,7 @@ from bagwise.codebooks import encoding as encoding_module
 
 ESTIMATORS = [
     BagOfFeatures(4, random_state=0, n_init=1),
-    BagOfFeatures(4, random_state=0, n_init=1, assignment="soft", softness=0.5),
+    BagOfFeatures(4, random_state=0, n_init=1, assignment="soft", bandwidth=0.5),
     BagOfFeatures(4, random_state=0, n_init=1, assignment="localized", n_neighbors=2, pyramid=5),
     BagOfFeatures(4, random_state=0, n_init=1, assignment="sparse", normalize="l2"),
     BagOfFeatures(4, random_state=0, n_init=1, assignment="vlad"),
@@ -150,7 +150,7 @@ def test_what_every_estimator_refuses(estimator):
 
 def test_it_is_codebook_encoding_and_normalising():
     bags = make_bags()
-    options = {"assignment": "soft", "softness": 0.7, "pooling": "sum", "pyramid": 8}
+    options = {"assignment": "soft", "bandwidth": 0.7, "pooling": "sum", "pyramid": 8}
     model = BagOfFeatures(5, random_state=3, normalize=("power", "l2"), **options).fit(bags)
     np.testing.assert_array_equal(model.codebook_, learn_codebook(bags, 5, random_state=3))
     expected = BagNormalizer(("power", "l2")).fit_transform(encode_bags(bags, model.codebook_, **options))
@@ -234,7 +234,7 @@ def test_in_a_pipeline():
         ({"pooling": "median"}, "pooling"),
         ({"pyramid": 4}, "is not a pyramid"),
         ({"normalize": "l3"}, "Unknown step: 'l3'"),
-        ({"softness": 0}, "softness"),
+        ({"bandwidth": 0}, "bandwidth"),
         ({"n_words": 0}, "n_words"),
         ({"assignment": "vlad", "pooling": "max"}, "VLAD"),
         ({"random_state": "lucky"}, "random_state"),

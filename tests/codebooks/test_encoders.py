@@ -94,19 +94,19 @@ def test_larger_blocks_and_threads(K, D, monkeypatch):
 
 
 @given(vectors_and_words(), st.sampled_from([0.01, 0.5, 3.0]))
-def test_soft_codes_are_their_definition(data, softness):
+def test_soft_codes_are_their_definition(data, bandwidth):
     values, words = data
     values, words = values.astype(float), words.astype(float)
     norms = np.sqrt(squared(values, words))
-    expected = np.exp(-(norms - norms.min(axis=1, keepdims=True, initial=np.inf)) / softness)
+    expected = np.exp(-(norms - norms.min(axis=1, keepdims=True, initial=np.inf)) / bandwidth)
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(soft_codes(values, words, softness), expected, rtol=1e-3, atol=1e-6)
-    single = soft_codes(values.astype(np.float32), words.astype(np.float32), softness)
+    np.testing.assert_allclose(soft_codes(values, words, bandwidth), expected, rtol=1e-3, atol=1e-6)
+    single = soft_codes(values.astype(np.float32), words.astype(np.float32), bandwidth)
     assert single.dtype == np.float32
     np.testing.assert_allclose(single.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_softness_goes_to_hard_assignment():
+def test_bandwidth_goes_to_hard_assignment():
     rng = np.random.default_rng(1)
     values, words = rng.random((50, 5)), rng.random((7, 5))
     codes = soft_codes(values, words, 1e-9)
@@ -190,7 +190,7 @@ def test_what_encoders_cannot_use(encode):
 
 
 def test_what_parameters_must_be():
-    for encode, name in ((soft_codes, "softness"), (localized_codes, "sharpness"), (sparse_codes, "penalty")):
+    for encode, name in ((soft_codes, "bandwidth"), (localized_codes, "sharpness"), (sparse_codes, "penalty")):
         for wrong in (0, -1, np.inf, "much", None):
             with pytest.raises(BagwiseError, match=name):
                 encode(np.ones((2, 3)), np.ones((4, 3)), **{name: wrong})

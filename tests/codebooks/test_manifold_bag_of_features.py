@@ -43,7 +43,7 @@ def test_histograms_are_soft_histograms_in_scaled_units(fitted):
     bags, _, model = fitted
     T = model.transform(bags)
     whole = Bags.from_list(bags)
-    soft = SoftHistograms(np.asarray(whole.values, dtype=np.float64) * model.scale_, whole.offsets, model.softness)
+    soft = SoftHistograms(np.asarray(whole.values, dtype=np.float64) * model.scale_, whole.offsets, model.bandwidth)
     np.testing.assert_allclose(T, soft.histograms(model.codebook_ * model.scale_), atol=1e-6)
     np.testing.assert_allclose(T.sum(axis=1), 1)
     words = model.initial_codebook_ * model.scale_
@@ -64,11 +64,11 @@ def test_clusters_of_moons_get_better():
     for seed in range(4):
         bags, y = moons(seed)
         model = ManifoldBagOfFeatures(
-            16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.05, n_iter=40,
-            random_state=seed,
+            16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.05,
+            max_iter=40, random_state=seed,
         ).fit(bags)  # fmt: skip
         learned = model.transform(bags)
-        start = clone(model).set_params(n_iter=0).fit(bags).transform(bags)
+        start = clone(model).set_params(max_iter=0).fit(bags).transform(bags)
         scores = [purity(y, KMeans(2, n_init=10, random_state=0).fit(T).labels_) for T in (start, learned)]
         gains.append(scores[1] - scores[0])
     assert np.mean(gains) > 0.02
@@ -102,10 +102,10 @@ def test_a_target_of_ones_own():
     bags, y = moons(n=30)
     target = (y[:, np.newaxis] == y).astype(float)
     model = ManifoldBagOfFeatures(
-        8, n_components=2, target=target, sigma_histogram="auto", learning_rate=0.05, n_iter=20, random_state=0
+        8, n_components=2, target=target, sigma_histogram="auto", learning_rate=0.05, max_iter=20, random_state=0
     ).fit(bags)
     assert model.embedding_ is None
-    T0 = clone(model).set_params(n_iter=0).fit(bags).transform(bags)
+    T0 = clone(model).set_params(max_iter=0).fit(bags).transform(bags)
     gap = [np.linalg.norm(T[y == 0].mean(axis=0) - T[y == 1].mean(axis=0)) for T in (T0, model.transform(bags))]
     assert gap[1] > gap[0]
 
@@ -121,7 +121,7 @@ def test_known_labels_change_the_target():
 
 def test_held_out_pairs_and_callbacks_end_learning():
     bags, _ = moons(n=30)
-    model = ManifoldBagOfFeatures(8, n_components=2, n_iter=200, learning_rate=1.0, held_out=0.2, random_state=0)
+    model = ManifoldBagOfFeatures(8, n_components=2, max_iter=200, learning_rate=1.0, held_out=0.2, random_state=0)
     model.fit(bags)
     assert len(model.held_out_objective_) < 201
     assert model.n_iter_ == int(np.argmin(model.held_out_objective_))
@@ -176,7 +176,7 @@ def test_empty_bags_of_new_objects_give_zeros(fitted):
         ({"y": [0, 1]}, "one whole number for each of the 60 bags"),
         ({"y": ["a"] * 60}, "one whole number for each of the 60 bags"),
         ({"n_words": 0}, "n_words"),
-        ({"softness": 0.0}, "softness"),
+        ({"bandwidth": 0.0}, "bandwidth"),
         ({"target": "umap"}, "target"),
         ({"bags": [np.ones((3, 2)), np.full((3, 2), np.nan)]}, "row 3, column 0 is nan"),
     ],
@@ -199,3 +199,14 @@ def test_bags_that_are_all_alike_have_no_median_distance():
     bags = [np.array([[0.0, 1], [1, 0], [2, 2]])] * 5
     with pytest.raises(BagwiseError, match="median distance"):
         ManifoldBagOfFeatures(2, n_components=2, sigma_histogram="auto", random_state=0).fit(bags)
+
+
+def test_offsets_of_the_features_do_not_matter():
+    rng = np.random.default_rng(0)
+    bags = Bags.from_list([rng.normal(c, 1, (20, 3)) for c in (0, 0, 0, 4, 4, 4)], dtype=np.float64)
+    moved = Bags(bags.values + 1e5, bags.offsets, dtype=None)
+    model = ManifoldBagOfFeatures(5, n_components=2, n_neighbors=2, random_state=0)
+    expected = clone(model).fit(bags)
+    found = clone(model).fit(moved)
+    np.testing.assert_allclose(found.scale_, expected.scale_, rtol=1e-6)
+    np.testing.assert_allclose(found.transform(moved), expected.transform(bags), atol=1e-6)

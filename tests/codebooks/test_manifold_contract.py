@@ -15,10 +15,10 @@ from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures
 from bagwise.clustering import cluster_bags
 from bagwise.codebooks.manifold.target import set_apart, typical_scale
 
-FEW = {"n_components": 2, "n_neighbors": 3, "n_iter": 2, "n_init": 1, "random_state": 0}
+FEW = {"n_components": 2, "n_neighbors": 3, "max_iter": 2, "n_init": 1, "random_state": 0}
 ESTIMATORS = [
     ManifoldBagOfFeatures(4, **FEW),
-    ManifoldBagOfFeatures(4, **FEW, target="isomap", scale=1.0, softness=0.5),
+    ManifoldBagOfFeatures(4, **FEW, target="isomap", scale=1.0, bandwidth=0.5),
     ManifoldBagOfFeatures(4, **FEW, laplacian="random_walk", held_out=0.3, bag_sample=None, max_objects=8),
 ]
 EVERY_ESTIMATOR = pytest.mark.parametrize("estimator", ESTIMATORS, ids=["spectral", "isomap", "random_walk"])

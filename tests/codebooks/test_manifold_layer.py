@@ -44,10 +44,10 @@ def test_histograms_and_gradients_are_those_of_numpy(problem, device, dtype, tol
 def test_training_words_is_learning_words(problem, device):
     bags, words, target = problem
     learning = learn_words(
-        SoftHistograms(bags.values, bags.offsets, 0.4), words, target, sigma=0.7, n_iter=5, learning_rate=0.02
+        SoftHistograms(bags.values, bags.offsets, 0.4), words, target, sigma=0.7, max_iter=5, learning_rate=0.02
     )
     layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words).to(device)
-    objective = train_manifold(layer, bags, target, sigma=0.7, n_iter=5, learning_rate=0.02, block=2)
+    objective = train_manifold(layer, bags, target, sigma=0.7, max_iter=5, learning_rate=0.02, block=2)
     np.testing.assert_allclose(objective, learning.objective, rtol=1e-8)
     np.testing.assert_allclose(layer.words.detach().cpu().numpy(), learning.words, atol=1e-8)
 

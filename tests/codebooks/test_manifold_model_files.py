@@ -25,7 +25,7 @@ def make_bags(n=8):
 def saved(tmp_path_factory):
     bags = make_bags()
     model = ManifoldBagOfFeatures(
-        4, n_components=2, n_neighbors=3, n_iter=3, held_out=0.2, n_init=1, random_state=0, memory_limit="1GB"
+        4, n_components=2, n_neighbors=3, max_iter=3, held_out=0.2, n_init=1, random_state=0, memory_limit="1GB"
     ).fit(bags)
     path = tmp_path_factory.mktemp("models") / "model.safetensors"
     assert model.save(path) == path
@@ -66,7 +66,7 @@ def test_targets_of_ones_own_and_objects_among_the_parameters(tmp_path):
     bags = make_bags()
     target = np.where(np.subtract.outer(np.arange(8), np.arange(8)) % 2, 0.1, 1.0)
     model = ManifoldBagOfFeatures(
-        np.int64(3), n_components=2, target=target.tolist(), n_iter=1, n_init=1, softness=np.float32(0.5),
+        np.int64(3), n_components=2, target=target.tolist(), max_iter=1, n_init=1, bandwidth=np.float32(0.5),
         random_state=np.random.RandomState(0), callback=lambda step, value: False,
     ).fit(bags)  # fmt: skip
     back = ManifoldBagOfFeatures.load(model.save(tmp_path / "model"))
@@ -74,7 +74,7 @@ def test_targets_of_ones_own_and_objects_among_the_parameters(tmp_path):
     assert back.embedding_ is None
     assert back.callback is None
     assert back.random_state is None
-    assert (back.n_words, back.softness) == (3, 0.5)
+    assert (back.n_words, back.bandwidth) == (3, 0.5)
     assert back.transform(bags).tobytes() == model.transform(bags).tobytes()
     back.fit(bags)
 

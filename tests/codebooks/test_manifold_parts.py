@@ -66,20 +66,39 @@ def test_histograms_are_those_of_the_definition(problem):
     np.testing.assert_allclose(T.sum(axis=1), 1)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e5, -3e6])
+def test_data_far_from_the_origin_lose_no_digits(offset):
+    rng = np.random.default_rng(0)
+    values, V, offsets = rng.normal(size=(60, 4)) + offset, rng.normal(size=(7, 4)) + offset, np.array([0, 10, 60])
+    G = rng.normal(size=(2, 7))
+    exact = np.longdouble(values)[:, np.newaxis] - np.longdouble(V)
+    distances = np.sqrt((exact**2).sum(axis=2))
+    U = np.exp((distances.min(axis=1, keepdims=True) - distances) / np.longdouble(0.05))
+    U /= U.sum(axis=1, keepdims=True)
+    expected = np.array([U[:10].mean(axis=0), U[10:].mean(axis=0)], dtype=np.float64)
+    soft = SoftHistograms(values, offsets, 0.05)
+    np.testing.assert_allclose(soft.histograms(V), expected, rtol=1e-9, atol=1e-12)
+    rows = np.repeat(G / np.diff(offsets)[:, np.newaxis], np.diff(offsets), axis=0)
+    slopes = U * (rows - (U * rows).sum(axis=1, keepdims=True)) / distances / np.longdouble(-0.05)
+    by_word, by_feature = soft.pull_back(V, G, features=True)
+    np.testing.assert_allclose(by_word, -(slopes[..., np.newaxis] * exact).sum(axis=0).astype(float), atol=1e-8)
+    np.testing.assert_allclose(by_feature, (slopes[..., np.newaxis] * exact).sum(axis=1).astype(float), atol=1e-8)
+
+
 def test_blocks_do_not_matter(monkeypatch):
-    from bagwise.codebooks.manifold import learning as soft
+    from bagwise.codebooks.manifold import learning as module
 
     rng = np.random.default_rng(0)
     values, V, G = rng.normal(size=(100, 3)), rng.normal(size=(7, 3)), rng.normal(size=(4, 7))
     whole = SoftHistograms(values, np.array([0, 10, 11, 60, 100]), 0.3)
     expected = whole.histograms(V), *whole.pull_back(V, G, features=True)
-    monkeypatch.setattr(soft, "_ROWS", 13)
-    monkeypatch.setattr(soft, "_TASK_ROWS", 26)
+    monkeypatch.setattr(module, "_ROWS", 13)
+    monkeypatch.setattr(module, "_TASK_ROWS", 26)
     for one, other in zip(expected, (whole.histograms(V), *whole.pull_back(V, G, features=True)), strict=True):
         np.testing.assert_allclose(other, one, atol=1e-12)
 
 
-def test_tiny_softness_is_hard_assignment():
+def test_tiny_bandwidth_is_hard_assignment():
     rng = np.random.default_rng(0)
     values, V = rng.normal(size=(50, 3)), rng.normal(size=(6, 3))
     nearest = np.argmin(np.linalg.norm(values[:, np.newaxis] - V, axis=2), axis=1)
@@ -297,7 +316,7 @@ class TestLearning:
 
     def test_objects_get_closer_to_the_target(self):
         soft, V, target, _ = self.problem()
-        learning = learn_words(soft, V, target, sigma=1.0, n_iter=10, learning_rate=0.03)
+        learning = learn_words(soft, V, target, sigma=1.0, max_iter=10, learning_rate=0.03)
         assert learning.n_iter == 10
         assert len(learning.objective) == 11
         assert learning.objective[-1] < 0.95 * learning.objective[0]
@@ -305,19 +324,19 @@ class TestLearning:
     def test_a_callback_ends_learning(self):
         soft, V, target, _ = self.problem()
         learning = learn_words(
-            soft, V, target, sigma=1.0, n_iter=10, learning_rate=0.03, callback=lambda step, value: step == 3
+            soft, V, target, sigma=1.0, max_iter=10, learning_rate=0.03, callback=lambda step, value: step == 3
         )
         assert learning.n_iter == 3
-        shorter = learn_words(soft, V, target, sigma=1.0, n_iter=3, learning_rate=0.03)
+        shorter = learn_words(soft, V, target, sigma=1.0, max_iter=3, learning_rate=0.03)
         np.testing.assert_array_equal(learning.words, shorter.words)
 
     def test_held_out_pairs_choose_the_words(self):
         soft, V, target, _ = self.problem()
-        learning = learn_words(soft, V, target, sigma=1.0, n_iter=200, learning_rate=0.5, held_out=0.3, patience=2)
+        learning = learn_words(soft, V, target, sigma=1.0, max_iter=200, learning_rate=0.5, held_out=0.3, patience=2)
         assert len(learning.held_out) < 201
         assert learning.n_iter == int(np.argmin(learning.held_out))
         assert len(learning.held_out) == learning.n_iter + 3
 
     def test_no_step_changes_nothing(self):
         soft, V, target, _ = self.problem()
-        np.testing.assert_array_equal(learn_words(soft, V, target, sigma=1.0, n_iter=0, learning_rate=0.1).words, V)
+        np.testing.assert_array_equal(learn_words(soft, V, target, sigma=1.0, max_iter=0, learning_rate=0.1).words, V)

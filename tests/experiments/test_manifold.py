@@ -84,7 +84,7 @@ def test_bof_does_not_depend_on_what_is_learned():
     bags = Bags.from_list([centres[label] + rng.normal(0, 1, (12, 5)) for label in labels])
     runs = [
         manifold_protocol.repeat_once(
-            bags, labels, 30, ManifoldBagOfFeatures(6, n_components=3, n_neighbors=5, n_iter=n_iter), seed=3
+            bags, labels, 30, ManifoldBagOfFeatures(6, n_components=3, n_neighbors=5, max_iter=n_iter), seed=3
         )
         for n_iter in (2, 10)
     ]
@@ -94,7 +94,7 @@ def test_bof_does_not_depend_on_what_is_learned():
 
 def test_a_small_run_of_digits(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(manifold_mnist, "QUICK", {"n_digits": 60, "n_batches": 3, "n_words": 8, "n_iter": 2})
+    monkeypatch.setattr(manifold_mnist, "QUICK", {"n_digits": 60, "n_batches": 3, "n_words": 8, "max_iter": 2})
     rng = np.random.default_rng(0)
     y = np.arange(100, dtype=np.uint8) % 10
     shapes = rng.integers(0, 200, (10, 28, 28))

@@ -60,7 +60,7 @@ def main():
     lda.save(folder / "words.topics")
     bags = [random.normal(size=(8, 3)) + shift for shift in (0, 4, 0, 4, 0, 4)]
     manifold = ManifoldBagOfFeatures(
-        4, n_components=2, n_neighbors=2, n_iter=2, target=(y[:6, None] == y[:6]).astype(float), random_state=0
+        4, n_components=2, n_neighbors=2, max_iter=2, target=(y[:6, None] == y[:6]).astype(float), random_state=0
     ).fit(bags)
     manifold.save(folder / "words.manifold")
 

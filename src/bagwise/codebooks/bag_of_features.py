@@ -50,11 +50,11 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         What a vector x gives to a word b.
 
         - "hard": 1 to the nearest word.
-        - "soft": ``exp(-|x - b| / softness)``, divided by its sum over words.
+        - "soft": ``exp(-|x - b| / bandwidth)``, divided by its sum over words.
         - "localized": ``exp(-sharpness |x - b|²)`` to the `n_neighbors` nearest words, divided by its sum.
         - "sparse": the size of u that minimises ``|x - Σ u b|² + penalty |u|_1``, with words scaled to length 1.
         - "vlad": the difference x - b to the nearest word, D numbers a word.
-    softness, sharpness, penalty : float, default=0.05, 10.0, 0.15
+    bandwidth, sharpness, penalty : float, default=0.05, 10.0, 0.15
         See above. Defaults suit vectors of length 1.
     n_neighbors : int, default=5
         See above.
@@ -127,7 +127,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "assignment": [StrOptions(set(ASSIGNMENTS))],
-        "softness": [Interval(Real, 0, None, closed="neither")],
+        "bandwidth": [Interval(Real, 0, None, closed="neither")],
         "sharpness": [Interval(Real, 0, None, closed="neither")],
         "penalty": [Interval(Real, 0, None, closed="neither")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
@@ -147,7 +147,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         n_words: int = 1000,
         *,
         assignment: str = "hard",
-        softness: float = 0.05,
+        bandwidth: float = 0.05,
         sharpness: float = 10.0,
         penalty: float = 0.15,
         n_neighbors: int = 5,
@@ -163,7 +163,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     ) -> None:
         self.n_words = n_words
         self.assignment = assignment
-        self.softness = softness
+        self.bandwidth = bandwidth
         self.sharpness = sharpness
         self.penalty = penalty
         self.n_neighbors = n_neighbors
@@ -294,7 +294,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         return make_encoder(
             self.assignment,
             codebook,
-            softness=self.softness,
+            bandwidth=self.bandwidth,
             n_neighbors=self.n_neighbors,
             sharpness=self.sharpness,
             penalty=self.penalty,

@@ -65,22 +65,22 @@ class HardEncoder(Encoder):
 
 
 class SoftEncoder(Encoder):
-    """``exp(-|x - b| / softness)``, divided by its sum over words."""
+    """``exp(-|x - b| / bandwidth)``, divided by its sum over words."""
 
     pooling = "mean"
 
-    def __init__(self, codebook: NDArray[Any], softness: float) -> None:
+    def __init__(self, codebook: NDArray[Any], bandwidth: float) -> None:
         super().__init__(codebook)
-        self._softness = codebook.dtype.type(_positive(softness, "softness"))
-        if not self._softness > 0:
-            raise BagwiseError(f"softness={softness!r} is too small for {codebook.dtype}. Use hard assignment.")
+        self._bandwidth = codebook.dtype.type(_positive(bandwidth, "bandwidth"))
+        if not self._bandwidth > 0:
+            raise BagwiseError(f"bandwidth={bandwidth!r} is too small for {codebook.dtype}. Use hard assignment.")
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
         for rows, codes in self.distances.blocks(values):
             np.sqrt(codes, out=codes)
             codes -= codes.min(axis=1, keepdims=True)  # the largest code is 1: no underflow of all
             with np.errstate(over="ignore"):  # an infinite exponent gives 0, as it should
-                codes /= -self._softness
+                codes /= -self._bandwidth
             np.exp(codes, out=codes)
             codes /= codes.sum(axis=1, keepdims=True)
             yield rows, codes
@@ -158,14 +158,14 @@ def make_encoder(
     assignment: str,
     codebook: NDArray[Any],
     *,
-    softness: float = 0.05,
+    bandwidth: float = 0.05,
     n_neighbors: int = 5,
     sharpness: float = 10.0,
     penalty: float = 0.15,
 ) -> Encoder:
     """Make the encoder of this name, with those of the parameters that it has."""
     if assignment == "soft":
-        return SoftEncoder(codebook, softness)
+        return SoftEncoder(codebook, bandwidth)
     if assignment == "localized":
         return LocalizedEncoder(codebook, n_neighbors, sharpness)
     if assignment == "sparse":
@@ -177,14 +177,14 @@ def make_encoder(
     raise unknown_name("assignment", assignment, ASSIGNMENTS)
 
 
-def soft_codes(values: Any, codebook: Any, softness: float = 0.05) -> NDArray[Any]:
-    """Share each vector among all words: ``u_k = exp(-|x - b_k| / softness)``, divided by its sum over words.
+def soft_codes(values: Any, codebook: Any, bandwidth: float = 0.05) -> NDArray[Any]:
+    """Share each vector among all words: ``u_k = exp(-|x - b_k| / bandwidth)``, divided by its sum over words.
 
     Parameters
     ----------
     values : array-like of shape (M, D)
     codebook : array-like of shape (K, D)
-    softness : float, default=0.05
+    bandwidth : float, default=0.05
         The smaller, the closer to hard assignment. The norm in the exponent is not squared.
 
     Returns
@@ -200,11 +200,11 @@ def soft_codes(values: Any, codebook: Any, softness: float = 0.05) -> NDArray[An
     Examples
     --------
     >>> from bagwise.codebooks import soft_codes
-    >>> soft_codes([[0.0], [1.0]], [[0.0], [2.0]], softness=1.0).round(2)
+    >>> soft_codes([[0.0], [1.0]], [[0.0], [2.0]], bandwidth=1.0).round(2)
     array([[0.88, 0.12],
            [0.5 , 0.5 ]])
     """
-    encoder = SoftEncoder(as_codebook(codebook), softness)
+    encoder = SoftEncoder(as_codebook(codebook), bandwidth)
     held = working_values(values, encoder.codebook.shape[1])
     codes = np.empty((len(held), len(encoder.codebook)), encoder.codebook.dtype)
     with one_blas_thread():

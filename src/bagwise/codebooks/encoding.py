@@ -35,7 +35,7 @@ def encode_bags(
     pooling: str = "auto",
     pyramid: Any = None,
     sparse_output: bool = False,
-    softness: float = 0.05,
+    bandwidth: float = 0.05,
     n_neighbors: int = 5,
     sharpness: float = 10.0,
     penalty: float = 0.15,
@@ -52,7 +52,7 @@ def encode_bags(
     pyramid : None, 5, 8, 21 or list of (rows, columns), default=None
     sparse_output : bool, default=False
         Whether to give a CSR array.
-    softness, n_neighbors, sharpness, penalty, n_jobs
+    bandwidth, n_neighbors, sharpness, penalty, n_jobs
         As in `BagOfFeatures`, which explains all parameters.
 
     Returns
@@ -72,7 +72,7 @@ def encode_bags(
     encoder = make_encoder(
         assignment,
         as_codebook(codebook),
-        softness=softness,
+        bandwidth=bandwidth,
         n_neighbors=n_neighbors,
         sharpness=sharpness,
         penalty=penalty,

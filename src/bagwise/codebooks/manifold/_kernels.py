@@ -111,8 +111,8 @@ def _lowest(row, lanes):
 
 
 @njit(cache=True, nogil=True)
-def finish_distances(products, row_squares, word_squares, softness, exponents):
-    """Turn ``-2 x·v`` into distances, in place, and write ``(nearest distance - distance) / softness``."""
+def finish_distances(products, row_squares, word_squares, bandwidth, exponents):
+    """Turn ``-2 x·v`` into distances, in place, and write ``(nearest distance - distance) / bandwidth``."""
     lanes = np.empty(_LANES)
     for r in range(products.shape[0]):
         row = products[r]
@@ -123,7 +123,7 @@ def finish_distances(products, row_squares, word_squares, softness, exponents):
         nearest = _lowest(row, lanes)
         out = exponents[r]
         for k in range(row.shape[0]):
-            out[k] = (nearest - row[k]) / softness
+            out[k] = (nearest - row[k]) / bandwidth
 
 
 @njit(cache=True, nogil=True)

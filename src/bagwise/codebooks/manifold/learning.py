@@ -32,22 +32,33 @@ class SoftHistograms:
         Features of all bags, bag after bag.
     offsets : ndarray of int, shape (n_bags + 1,)
         Where bags begin and end. No bag may be empty.
-    softness : float
+    bandwidth : float
         g. The exponent is the distance over g, not its square.
     n_threads : int, default=1
         The result does not depend on it.
+    scale : float, default=1.0
+        Factor of the features. Words are given in units of the scaled features.
 
     Notes
     -----
-    Works through the features in blocks; nothing of features by words is kept.
+    Features are processed in blocks; no matrix of features by words is kept. Features and words are centred at the mean
+    feature, so that data far from the origin lose no digits.
     """
 
     def __init__(
-        self, values: NDArray[np.floating], offsets: NDArray[np.int64], softness: float, n_threads: int = 1
+        self,
+        values: NDArray[np.floating],
+        offsets: NDArray[np.int64],
+        bandwidth: float,
+        n_threads: int = 1,
+        *,
+        scale: float = 1.0,
     ) -> None:
         self._values = values
+        self._scale = float(scale)
+        self._centre = self._scale * values.mean(axis=0, dtype=np.float64) if len(values) else 0.0
         self._offsets = np.asarray(offsets, dtype=np.int64)
-        self._softness = float(softness)
+        self._bandwidth = float(bandwidth)
         self._n_threads = n_threads
         self._lengths = np.diff(self._offsets)
         self._bag_of = np.repeat(np.arange(len(self._lengths)), self._lengths)
@@ -60,17 +71,18 @@ class SoftHistograms:
     def _blocks(
         self, V: NDArray[np.float64], task: int
     ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any], NDArray[Any]]]:
-        """Rows of a task, their features, distances to all words, and soft assignments, block by block."""
+        """Rows of a task, their centred features, distances to all words, and soft assignments, block by block."""
+        V = V - self._centre
         word_squares = np.einsum("kd,kd->k", V, V)
         doubled = np.ascontiguousarray(-2.0 * V.T)
         stop = min((task + 1) * _TASK_ROWS, len(self._values))
         for start in range(task * _TASK_ROWS, stop, _ROWS):
             rows = slice(start, min(start + _ROWS, stop))
-            x = np.asarray(self._values[rows], dtype=np.float64)
+            x = self._scale * self._values[rows].astype(np.float64) - self._centre
             distances = x @ doubled
             U = np.empty_like(distances)
             squares = np.einsum("nd,nd->n", x, x)
-            kernels.finish_distances(distances, squares, word_squares, self._softness, U)
+            kernels.finish_distances(distances, squares, word_squares, self._bandwidth, U)
             np.exp(U, out=U)
             kernels.finish_softmax(U)
             yield rows, x, distances, U
@@ -110,20 +122,21 @@ class SoftHistograms:
         """Turn the gradient G of an objective with respect to the histograms into that with respect to the words.
 
         With ``c = U (G - Σ_k U G)`` it is ``-1/g Σ (1 / N_l) c (v - x) / |v - x|``, the unit vector being 0 where a
-        word lies on a feature. With `features`, the gradient with respect to the features is given as well.
+        word lies on a feature. With `features`, the gradient with respect to the (scaled) features is returned as well.
         """
         by_feature = np.empty(self._values.shape) if features else None
-        scale = -1.0 / (self._softness * self._lengths)
+        centred = V - self._centre
+        scale = -1.0 / (self._bandwidth * self._lengths)
 
         def work(task: int) -> NDArray[np.float64]:
             gradient = np.zeros_like(V)
             for rows, x, distances, U in self._blocks(V, task):
                 q = np.empty_like(U)
                 kernels.pull_back_rows(U, distances, G, self._bag_of[rows], scale, q)
-                gradient += q.sum(axis=0)[:, np.newaxis] * V
+                gradient += q.sum(axis=0)[:, np.newaxis] * centred
                 gradient -= q.T @ x
                 if by_feature is not None:
-                    by_feature[rows] = q.sum(axis=1)[:, np.newaxis] * x - q @ V
+                    by_feature[rows] = q.sum(axis=1)[:, np.newaxis] * x - q @ centred
             return gradient
 
         return np.sum(self._run(work), axis=0), by_feature
@@ -238,7 +251,7 @@ def learn_words(
     target: NDArray[np.float64],
     *,
     sigma: float,
-    n_iter: int,
+    max_iter: int,
     learning_rate: float,
     held_out: float = 0.0,
     patience: int = 2,
@@ -257,8 +270,8 @@ def learn_words(
     adam = Adam(learning_rate, words.shape)
     words = words.copy()
     waited = 0
-    with ProgressBar("moving words", n_iter + 1, enabled=verbose > 0) as bar:
-        for step in range(n_iter + 1):
+    with ProgressBar("moving words", max_iter + 1, enabled=verbose > 0) as bar:
+        for step in range(max_iter + 1):
             result = pair_objective(soft.histograms(words), target, sigma, held_out=held_out, n_threads=n_threads)
             learning.objective.append(result.value / (n_pairs * (1.0 - held_out)))
             improved = True
@@ -272,7 +285,7 @@ def learn_words(
                 waited += 1
             bar.update(step + 1)
             answer = None if callback is None else callback(step, learning.objective[-1])
-            if (isinstance(answer, (bool, np.bool_)) and answer) or waited >= patience or step == n_iter:
+            if (isinstance(answer, (bool, np.bool_)) and answer) or waited >= patience or step == max_iter:
                 break
             words += adam.step(soft.pull_back(words, result.gradient)[0])
     return learning

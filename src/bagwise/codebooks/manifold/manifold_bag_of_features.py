@@ -1,4 +1,4 @@
-"""`ManifoldBagOfFeatures`: soft histograms over words that are learned so that bags cluster well."""
+"""`ManifoldBagOfFeatures`: soft histograms over words that are learned so that bags cluster well; and its files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -16,12 +16,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.manifold.learning import SoftHistograms, chi2_distances, learn_words
-from bagwise.codebooks.manifold.model_files import read_model, write_model
 from bagwise.codebooks.manifold.target import (
     LAPLACIANS,
     TARGETS,
@@ -33,7 +33,74 @@ from bagwise.codebooks.manifold.target import (
 )
 from bagwise.errors import BagwiseError
 
-__all__ = ["ManifoldBagOfFeatures"]
+__all__ = ["ManifoldBagOfFeatures", "read_model", "write_model"]
+
+
+_KIND = "bagwise.ManifoldBagOfFeatures"
+_SCHEMA = 1
+_FLOATS = "float32 float64"
+_TENSORS = {
+    "codebook_": tensor(_FLOATS, "n_words", "n_features", finite=True),
+    "initial_codebook_": tensor(_FLOATS, "n_words", "n_features", finite=True),
+    "objective_": tensor(_FLOATS, "n_iter", finite=True),
+    "held_out_objective_": tensor(_FLOATS, "n_held_out", finite=True),
+    "embedding_": tensor(_FLOATS, "n_objects", "n_components", finite=True),
+    "target": tensor("float64", "n_rows", "n_columns"),
+}
+_NUMBERS = {"scale_": float, "sigma_histogram_": float, "n_iter_": int, "n_features_in_": int}
+# names of parameters in files of earlier versions
+_FORMER_NAMES = {"softness": "bandwidth", "n_iter": "max_iter"}
+# nothing: no embedding, or a target that is a name
+_NOTHING = np.empty((0, 0))
+
+
+def write_model(path: str | os.PathLike[str], parameters: dict[str, Any], learned: dict[str, Any]) -> Path:
+    """Write parameters of an estimator, and its attributes that end in an underscore.
+
+    A target matrix is kept as an array. A callback, and a random state that is an object, become None.
+    """
+    target = parameters["target"]
+    settings = {name: _plain(value) for name, value in parameters.items() if name not in ("target", "callback")}
+    settings["target"] = target if isinstance(target, str) else None
+    header = {"parameters": settings, "numbers": {name: kind(learned[name]) for name, kind in _NUMBERS.items()}}
+    arrays = {name: learned[name] for name in _TENSORS if name != "target"}
+    arrays["target"] = None if isinstance(target, str) else np.asarray(target, dtype=np.float64)
+    arrays = {name: _NOTHING if array is None else np.asarray(array) for name, array in arrays.items()}
+    return write_tensors(path, _KIND, _SCHEMA, header, arrays)
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read parameters and attributes, as `write_model` takes them. Arrays are checked, parameters are not."""
+    header, learned = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
+    target = learned.pop("target")
+    try:
+        parameters = {_FORMER_NAMES.get(name, name): value for name, value in header["parameters"].items()}
+        numbers = {name: kind(header["numbers"][name]) for name, kind in _NUMBERS.items()}
+        _check(numbers, learned["codebook_"])
+    except (AttributeError, BagwiseError, KeyError, TypeError, ValueError) as error:
+        raise BagwiseError(
+            f"{os.fspath(path)} is not a whole file written by ManifoldBagOfFeatures.save: {error}"
+        ) from error
+    if parameters.get("target") is None:
+        parameters["target"] = target
+    return parameters, learned | numbers | ({} if learned["embedding_"].size else {"embedding_": None})
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON can hold it; None for objects."""
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
+
+
+def _check(numbers: dict[str, Any], words: NDArray[Any]) -> None:
+    if words.shape[0] < 1 or words.shape[1] != numbers["n_features_in_"]:
+        raise BagwiseError(f"its words have the shape {words.shape}, for {numbers['n_features_in_']} features")
+    for name in ("scale_", "sigma_histogram_"):
+        if not (np.isfinite(numbers[name]) and numbers[name] > 0):
+            raise BagwiseError(f"its {name} is {numbers[name]}, expected a number above 0")
 
 
 class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
@@ -53,7 +120,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         Coordinates of the embedding: about the number of clusters to be found.
     n_neighbors : int, default=10
         Neighbours in the graph.
-    n_iter : int, default=10
+    max_iter : int, default=10
         Gradient steps. More of them bring histograms closer to the target, and to its errors: 40 are better for
         images described by HOG and LBP, 20 worse than 10 for reviews over 4 words (`python -m experiments
         manifold_scene15`, and `manifold_rt2k`).
@@ -63,11 +130,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         Distance in the embedding at which the target falls to 1/e.
     sigma_histogram : float or "auto", default=10
         Distance of histograms at which their similarity falls to 1/e. "auto": the median distance.
-    softness : float, default=0.05
+    bandwidth : float, default=0.05
         g in ``softmax(-|x - v| / g)``, in units of `scale`. Small values approach hard assignment.
     scale : float or "auto", default="auto"
         What features are multiplied by first. "auto": so that the median distance between two words is 1 at the
-        start, which is what the defaults of `softness` and `learning_rate` are for.
+        start, which is what the defaults of `bandwidth` and `learning_rate` are for.
     target : {"spectral", "isomap"} or array of shape (n_bags, n_bags), default="spectral"
         Embedding by the graph's Laplacian or by path lengths; or similarities between 0 and 1 of your own.
     laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
@@ -116,8 +183,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
 
     References
     ----------
-    N. Passalis, A. Tefas, "Unsupervised bag-of-features dictionary learning for manifold clustering and retrieval",
-    2017.
+    N. Passalis, A. Tefas, "Information clustering using manifold-based optimization of the bag-of-features
+    representation", IEEE Transactions on Cybernetics, 2017.
 
     Examples
     --------
@@ -138,11 +205,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "n_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "sigma_spectral": [Interval(Real, 0, None, closed="neither")],
         "sigma_histogram": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "softness": [Interval(Real, 0, None, closed="neither")],
+        "bandwidth": [Interval(Real, 0, None, closed="neither")],
         "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "target": [StrOptions(set(TARGETS)), "array-like"],
         "laplacian": [StrOptions(set(LAPLACIANS))],
@@ -164,11 +231,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         *,
         n_components: int = 10,
         n_neighbors: int = 10,
-        n_iter: int = 10,
+        max_iter: int = 10,
         learning_rate: float = 0.01,
         sigma_spectral: float = 0.1,
         sigma_histogram: float | str = 10,
-        softness: float = 0.05,
+        bandwidth: float = 0.05,
         scale: float | str = "auto",
         target: str | ArrayLike = "spectral",
         laplacian: str = "unnormalized",
@@ -186,11 +253,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         self.n_words = n_words
         self.n_components = n_components
         self.n_neighbors = n_neighbors
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.sigma_spectral = sigma_spectral
         self.sigma_histogram = sigma_histogram
-        self.softness = softness
+        self.bandwidth = bandwidth
         self.scale = scale
         self.target = target
         self.laplacian = laplacian
@@ -206,7 +273,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, bags: Bags | list, y: ArrayLike | None = None) -> ManifoldBagOfFeatures:
+    def fit(self, bags: Bags | list, y: ArrayLike | None = None) -> Self:
         """Learn the words.
 
         Parameters
@@ -232,7 +299,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         words = set_apart(initial, rng)
         scale = typical_scale(words) if self.scale == "auto" else float(self.scale)
         n_threads = effective_n_jobs(self.n_jobs)
-        soft = SoftHistograms(bags.values * np.float32(scale), bags.offsets, self.softness, n_threads)
+        soft = SoftHistograms(bags.values, bags.offsets, self.bandwidth, n_threads, scale=scale)
         words *= scale
         distances = chi2_distances(soft.histograms(words), n_threads=n_threads)
         sigma = self._sigma(distances)
@@ -245,7 +312,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             words,
             target,
             sigma=sigma,
-            n_iter=self.n_iter,
+            max_iter=self.max_iter,
             learning_rate=self.learning_rate,
             held_out=self.held_out,
             patience=self.patience,
@@ -304,7 +371,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         if not middle > 0:
             raise BagwiseError(
                 "sigma_histogram='auto' takes the median distance of histograms, which is 0: most bags are alike. "
-                "Give a number, or smaller softness."
+                "Give a number, or smaller bandwidth."
             )
         return middle
 
@@ -346,8 +413,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         T = np.zeros((len(bags), len(self.codebook_)))
         full = np.flatnonzero(bags.lengths)
         some = bags if len(full) == len(bags) else bags[full]
-        softness = float(self.softness) / self.scale_
-        soft = SoftHistograms(some.values, some.offsets, softness, effective_n_jobs(self.n_jobs))
+        bandwidth = float(self.bandwidth) / self.scale_
+        soft = SoftHistograms(some.values, some.offsets, bandwidth, effective_n_jobs(self.n_jobs))
         T[full] = soft.histograms(np.asarray(self.codebook_, dtype=np.float64))
         return T
 
