@@ -1,1 +1,1 @@
-"""Search: which histograms are nearest to another one, exactly or nearly so."""
+"""Similarity search: the nearest histograms, exact or approximate."""

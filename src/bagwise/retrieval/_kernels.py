@@ -1,11 +1,11 @@
-"""Compiled code of the index: lists of items by word, scores of pairs, and the k nearest.
+"""Compiled code of `BagIndex`: inverted lists, keys of pairs, and the k nearest items.
 
-A *key* orders items, smaller is nearer: the distance, or the similarity with its sign turned. It is made of ``shared``,
-a sum over the words that query and item have in common, taken in float64 and in the order of the words. Lists, dense
-rows and single pairs add in that same order, so they give the same key to the last bit.
+A *key* orders items, smaller is nearer: the distance, or the negative similarity. It is made of ``shared``, a sum over
+the words that query and item have in common, taken in float64 and in the order of the words. Inverted lists, dense rows
+and single pairs add in that same order, so they give the same key to the last bit.
 
 ``queries`` are (starts, words, values, totals): rows in CSR form without zeros, words rising, and `row_totals`.
-``lists`` are (starts, items, values, totals): the same by word, items in rising order, but totals of items.
+``lists`` are inverted lists (starts, items, values, totals): the same by word, items in rising order, totals of items.
 """
 
 import numpy as np
@@ -14,7 +14,8 @@ from numba import njit
 INNER, EUCLIDEAN, INTERSECTION, CHI2 = range(4)
 # Items of a block: as many as the 16 bits of a list's entries can name, so that no entry points outside.
 BLOCK_ITEMS = 1 << 16
-_LANES = 64
+# Partial sums of a row, which the compiler vectorizes.
+_WIDTH = 64
 # Rows that stay in a core's cache while all queries pass over them.
 _TILE_NUMBERS = 1 << 16
 _ONE = np.float32(1.0)
@@ -33,7 +34,7 @@ def _shared_term(kind, x, z):
 
 @njit(cache=True, nogil=True)
 def _key(kind, shared, query_total, total):
-    """``Σ (x-z)² = Σx² + Σz² - 2 Σxz`` and ``Σ (x-z)²/(x+z) = Σx + Σz - 4 Σ xz/(x+z)``; or a similarity, turned."""
+    """``Σ (x-z)² = Σx² + Σz² - 2 Σxz`` and ``Σ (x-z)²/(x+z) = Σx + Σz - 4 Σ xz/(x+z)``; or a negative similarity."""
     if kind == EUCLIDEAN:
         return max(query_total + total - 2.0 * shared, 0.0)
     if kind == CHI2:
@@ -50,26 +51,6 @@ def row_totals(starts, values, power, out):
             value = np.float64(values[p])
             total += value * value if power == 2 else abs(value)
         out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def dense_totals(rows, power, out):
-    """`row_totals` of a dense matrix; zeros add nothing, so the same bits."""
-    for i in range(rows.shape[0]):
-        total = 0.0
-        for w in range(rows.shape[1]):
-            value = np.float64(rows[i, w])
-            total += value * value if power == 2 else abs(value)
-        out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def count_words(words, starts):
-    """``starts[1:] = np.cumsum(np.bincount(words))``; `starts` begins as zeros."""
-    for p in range(words.shape[0]):
-        starts[words[p] + 1] += 1
-    for w in range(starts.shape[0] - 1):
-        starts[w + 1] += starts[w]
 
 
 @njit(cache=True, nogil=True)
@@ -183,25 +164,25 @@ def _dense_shared(kind, words, values, row):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _about_shared(kind, x, z, lanes):
-    """`shared` of two dense rows in float32, summed in lanes, which the compiler turns into vectors."""
-    lanes[:] = _ZERO
-    whole = x.shape[0] - x.shape[0] % _LANES
+def _about_shared(kind, x, z, sums):
+    """`shared` of two dense rows in float32, in partial sums that the compiler vectorizes."""
+    sums[:] = _ZERO
+    whole = x.shape[0] - x.shape[0] % _WIDTH
     if kind == INTERSECTION:
-        for w in range(0, whole, _LANES):
-            for lane in range(_LANES):
-                lanes[lane] += min(x[w + lane], z[w + lane])
+        for w in range(0, whole, _WIDTH):
+            for k in range(_WIDTH):
+                sums[k] += min(x[w + k], z[w + k])
         for w in range(whole, x.shape[0]):
-            lanes[w - whole] += min(x[w], z[w])
+            sums[w - whole] += min(x[w], z[w])
     else:
-        for w in range(0, whole, _LANES):
-            for lane in range(_LANES):
-                lanes[lane] += _half_chi2(x[w + lane], z[w + lane])
+        for w in range(0, whole, _WIDTH):
+            for k in range(_WIDTH):
+                sums[k] += _half_chi2(x[w + k], z[w + k])
         for w in range(whole, x.shape[0]):
-            lanes[w - whole] += _half_chi2(x[w], z[w])
+            sums[w - whole] += _half_chi2(x[w], z[w])
     total = _ZERO
-    for lane in range(_LANES):
-        total += lanes[lane]
+    for k in range(_WIDTH):
+        total += sums[k]
     return total
 
 
@@ -218,12 +199,12 @@ def screen_rows(kind, queries, rows, out):
 
     Its relative error is below that of d + 4 roundings.
     """
-    lanes = np.empty(_LANES, dtype=np.float32)
+    sums = np.empty(_WIDTH, dtype=np.float32)
     tile = max(_TILE_NUMBERS // max(rows.shape[1], 1), 1)
     for low in range(0, rows.shape[0], tile):
         for i in range(queries.shape[0]):
             for j in range(low, min(low + tile, rows.shape[0])):
-                out[i, j] = _about_shared(kind, queries[i], rows[j], lanes)
+                out[i, j] = _about_shared(kind, queries[i], rows[j], sums)
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""`BagIndex`: the nearest histograms, exactly or nearly so."""
+"""`BagIndex`: search for the nearest histograms, exact or approximate."""
 
 from __future__ import annotations
 
@@ -29,49 +29,48 @@ _QUERIES = 4096
 
 
 class BagIndex:
-    """Find the histograms that are nearest to others.
+    """Index of histograms that finds those nearest to a query.
 
-    1. `add` puts histograms into lists by word: which items have the word, and how much of it. Where most words are
-       in most items, rows are kept dense.
-    2. `search` goes through the lists of a query's words, or compares dense rows, and keeps the k nearest items.
-    3. `save` writes one file, and `load` opens it without reading the lists.
+    1. `add` puts histograms into an inverted index: for each word the items that have it, and its value in them. Where
+       most items have most words, rows are kept dense.
+    2. `search` goes through the inverted lists of a query's words, or compares dense rows, and keeps the k nearest.
+    3. `save` writes one file, and `load` maps it into memory.
 
     Parameters
     ----------
     metric : {"hellinger", "chi2", "intersection", "euclidean", "inner"}, default="hellinger"
-        What nearest means, and what a **score** is, for a query q and an item x:
+        The score of an item x for a query q:
 
-        ============== ============================== ======================
-        "chi2"         ``Σ (q - x)² / (q + x)``       distance: less is near
-        "euclidean"    ``sqrt(Σ (q - x)²)``           distance: less is near
-        "intersection" ``Σ min(q, x)``                similarity: more is near
-        "hellinger"    ``Σ sqrt(q x)``                similarity: more is near
-        "inner"        ``Σ q x``                      similarity: more is near
-        ============== ============================== ======================
+        ============== ============================== ==========
+        "hellinger"    ``Σ sqrt(q x)``                similarity
+        "intersection" ``Σ min(q, x)``                similarity
+        "inner"        ``Σ q x``                      similarity
+        "chi2"         ``Σ (q - x)² / (q + x)``       distance
+        "euclidean"    ``sqrt(Σ (q - x)²)``           distance
+        ============== ============================== ==========
 
-        The first is that of scikit-learn's ``additive_chi2_kernel`` without its sign, and ``Σq + Σx - 2 k(q, x)`` for
-        `bagwise.kernels.chi2`; similarities are those of `bagwise.kernels`. "chi2", "intersection" and "hellinger"
-        need non-negative histograms.
+        Similarities are those of `bagwise.kernels`. "chi2" is scikit-learn's ``additive_chi2_kernel`` without its sign,
+        and ``Σq + Σx - 2 k(q, x)`` for `bagwise.kernels.chi2`. "hellinger", "intersection" and "chi2" need non-negative
+        histograms.
     method : {"exact", "approximate"}, default="exact"
-        "exact" compares with all items. "approximate" asks faiss (``pip install "bagwise[ann]"``) for candidates, and
+        "exact" compares with all items. "approximate" gets candidates from faiss (``pip install "bagwise[ann]"``) and
         ranks them by their exact scores.
     normalize : {"l1", "l2"}, default=None
-        Scale items and queries to a sum of 1, or a length of 1, first. None compares histograms as they are given:
-        then large ones are near to everything by "intersection", "hellinger" and "inner".
+        Norm that items and queries are first divided by. With None, histograms are compared as they are; then items of
+        large sums have large similarities to all queries.
     n_candidates : int, default=100
-        With method="approximate": items per query whose exact scores are computed; at least k.
+        With method="approximate": number of items per query whose exact scores are computed; at least k.
     structure : {"auto", "flat", "ivf", "hnsw"}, default="auto"
-        With method="approximate", how faiss finds candidates: it compares all vectors ("flat"), those of the nearest
-        cells ("ivf"), or follows links between neighbours ("hnsw"). "auto" is "flat" up to 10,000 items and "ivf"
-        beyond.
+        With method="approximate": faiss compares all vectors ("flat"), those in the cells nearest to the query ("ivf"),
+        or searches a graph of neighbours ("hnsw"). "auto" is "flat" up to 10,000 items and "ivf" beyond.
     n_probe : int, default=16
-        With cells: how many of the about 2 sqrt(n) cells are looked at. More find more of the nearest, and take longer.
+        With structure="ivf": number of cells, of about 2 sqrt(n), that are searched. More cells raise recall and time.
     random_state : int, default=0
-        Seed of the cells.
+        Seed for learning the cells.
     n_jobs : int, default=None
-        Threads. What exact search finds does not depend on it.
+        Number of threads. Results of exact search do not depend on it.
     metadata : dict, default=None
-        Anything small that JSON can hold and that is to be kept in the file, such as which model made the histograms.
+        Data to keep in the file, at most 64 kB of JSON, such as the name of the model that made the histograms.
 
     Attributes
     ----------
@@ -81,25 +80,25 @@ class BagIndex:
     See Also
     --------
     bagwise.kernels.additive_kernel : All pairs of two sets of histograms.
-    bagwise.metrics.mean_average_precision : How good a ranking is.
+    bagwise.metrics.mean_average_precision : Measures the quality of a ranking.
 
     Notes
     -----
-    Histograms are held as float32, in lists of 6 bytes for each non-zero and 8 for each item; blocks of items with more
-    than 40 % non-zeros as dense rows. Scores are computed in float64, from these float32 numbers, in the same order of
-    words wherever and however the items are kept. So results do not depend on how histograms came (dense or sparse, in
-    one call or many), on removed items, on `n_jobs`, or on whether the index was saved in between. Dense rows are first
-    compared in float32, and those that can be among the nearest, by a bound on rounding, then in float64.
+    Values are held as float32: an inverted index takes 6 bytes per non-zero and 8 per item; blocks of items with more
+    than 40 % non-zeros are dense. Scores are computed in float64 in the order of the words, wherever items are held. So
+    results do not depend on whether histograms are dense or sparse, on the calls that added or removed items, on
+    `n_jobs`, or on saving and loading. Dense rows are first compared in float32; those that can be among the nearest,
+    by a bound on rounding errors, then in float64.
 
-    Exact search costs one step for each entry in the lists of a query's words. On sparse histograms that is often less
-    than what approximate search needs for its vectors, which are dense: 4 bytes for each word of each item, beside the
-    lists. Approximate search is for many items with many non-zeros. What it misses are items in cells that are not
-    looked at; see `n_probe`. Queries for which there are fewer than k candidates are searched exactly. Items added
-    later go into the cells that are there; all is built again at the next search when there are four times the items,
-    or a quarter was removed. Of a structure "hnsw", files keep nothing: it is built again after loading.
+    Exact search takes one step per entry in the inverted lists of a query's words. On sparse histograms that is often
+    faster than approximate search, whose vectors are dense and take 4 bytes per word and item in addition. Approximate
+    search pays for many items with many non-zeros. It misses items in cells that are not searched; see `n_probe`.
+    Queries with fewer than k candidates are searched exactly. New items go into existing cells; cells are learned again
+    at the next search when there are four times the items, or a quarter was removed. The graph of "hnsw" is not saved,
+    but built again after loading.
 
-    Adding and removing are cheap; the blocks that change are made again at the next search. Several threads may search
-    at once while nobody adds or removes.
+    `add` and `remove` are cheap; the next search updates the blocks that changed. Several threads may search at the
+    same time, but not while items are added or removed.
 
     Examples
     --------
@@ -161,22 +160,22 @@ class BagIndex:
 
     @property
     def metric(self) -> str:
-        """The metric, as given."""
+        """The metric."""
         return self._fixed["metric"]
 
     @property
     def method(self) -> str:
-        """The method, as given."""
+        """The method."""
         return self._fixed["method"]
 
     @property
     def normalize(self) -> str | None:
-        """How histograms are scaled, as given."""
+        """The norm that histograms are divided by."""
         return self._fixed["normalize"]
 
     @property
     def larger_is_nearer(self) -> bool:
-        """Whether scores are similarities, not distances."""
+        """Whether scores are similarities rather than distances."""
         return self._metric.larger_is_nearer
 
     @property
@@ -191,9 +190,9 @@ class BagIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the lists or dense rows, and of the vectors of faiss; without identifiers."""
-        lists = 0 if self._store is None else sum(block.n_bytes for block in self._store.blocks(self._n_threads))
-        return lists + (0 if self._candidates is None else self._candidates.n_bytes)
+        """Bytes of the blocks and of the vectors of faiss, without identifiers."""
+        blocks = [] if self._store is None else self._store.blocks(self._n_threads)
+        return sum(block.n_bytes for block in blocks) + (0 if self._candidates is None else self._candidates.n_bytes)
 
     @property
     def _n_threads(self) -> int:
@@ -208,15 +207,15 @@ class BagIndex:
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_words)
-            The first ones decide the number of words.
+            The first call sets the number of words.
         ids : sequence of n int or n str, default=None
-            Unique in the index, and of one kind. None numbers the items on, from 0 or from one more than the largest
-            number that any item had.
+            Identifiers, unique in the index and all of one type. With None, items are numbered, from 0 or from one more
+            than the largest number that any item had.
 
         Returns
         -------
         index : BagIndex
-            Itself. If an error is raised, nothing was added.
+            The index itself. If an error is raised, nothing was added.
         """
         rows = check_histograms(X, self._metric, self.n_words, "Histograms")
         new = self._ids.new(ids, rows.shape[0])
@@ -228,17 +227,17 @@ class BagIndex:
         return self
 
     def remove(self, ids: Any) -> BagIndex:
-        """Remove items; the others stay in the order of adding. Many at once are faster than one by one.
+        """Remove items. Removing many in one call is faster than one by one.
 
         Parameters
         ----------
         ids : sequence of int or str
-            Each of them must be in the index, once.
+            Unique identifiers of items in the index.
 
         Returns
         -------
         index : BagIndex
-            Itself. If an error is raised, nothing was removed.
+            The index itself. If an error is raised, nothing was removed.
         """
         items = self._ids.find(ids)
         if self._store is not None and len(items):
@@ -255,7 +254,7 @@ class BagIndex:
         ----------
         Q : array-like or sparse matrix of shape (n_queries, n_words)
         k : int, default=10
-            Items per query. Where the index has fewer, all of them are given.
+            Number of items per query, at most all of the index.
 
         Returns
         -------
@@ -296,7 +295,7 @@ class BagIndex:
         return keys, items
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:
-        """Go through checked rows as the index holds them, some at a time."""
+        """Yield checked rows in the form that the index holds, some at a time."""
         for first in range(0, rows.shape[0], step):
             part = slice(first, first + step)
             yield prepare(rows[part], self._metric, self.normalize), part
@@ -317,11 +316,10 @@ class BagIndex:
         ----------
         path : path
         mmap : bool, default=True
-            Leave inverted lists, dense rows and identifiers in the file: they are read where and when they are needed.
-            Sizes and places are checked. With False everything is read and checked. Items can be added and removed
-            either way; the file stays as it is.
+            Map inverted lists, dense rows and identifiers into memory; only sizes and places are checked. With False,
+            everything is read and checked. Items can be added and removed either way; the file does not change.
         n_jobs : int, default=None
-            Threads.
+            Number of threads.
 
         Returns
         -------

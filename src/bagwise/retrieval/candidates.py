@@ -1,18 +1,18 @@
-"""Items that are probably near, found by faiss among vectors whose distances resemble the metric.
+"""Candidates for approximate search: the nearest vectors by faiss, whose distances resemble the metric.
 
 ============= ============================ =============
-metric        an item becomes              compared by
+metric        vector of an item            distance
 ============= ============================ =============
-chi2          its square roots             distance
-hellinger     its square roots             inner product
-intersection  itself and M - Σx            L1 distance
-euclidean     itself                       distance
-inner         itself                       inner product
+chi2          square roots                 Euclidean
+hellinger     square roots                 inner product
+intersection  the item, and M - Σx         L1
+euclidean     the item                     Euclidean
+inner         the item                     inner product
 ============= ============================ =============
 
-Square roots are the feature map of the chi² kernel with one sample; with three times the numbers the map is closer, but
-the same items are among the candidates. A query gets 0 in place of M - Σx, so that its L1 distance to an item is
-``Σq + M - 2 Σ min(q, x)``: exactly the order of the intersection, also for histograms of different sizes.
+Square roots are the feature map of the chi² kernel with one sample; a map with three samples is closer, but gives the
+same candidates. A query has 0 in place of M - Σx, so that its L1 distance to an item is ``Σq + M - 2 Σ min(q, x)``:
+exactly the order of the intersection, also for histograms of different sums.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from bagwise.retrieval.store import Store
 __all__ = ["STRUCTURES", "Candidates", "Cells"]
 
 STRUCTURES = ("auto", "flat", "ivf", "hnsw")
-# "auto" compares all vectors up to this many items, and uses cells beyond.
+# "auto" is "flat" up to this many items, and "ivf" beyond.
 _FLAT_ITEMS = 10_000
-# Cells per square root of the number of items, vectors per cell that they are learned from, and passes over these.
+# Cells per square root of the number of items; training vectors per cell; iterations of k-means.
 _CELLS = 2.0
 _TRAINING = 50
 _PASSES = 10
-# Links of an item, and items that are looked at when it is inserted.
+# "hnsw": links per item, and candidates that are looked at when it is inserted.
 _LINKS, _BUILD_WIDTH = 32, 80
-# Everything is built again when there are this many times the items, or this share of vectors belongs to removed ones.
+# The faiss index is built again when the number of items grew by this factor, or this fraction of vectors was removed.
 _GROWTH = 4
 _REMOVED = 0.25
-# Rows that are turned into vectors at a time.
+# Rows that become vectors at a time.
 _ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What was learned of the items, enough to build the faiss index again without learning.
+    """Cells of structure="ivf", enough to build the faiss index again without learning.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Cells:
 
 
 class Candidates:
-    """Candidates for the nearest items, kept up with a store.
+    """A faiss index of the items of a store, updated when it is searched.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class Candidates:
 
     @property
     def n_bytes(self) -> int:
-        """Memory that the vectors take."""
+        """Bytes of the vectors."""
         return 0 if self._index is None else 4 * self._index.d * self._index.ntotal
 
     def remove(self, items: NDArray[np.int64]) -> None:
-        """Forget items, given in rising order; those that follow move up."""
+        """Remove items, given in rising order; later items are renumbered."""
         if self._restored is not None:
             cell_of = self._restored.cell_of
             self._restored = Cells(self._restored.centres, np.delete(cell_of, items[items < len(cell_of)]))
@@ -103,7 +103,7 @@ class Candidates:
         self._items = np.where(gone | (self._items < 0), -1, self._items - np.searchsorted(items, self._items))
 
     def search(self, store: Store, rows: Any, n: int, n_probe: int, n_threads: int) -> NDArray[np.int64]:
-        """Give up to n items for each prepared query, by rising number; -1 before them where there are fewer."""
+        """Find up to n items for each prepared query, in rising order; -1 comes first where there are fewer."""
         self.update(store, n_threads)
         n_removed = int(np.count_nonzero(self._items < 0))
         n_asked = min(n + min(n_removed, n), len(self._items))
@@ -114,7 +114,7 @@ class Candidates:
                 found[part] = self._search_vectors(rows[part], n_asked, n_probe)
         items = np.where(found < 0, -1, self._items[found])
         if n_removed:
-            # the nearest n that are left: those removed go last, then the order of faiss
+            # the nearest n that were not removed, in the order of faiss
             order = np.argsort(items < 0, axis=1, kind="stable")
             items = np.take_along_axis(items, order, axis=1)[:, :n]
         return np.sort(items, axis=1)
@@ -132,7 +132,7 @@ class Candidates:
         return index.search(vectors, n)[1]
 
     def update(self, store: Store, n_threads: int) -> None:
-        """Take in what was added since, or build everything again where much has changed."""
+        """Add new items, or build the faiss index again if much has changed."""
         n_items, n_known = len(store), int(np.count_nonzero(self._items >= 0))
         with self._threads(n_threads):
             if (
@@ -146,7 +146,7 @@ class Candidates:
                 self._add(store, n_known)
 
     def cells(self) -> Cells | None:
-        """What was learned of the items, if anything."""
+        """Give the cells, if there are any."""
         if not isinstance(self._index, self._faiss.IndexIVFFlat):
             return None
         centres = self._index.quantizer.reconstruct_n(0, self._index.nlist)
@@ -199,7 +199,7 @@ class Candidates:
         self._add(store, 0, cell_of)
 
     def _learn_cells(self, store: Store, n_features: int) -> NDArray[np.float32]:
-        """Centres by k-means of items chosen at random."""
+        """Learn centres by k-means on a random sample of the items."""
         faiss, n_items = self._faiss, len(store)
         n_cells = int(np.clip(round(_CELLS * np.sqrt(n_items)), 1, n_items))
         rng = np.random.default_rng(self._random_state)
@@ -247,7 +247,7 @@ class Candidates:
             number += n
 
     def _vectors(self, rows: Any, totals: NDArray[np.float64] | None) -> NDArray[np.float32]:
-        """Rows as faiss compares them; items have totals, queries none."""
+        """Turn rows into vectors; items have totals, queries have none."""
         dense = rows.toarray() if sp.issparse(rows) else np.array(rows)
         if self._metric.name == "chi2":
             np.sqrt(dense, out=dense)
@@ -257,7 +257,7 @@ class Candidates:
         return np.ascontiguousarray(np.column_stack([dense, padding.astype(np.float32)]))
 
     def _cell_vectors(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Vectors as cells are found by: for the intersection square roots, without what rows were padded with."""
+        """Turn vectors into those that cells are found by: for the intersection square roots without the padding."""
         if not self._pads:
             return vectors
         roots = np.sqrt(vectors)
@@ -266,7 +266,7 @@ class Candidates:
 
     @contextmanager
     def _threads(self, n_threads: int) -> Iterator[None]:
-        """Let faiss use some threads."""
+        """Set the number of threads of faiss."""
         before = self._faiss.omp_get_max_threads()
         self._faiss.omp_set_num_threads(n_threads)
         try:

@@ -149,11 +149,11 @@ def _read_blocks(tensors: dict[str, NDArray[Any]], n_words: int) -> list[Block]:
         totals = tensors["totals"][item : item + size]
         item += size
         if dense:
-            blocks.append(DenseBlock(tensors["dense"][row : row + size], totals))
+            blocks.append(DenseBlock(totals, tensors["dense"][row : row + size]))
             row += size
         else:
             places = slice(value, value + int(ends[number]))
-            blocks.append(InvertedBlock(starts[number], tensors["items"][places], tensors["values"][places], totals))
+            blocks.append(InvertedBlock(totals, starts[number], tensors["items"][places], tensors["values"][places]))
             value, number = places.stop, number + 1
     return blocks
 

@@ -1,4 +1,4 @@
-"""How near two histograms are: what the index knows of each metric."""
+"""Metrics of `BagIndex`, and histograms as it takes and holds them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["METRICS", "NORMS", "Metric", "Queries", "check_histograms", "prepare
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: the code of its compiled form, and how its keys become scores.
+    """A metric: its code in compiled functions, and how keys become scores.
 
     Parameters
     ----------
@@ -29,24 +29,24 @@ class Metric:
     larger_is_nearer : bool
         Scores are similarities rather than distances.
     non_negative : bool
-        It has no meaning for negative numbers.
-    roots : bool
-        It is taken of the square roots of histograms.
+        Histograms must not be negative.
+    square_root : bool
+        Histograms are replaced by their square roots.
     """
 
     name: str
     kind: int
     larger_is_nearer: bool
     non_negative: bool
-    roots: bool = False
+    square_root: bool = False
 
     @property
     def power(self) -> int:
-        """The totals of rows that keys are made of: sums (1) or squared norms (2)."""
+        """Whether totals of rows are sums (1) or squared norms (2)."""
         return 2 if self.kind in (kernels.INNER, kernels.EUCLIDEAN) else 1
 
     def scores(self, keys: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn keys, of which the smaller is nearer, into what users see."""
+        """Turn keys, of which the smaller is nearer, into scores."""
         if self.larger_is_nearer:
             return 0.0 - keys  # without negative zeros
         return np.sqrt(keys) if self.kind == kernels.EUCLIDEAN else keys
@@ -61,7 +61,7 @@ METRICS = {
     for metric in [
         Metric("chi2", kernels.CHI2, larger_is_nearer=False, non_negative=True),
         Metric("intersection", kernels.INTERSECTION, larger_is_nearer=True, non_negative=True),
-        Metric("hellinger", kernels.INNER, larger_is_nearer=True, non_negative=True, roots=True),
+        Metric("hellinger", kernels.INNER, larger_is_nearer=True, non_negative=True, square_root=True),
         Metric("euclidean", kernels.EUCLIDEAN, larger_is_nearer=False, non_negative=False),
         Metric("inner", kernels.INNER, larger_is_nearer=True, non_negative=False),
     ]
@@ -69,10 +69,10 @@ METRICS = {
 
 
 def row_totals(rows: Any, power: int) -> NDArray[np.float64]:
-    """Sums of the absolute values (1) or squares (2) of rows, the same bits for dense and CSR."""
+    """Sum the absolute values (1) or squares (2) of rows; zeros add nothing, so dense and CSR give the same bits."""
     totals = np.empty(rows.shape[0])
     if isinstance(rows, np.ndarray):
-        kernels.dense_totals(rows, power, totals)
+        kernels.row_totals(np.arange(len(rows) + 1) * rows.shape[1], rows.ravel(), power, totals)
     else:
         kernels.row_totals(rows.indptr.astype(np.int64), rows.data, power, totals)
     return totals
@@ -83,16 +83,16 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> Any:
-    """Give a matrix of numbers that the metric takes, CSR or dense, in the type it came in.
+    """Return `X` as a CSR or dense matrix of its dtype, or raise an error unless the metric accepts its values.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, n_words)
     metric : Metric
     n_words : int or None
-        The words of the index; None before it has any.
+        Number of words of the index; None before it has any.
     what : str
-        "Histograms" or "Queries", as the subject of sentences.
+        "Histograms" or "Queries", for errors.
     """
     if is_lazy(X):
         raise BagwiseError(f"{what} must be in memory, got a Dask collection. Call its compute() first.")
@@ -111,7 +111,7 @@ def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> 
         )
     if rows.dtype.kind not in "fiub":
         raise BagwiseError(
-            f"{what} must be real numbers, counts of words or shares of them; got {type(X).__name__} of {rows.dtype}. "
+            f"{what} must be real numbers, such as counts of words; got {type(X).__name__} of {rows.dtype}. "
             "Images, texts and bags become histograms by BagOfFeatures or WordCounts."
         )
     if n_words is not None and rows.shape[1] != n_words:
@@ -139,24 +139,24 @@ def _check_numbers(rows: Any, metric: Metric, what: str) -> None:
 
 
 def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
-    """Give checked rows as the index holds them: scaled, float32, without stored zeros, words in rising order.
+    """Copy checked rows into the form that the index holds: normalised, float32, canonical CSR without zeros, or dense.
 
-    A copy. Dense and CSR rows give the same numbers, to the last bit.
+    Dense and CSR rows give the same numbers, to the last bit.
     """
     sparse = sp.issparse(rows)
     if sparse and not rows.has_canonical_format:
-        rows = rows.copy()  # the caller's stays as it came
+        rows = rows.copy()  # that of the caller stays as it is
         rows.sum_duplicates()
     values = rows.data if sparse else rows
-    if normalize is not None or metric.roots:
+    if normalize is not None or metric.square_root:
         values = values.astype(np.float64)
     if normalize is not None:
         held = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape) if sparse else values
-        sizes = row_totals(np.ascontiguousarray(held) if not sparse else held, NORMS[normalize])
+        sizes = row_totals(held, NORMS[normalize])
         sizes = np.sqrt(sizes) if normalize == "l2" else sizes
         sizes[sizes == 0] = 1.0
         values /= np.repeat(sizes, np.diff(rows.indptr)) if sparse else sizes[:, np.newaxis]
-    if metric.roots:
+    if metric.square_root:
         np.sqrt(values, out=values)
     values = np.array(values, dtype=np.float32, order="C")
     if not sparse:
@@ -170,39 +170,41 @@ def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Queries:
-    """Prepared rows as the compiled code takes them.
+    """Prepared rows as compiled functions take them, and the metric they are compared by.
 
     Parameters
     ----------
+    metric : Metric
+    n_words : int
     starts, words, values : ndarray of int64, int64, float32
         CSR.
     totals : ndarray of float64
-    n_words : int
     """
 
+    metric: Metric
+    n_words: int
     starts: NDArray[np.int64]
     words: NDArray[np.int64]
     values: NDArray[np.float32]
     totals: NDArray[np.float64]
-    n_words: int
 
     @classmethod
     def of(cls, rows: Any, metric: Metric) -> Queries:
         """Take rows that `prepare` gave."""
         held = sp.csr_array(rows)
         starts, words = held.indptr.astype(np.int64), held.indices.astype(np.int64)
-        return cls(starts, words, held.data, metric.totals(held), held.shape[1])
+        return cls(metric, held.shape[1], starts, words, held.data, metric.totals(held))
 
     def __len__(self) -> int:
         return len(self.totals)
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64]]:
-        """As `_kernels` takes them."""
+        """The argument `queries` of compiled functions."""
         return self.starts, self.words, self.values, self.totals
 
     def dense(self, first: int, last: int) -> NDArray[np.float32]:
-        """Some queries as dense rows."""
+        """Give some queries as dense rows."""
         starts = self.starts[first : last + 1]
         part = slice(starts[0], starts[-1])
         rows = sp.csr_array(

@@ -1,4 +1,4 @@
-"""What items are called: integers or strings, in the order of adding."""
+"""Identifiers of items: integers or strings."""
 
 from __future__ import annotations
 
@@ -16,35 +16,30 @@ __all__ = ["Identifiers"]
 
 
 class Identifiers:
-    """Unique integers or strings, one kind in an index.
+    """Unique integers or strings, all of one kind, in the order of adding.
 
     Parameters
     ----------
     values : ndarray of int64, PackedStrings or None
         Those of a file; None before the first is added.
     next_number : int
-        The first number that no item ever had, for items without a name of their own.
+        The first number that no item ever had, for items that are added without an identifier.
     """
 
     def __init__(self, values: NDArray[np.int64] | PackedStrings | None = None, next_number: int = 0) -> None:
         self._packed = values if isinstance(values, PackedStrings) else None
-        # parts that are put together when all are needed
+        # parts that are concatenated when all are needed
         self._parts: list[NDArray[Any]] = [values] if isinstance(values, np.ndarray) else []
         self.next_number = next_number
-        # Where each identifier was added, counting removed ones; made when it is needed. Items that are left have the
-        # serials, None if nothing was removed since.
-        self._serial_of: dict[Any, int] | None = None
-        self._serials: NDArray[np.int64] | None = None
-        self._n_added = 0
+        # the number of each item; made when it is needed
+        self._number_of: dict[Any, int] | None = None
 
     @property
     def kind(self) -> str | None:
-        """What they are: "int", "str", or None while nothing was added."""
+        """Their type: "int", "str", or None while nothing was added."""
         if self._packed is not None:
             return "str"
-        if not self._parts:
-            return None
-        return "str" if self._parts[0].dtype == object else "int"
+        return _kind(self._parts[0]) if self._parts else None
 
     def __len__(self) -> int:
         return len(self._packed) if self._packed is not None else sum(len(part) for part in self._parts)
@@ -64,7 +59,7 @@ class Identifiers:
         return self._packed.take(numbers) if self._packed is not None else self.values[numbers]
 
     def packed(self) -> NDArray[np.int64] | PackedStrings:
-        """As they are written."""
+        """Give them as files hold them."""
         if self.kind != "str":
             return self.values
         return self._packed if self._packed is not None else PackedStrings.of(self.values)
@@ -85,76 +80,66 @@ class Identifiers:
         if n and len(self) and _kind(given) != self.kind:
             raise BagwiseError(
                 f"The ids of this index are of type {self.kind}, but {given.tolist()[0]!r} is of type {_kind(given)}. "
-                "Use one kind for all items."
+                "Use one type for all items."
             )
-        self._check_new(given)
-        return given
-
-    def _check_new(self, given: NDArray[Any]) -> None:
-        _check_unique(given, "ids")
-        if len(self) == 0 or len(given) == 0 or (_kind(given) == "int" and given.min() >= self.next_number):
-            return
-        known = self._lookup()
-        for identifier in given.tolist():
-            if identifier in known:
+        if n and len(self) and (_kind(given) == "str" or given.min() < self.next_number):
+            known = self._numbers()
+            taken = next((identifier for identifier in given.tolist() if identifier in known), None)
+            if taken is not None:
                 raise BagwiseError(
-                    f"ids must be unique, but {identifier!r} is in the index. To replace an item, remove it first."
+                    f"ids must be unique, but {taken!r} is in the index. To replace an item, remove it first."
                 )
+        return given
 
     def add(self, ids: NDArray[Any]) -> None:
         """Append what `new` gave."""
         if len(ids) == 0:
             return
-        if len(self) == 0:
-            self._packed, self._parts, self._serial_of, self._serials = None, [], None, None
-        if self._packed is not None:
-            self._parts = [self.values]
-        if self._serial_of is not None:
-            first = self._n_added
-            self._serial_of.update(zip(ids.tolist(), range(first, first + len(ids)), strict=True))
-            if self._serials is not None:
-                self._serials = np.concatenate([self._serials, np.arange(first, first + len(ids))])
-            self._n_added += len(ids)
-        self._parts = [*self._parts, ids]
+        n_before = len(self)
+        if n_before == 0:  # the kind may change
+            self._packed, self._parts, self._number_of = None, [], None
+        if self._number_of is not None:
+            self._number_of.update(zip(ids.tolist(), range(n_before, n_before + len(ids)), strict=True))
+        self._parts = [self.values, ids] if self._packed is not None else [*self._parts, ids]
         if _kind(ids) == "int":
             self.next_number = max(self.next_number, int(ids.max()) + 1)
 
     def find(self, ids: Any) -> NDArray[np.int64]:
-        """Give the numbers of items, in rising order; an error for those that are not there."""
-        given = check_ids(ids, "ids")
-        _check_unique(given, "ids to remove")
-        known = self._lookup()
-        missing = [identifier for identifier in given.tolist() if identifier not in known]
+        """Give the numbers of items, in rising order; raise an error if one is not there."""
+        given = check_ids(ids, "ids to remove").tolist()
+        known = self._numbers()
+        missing = [identifier for identifier in given if identifier not in known]
         if missing:
             others = f", and {len(missing) - 1} more," if len(missing) > 1 else ""
             raise BagwiseError(
                 f"There is no item {missing[0]!r}{others} in this index of {len(self)}; none was removed."
             )
-        serials = np.sort(np.array([known[identifier] for identifier in given.tolist()], dtype=np.int64))
-        return serials if self._serials is None else np.searchsorted(self._serials, serials)
+        return np.sort(np.array([known[identifier] for identifier in given], dtype=np.int64))
 
     def remove(self, numbers: NDArray[np.int64]) -> None:
-        """Remove items by the numbers that `find` gave."""
-        values = self.values
-        if self._serial_of is not None:
-            for identifier in values[numbers].tolist():
-                del self._serial_of[identifier]
-            serials = np.arange(len(values)) if self._serials is None else self._serials
-            self._serials = np.delete(serials, numbers)
-        self._parts = [np.delete(values, numbers)]
+        """Remove items by the numbers that `find` gave; later items are renumbered."""
+        self._parts, self._number_of = [np.delete(self.values, numbers)], None
 
-    def _lookup(self) -> dict[Any, int]:
-        if self._serial_of is None:
-            values = self.values
-            self._serial_of = dict(zip(values.tolist(), range(len(values)), strict=True))
-            self._serials, self._n_added = None, len(values)
-            if len(self._serial_of) < len(values):
+    def _numbers(self) -> dict[Any, int]:
+        if self._number_of is None:
+            values = self.values.tolist()
+            self._number_of = {identifier: number for number, identifier in enumerate(values)}
+            if len(self._number_of) < len(values):
                 raise BagwiseError("The index is damaged: it holds the same identifier twice.")
-        return self._serial_of
+        return self._number_of
 
 
 def check_ids(ids: Any, what: str) -> NDArray[Any]:
-    """Give integers as int64 and strings as objects, in a new array."""
+    """Give unique integers as int64 and unique strings as objects, in a new array."""
+    given = _as_ids(ids, what)
+    listed = given.tolist()
+    if len(set(listed)) < len(listed):
+        twice, count = Counter(listed).most_common(1)[0]
+        raise BagwiseError(f"{what} must be unique, but {twice!r} is given {count} times.")
+    return given
+
+
+def _as_ids(ids: Any, what: str) -> NDArray[Any]:
     if isinstance(ids, (str, bytes, int, np.integer)) or not hasattr(ids, "__len__"):
         raise BagwiseError(
             f"{what} must be a list of integers or strings, got {ids!r}. Give a single one as [{ids!r}]."
@@ -183,10 +168,3 @@ def check_ids(ids: Any, what: str) -> NDArray[Any]:
 
 def _kind(ids: NDArray[Any]) -> str:
     return "str" if ids.dtype == object else "int"
-
-
-def _check_unique(ids: NDArray[Any], what: str) -> None:
-    listed = ids.tolist()
-    if len(set(listed)) < len(listed):
-        twice, count = Counter(listed).most_common(1)[0]
-        raise BagwiseError(f"{what} must be unique, but {twice!r} is given {count} times.")

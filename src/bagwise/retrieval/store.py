@@ -1,4 +1,4 @@
-"""Blocks of up to 65,536 items: lists of items by word, or dense rows, whichever suits the data.
+"""The items of an index: blocks of up to 65,536, each an inverted index or dense rows, whichever suits its data.
 
 Both give the same keys to the last bit. Arrays are read-only: they may lie in a mapped file, and compiled code is made
 for such arrays alone.
@@ -7,7 +7,7 @@ for such arrays alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -23,8 +23,9 @@ from bagwise.retrieval.histograms import Metric, Queries
 
 __all__ = ["Block", "DenseBlock", "InvertedBlock", "Store", "make_block"]
 
-
-# Rows with more non-zeros than this share are kept dense: it is then faster to look at all words than at lists.
+_Keys = NDArray[np.float64]
+_Items = NDArray[np.int64]
+# Rows with a larger fraction of non-zeros are kept dense: it is then faster to look at all words.
 _DENSE_FRACTION = 0.4
 # Queries of one task of a thread.
 _INVERTED_QUERIES = 16
@@ -33,37 +34,50 @@ _DENSE_QUERIES = 256
 _DENSE_NUMBERS = 1 << 22
 # Rounding of float32, and one percent more for rounding of the bounds themselves.
 _ROUNDING = 1.01 * 2.0**-24
+# Results of all blocks that are held at once, and queries that are searched at once.
+_RESULTS = 1 << 22
+_MOST_QUERIES = 4096
 
 
 @dataclass(frozen=True)
-class InvertedBlock:
-    """For every word the items that have it.
+class _Arrays:
+    """Read-only arrays of a block, of which `totals` has one number per item."""
 
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (n_words + 1,)
-        Where the list of each word begins.
-    items : ndarray of uint16
-        Items of one list after the other, rising in each.
-    values : ndarray of float32
-    totals : ndarray of float64, shape (n_items,)
-    """
-
-    starts: NDArray[np.int64]
-    items: NDArray[np.uint16]
-    values: NDArray[np.float32]
     totals: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        _freeze(self.starts, self.items, self.values, self.totals)
+        for array in self._arrays():
+            array.flags.writeable = False
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        return [getattr(self, field.name) for field in fields(self)]
 
     def __len__(self) -> int:
         return len(self.totals)
 
     @property
     def n_bytes(self) -> int:
-        """Memory, or place in a file."""
-        return self.starts.nbytes + self.items.nbytes + self.values.nbytes + self.totals.nbytes
+        """Bytes in memory, or in a file."""
+        return sum(array.nbytes for array in self._arrays())
+
+
+@dataclass(frozen=True)
+class InvertedBlock(_Arrays):
+    """An inverted index: for every word the items that have it.
+
+    Parameters
+    ----------
+    totals : ndarray of float64, shape (n_items,)
+    starts : ndarray of int64, shape (n_words + 1,)
+        Where the list of each word begins.
+    items : ndarray of uint16
+        Items of one list after the other, rising in each.
+    values : ndarray of float32
+    """
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.uint16]
+    values: NDArray[np.float32]
 
     @property
     def n_queries(self) -> int:
@@ -74,31 +88,16 @@ class InvertedBlock:
     def _lists(self) -> tuple[NDArray[Any], ...]:
         return self.starts, self.items, self.values, self.totals
 
-    def search(
-        self,
-        metric: Metric,
-        queries: Queries,
-        first: int,
-        out_keys: NDArray[np.float64],
-        out_items: NDArray[np.int64],
-    ) -> None:
-        """Find the nearest items of some queries, in order; as many as the results have columns."""
-        kernels.search_lists(metric.kind, queries.arrays, self._lists, first, out_keys, out_items)
+    def search(self, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
+        """Find the nearest items of the queries from `first` on, in order; as many as the results have columns."""
+        kernels.search_lists(queries.metric.kind, queries.arrays, self._lists, first, out_keys, out_items)
 
-    def keys(
-        self,
-        metric: Metric,
-        queries: Queries,
-        first: int,
-        bounds: NDArray[np.int64],
-        chosen: NDArray[np.int64],
-        out: NDArray[np.float64],
-    ) -> None:
-        """Compare each of some queries with items that were chosen for it, ``chosen[bounds[i, 0]:bounds[i, 1]]``."""
-        kernels.keys_from_lists(metric.kind, queries.arrays, self._lists, first, bounds, chosen, out)
+    def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
+        """Compare each query from `first` on with items chosen for it, ``chosen[bounds[i, 0]:bounds[i, 1]]``."""
+        kernels.keys_from_lists(queries.metric.kind, queries.arrays, self._lists, first, bounds, chosen, out)
 
     def rows(self) -> sp.csr_array:
-        """The items as CSR rows."""
+        """Give the items as CSR rows."""
         n_words = np.bincount(self.items, minlength=len(self))
         if len(n_words) > len(self):  # from a file that was mapped, not read
             raise BagwiseError(f"The index is damaged: an inverted list names item {len(n_words) - 1} of {len(self)}.")
@@ -109,73 +108,47 @@ class InvertedBlock:
 
 
 @dataclass(frozen=True)
-class DenseBlock:
+class DenseBlock(_Arrays):
     """Items as rows of a dense matrix.
 
     Parameters
     ----------
-    values : ndarray of float32, shape (n_items, n_words)
     totals : ndarray of float64, shape (n_items,)
+    values : ndarray of float32, shape (n_items, n_words)
     """
 
     values: NDArray[np.float32]
-    totals: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        _freeze(self.values, self.totals)
-
-    def __len__(self) -> int:
-        return len(self.totals)
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory, or place in a file."""
-        return self.values.nbytes + self.totals.nbytes
 
     @property
     def n_queries(self) -> int:
         """Queries that should be searched together."""
         return int(np.clip(_DENSE_NUMBERS // max(self.values.shape), 1, _DENSE_QUERIES))
 
-    def search(
-        self,
-        metric: Metric,
-        queries: Queries,
-        first: int,
-        out_keys: NDArray[np.float64],
-        out_items: NDArray[np.int64],
-    ) -> None:
-        """Find the nearest items of some queries, in order; as many as the results have columns.
+    def search(self, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
+        """Do what `InvertedBlock.search` does.
 
-        All pairs are compared in float32, by BLAS where the metric is a product. What may be among the nearest, by a
-        bound on the rounding of that, is compared in float64.
+        All pairs are compared in float32, by BLAS where the metric is a product. Those that can be among the nearest,
+        by a bound on the rounding errors, are compared in float64.
         """
-        dense = queries.dense(first, first + len(out_keys))
-        if metric.power == 2:
+        kind, dense = queries.metric.kind, queries.dense(first, first + len(out_keys))
+        if queries.metric.power == 2:
             with np.errstate(over="ignore", invalid="ignore"):
                 about = dense @ self.values.T  # what is not finite is compared in float64
         else:
             about = np.empty((len(dense), len(self)), dtype=np.float32)
-            kernels.screen_rows(metric.kind, dense, self.values, about)
+            kernels.screen_rows(kind, dense, self.values, about)
         relative = _relative_error(dense.shape[1])
         kernels.search_screened(
-            metric.kind, about, relative, queries.arrays, self.values, self.totals, first, out_keys, out_items
+            kind, about, relative, queries.arrays, self.values, self.totals, first, out_keys, out_items
         )
 
-    def keys(
-        self,
-        metric: Metric,
-        queries: Queries,
-        first: int,
-        bounds: NDArray[np.int64],
-        chosen: NDArray[np.int64],
-        out: NDArray[np.float64],
-    ) -> None:
-        """Compare each of some queries with items that were chosen for it, ``chosen[bounds[i, 0]:bounds[i, 1]]``."""
-        kernels.keys_from_rows(metric.kind, queries.arrays, self.values, self.totals, first, bounds, chosen, out)
+    def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
+        """Do what `InvertedBlock.keys` does."""
+        kind = queries.metric.kind
+        kernels.keys_from_rows(kind, queries.arrays, self.values, self.totals, first, bounds, chosen, out)
 
     def rows(self) -> NDArray[np.float32]:
-        """The items as they are."""
+        """Give the items as they are."""
         return self.values
 
 
@@ -188,37 +161,24 @@ def make_block(parts: list[Any], metric: Metric) -> Block:
     n_values = sum(part.nnz if sp.issparse(part) else np.count_nonzero(part) for part in parts)
     if n_values > _DENSE_FRACTION * n_items * n_words:
         values = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts])
-        return DenseBlock(values, metric.totals(values))
+        return DenseBlock(metric.totals(values), values)
     rows = sp.csr_array(parts[0] if len(parts) == 1 else sp.vstack([sp.csr_array(part) for part in parts]))
     words = rows.indices.astype(np.int32, copy=False)
-    starts = np.zeros(n_words + 1, dtype=np.int64)
-    kernels.count_words(words, starts)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(words, minlength=n_words))])
     items, values = np.empty(len(words), dtype=np.uint16), np.empty(len(words), dtype=np.float32)
     kernels.fill_lists(rows.indptr.astype(np.int64), words, rows.data, starts, items, values)
-    return InvertedBlock(starts, items, values, metric.totals(rows))
+    return InvertedBlock(metric.totals(rows), starts, items, values)
 
 
 def _relative_error(n_words: int) -> float:
-    """Bound of the error of a sum of n_words products in float32, in any order, relative to that of their sizes."""
+    """Bound the error of a sum of n_words products in float32, in any order, relative to the sum of their sizes."""
     error = (n_words + 8) * _ROUNDING
     return error / (1 - error) if error < 0.5 else float("inf")
 
 
-def _freeze(*arrays: NDArray[Any]) -> None:
-    for array in arrays:
-        array.flags.writeable = False
-
-
-# Results of all blocks that are held at once.
-_RESULTS = 1 << 22
-_MOST_QUERIES = 4096
-# Queries of one task where items were chosen for each.
-_TASK_QUERIES = 16
-
-
 @dataclass(frozen=True)
 class _Piece:
-    """A block, or rows that are to become one; `kept` marks the items that were not removed, None all of them."""
+    """A block, or rows that are to become one. `kept` marks the items that were not removed; None means all."""
 
     content: Any
     kept: NDArray[np.bool_] | None = None
@@ -239,12 +199,12 @@ class _Piece:
         return self.is_block and self.kept is None
 
     def rows(self) -> Any:
-        """The items that are left, dense or CSR."""
+        """Give the items that were not removed, dense or CSR."""
         rows = self.content.rows() if self.is_block else self.content
         return rows if self.kept is None else rows[np.flatnonzero(self.kept)]
 
     def without(self, items: NDArray[np.int64]) -> _Piece:
-        """Remove some of the items that are left, by their numbers among these."""
+        """Remove items, numbered among those that were not removed before."""
         kept = np.ones(self.content_items, dtype=bool) if self.kept is None else self.kept.copy()
         kept[np.flatnonzero(kept)[items]] = False
         return _Piece(self.content, kept)
@@ -253,8 +213,8 @@ class _Piece:
 class Store:
     """Items of an index, numbered in the order of adding.
 
-    What is added and removed is put into blocks at the next search. Only blocks that change, and small ones beside
-    them, are made again. The list of pieces is replaced, never changed, so that searches may run beside each other.
+    Blocks are updated at the next search, and only those that changed, with small ones beside them. The list of pieces
+    is replaced, never changed, so that several threads may search.
 
     Parameters
     ----------
@@ -272,7 +232,7 @@ class Store:
         return sum(len(piece) for piece in self._pieces)
 
     def add(self, chunks: Iterable[Any], n_threads: int) -> None:
-        """Append prepared rows; all or, if an exception passes by, none."""
+        """Append prepared rows; all of them, or none if an exception is raised."""
         pieces = self._pieces
         for rows in chunks:
             pieces = [*pieces, _Piece(rows)]
@@ -281,7 +241,7 @@ class Store:
         self._pieces = pieces
 
     def remove(self, items: NDArray[np.int64]) -> None:
-        """Remove items by their numbers, given in rising order; those that follow move up."""
+        """Remove items by their numbers, given in rising order; later items are renumbered."""
         pieces, first = [], 0
         for piece in self._pieces:
             last = first + len(piece)
@@ -291,7 +251,7 @@ class Store:
         self._pieces = pieces
 
     def blocks(self, n_threads: int = 1) -> list[Block]:
-        """Put what has changed into blocks, and give all of them."""
+        """Update the blocks and give all of them."""
         if not all(piece.is_settled for piece in self._pieces):
             self._pieces = self._regrouped(self._pieces, n_threads)
         return [piece.content for piece in self._pieces]
@@ -332,7 +292,7 @@ class Store:
         def run(start: int, stop: int) -> None:
             for b, low in tasks[start:stop]:
                 rows = slice(low, low + blocks[b].n_queries)
-                blocks[b].search(self.metric, queries, part.start + low, found[b][0][rows], found[b][1][rows])
+                blocks[b].search(queries, part.start + low, found[b][0][rows], found[b][1][rows])
 
         run_over_ranges(run, len(tasks), n_threads, size=1)
         firsts = np.cumsum([0, *(len(block) for block in blocks)])
@@ -350,20 +310,20 @@ class Store:
         keys = np.full(items.shape, np.inf)
         # the items of block b in row i are those from edges[i, b] to edges[i, b + 1]
         edges = np.array([np.searchsorted(row, firsts) for row in items]).reshape(n_queries, len(firsts))
-        tasks = [(b, low) for low in range(0, n_queries, _TASK_QUERIES) for b in range(len(blocks))]
+        tasks = [(b, low) for low in range(0, n_queries, _INVERTED_QUERIES) for b in range(len(blocks))]
 
         def run(start: int, stop: int) -> None:
             for b, low in tasks[start:stop]:
-                rows = slice(low, low + _TASK_QUERIES)
+                rows = slice(low, low + _INVERTED_QUERIES)
                 chosen = (items[rows] - firsts[b]).ravel()
                 bounds = edges[rows, b : b + 2] + width * np.arange(len(items[rows]))[:, np.newaxis]
-                blocks[b].keys(self.metric, queries, low, bounds, chosen, keys[rows].reshape(-1))
+                blocks[b].keys(queries, low, bounds, chosen, keys[rows].reshape(-1))
 
         run_over_ranges(run, len(tasks), n_threads, size=1)
         return keys
 
     def chunks(self, first: int, n_rows: int) -> Iterator[Any]:
-        """Go through the items from number `first` on as dense or CSR rows, up to `n_rows` at a time."""
+        """Yield the items from number `first` on as dense or CSR rows, up to `n_rows` at a time."""
         begin = 0
         for block in self.blocks():
             end = begin + len(block)
@@ -375,34 +335,34 @@ class Store:
 
 
 def _groups(pieces: list[_Piece]) -> Iterator[list[_Piece]]:
-    """Gather pieces that become one block. Rows fill a block to its end; blocks that exist are not taken apart."""
+    """Gather pieces that become one block. Rows fill a block to its end; existing blocks are not split."""
     group: list[_Piece] = []
-    room = BLOCK_ITEMS
+    space = BLOCK_ITEMS
     for piece in pieces:
         if len(piece) == 0:
             continue
         if piece.is_block:
-            if len(piece) > room:
+            if len(piece) > space:
                 yield group
-                group, room = [], BLOCK_ITEMS
+                group, space = [], BLOCK_ITEMS
             group.append(piece)
-            room -= len(piece)
+            space -= len(piece)
             continue
         rows = piece.rows()
-        for part in _cut(rows, room):
-            if room == 0:
+        for part in _cut(rows, space):
+            if space == 0:
                 yield group
-                group, room = [], BLOCK_ITEMS
+                group, space = [], BLOCK_ITEMS
             group.append(_Piece(part))
-            room -= part.shape[0]
+            space -= part.shape[0]
     if group:
         yield group
 
 
-def _cut(rows: Any, room: int) -> Iterator[Any]:
-    """Cut rows into parts: what fits into the room that is left, then whole blocks."""
+def _cut(rows: Any, space: int) -> Iterator[Any]:
+    """Cut rows into parts: what fits into the space that is left, then whole blocks."""
     n_rows = rows.shape[0]
-    edges = [0, *range(room, n_rows, BLOCK_ITEMS), n_rows]
+    edges = [0, *range(space, n_rows, BLOCK_ITEMS), n_rows]
     for low, high in pairwise(edges):
         if low < high:
             yield rows[low:high]
