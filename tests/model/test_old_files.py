@@ -52,7 +52,7 @@ def test_folders_of_items(tmp_path):
     for index in (old, again):
         assert index.model == text_model(np.random.default_rng(2))
         assert (index.ids, index.labels) == (("one", "two", "one"), ("a", None, "b"))
-        assert (index.source, index.reading) == ("/made/up", {"kind": "texts"})
+        assert (index.source, index.reading) == ("/made/up", {"modality": "texts"})
         same = BagIndex("hellinger").add(np.eye(3)).search(np.ones((1, 3)))
         for found, wanted in zip(index.index.search(np.ones((1, 3))), same, strict=True):
             np.testing.assert_array_equal(found, wanted)

@@ -42,7 +42,7 @@ def main():
     BagIndex("hellinger", method="approximate", structure="ivf").add(X).save(folder / "cells.index")
     model = text_model(np.random.default_rng(2))
     index = BagIndex("hellinger").add(np.eye(3))
-    ItemIndex(model, index, ("one", "two", "one"), ("a", None, "b"), "/made/up", {"kind": "texts"}).save(
+    ItemIndex(model, index, ("one", "two", "one"), ("a", None, "b"), "/made/up", {"modality": "texts"}).save(
         folder / "items.index"
     )
     values, places = random.normal(size=(5, 3)), random.random((5, 2))
