@@ -22,8 +22,10 @@ from bagwise.merging.statistics import Statistics
 __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
 
 
-# Variances are at least this, in units of the square of the smallest non-zero value (1 for counts).
+# Variances are at least this, in units of the square of the smallest non-zero value (1 for counts), but the floor is at
+# most the given fraction of the largest variance, for data far from zero.
 _FLOOR = 1e-6
+_LARGEST_FLOOR = 1e-4
 
 
 class PosteriorSearch(Search):
@@ -186,7 +188,8 @@ class GaussianLikelihood(AdditiveScore):
     """How much better one Gaussian per word and class explains the data than one per word, at best fit (GML).
 
     Maximises ``Σ_w [(n / 2) ln var_w - Σ_c (n_c / 2) ln var_wc]``; variances are at least 1e-6 times the
-    square of the smallest non-zero value of X (1 for counts). No parameters.
+    square of the smallest non-zero value of X (1 for counts), or 1e-4 of the largest variance of a word if that is
+    less. No parameters.
 
     Notes
     -----
@@ -204,7 +207,8 @@ class GaussianLikelihood(AdditiveScore):
     keeps_values = True
 
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
-        return GaussianFit(_word_values(X), class_codes(y, self.name), _variance_floor(X))
+        values = _word_values(X)
+        return GaussianFit(values, class_codes(y, self.name), _variance_floor(values))
 
 
 class ClassPosterior(Criterion):
@@ -218,10 +222,9 @@ class ClassPosterior(Criterion):
 
     Notes
     -----
-    Normal-Gamma priors with the word's pooled mean, ``kappa0 = 1``, ``a0 = 1`` and the pooled variance (at
-    least 1e-6 times the square of the smallest non-zero value of X, which is 1 for counts). The posterior form
-    scores all pairs at all levels, O(d³ n C) time and d² n C / 2 numbers of memory: for a few hundred words. The
-    evidence form takes O(n d²) time and d x n memory.
+    Normal-Gamma priors with the word's pooled mean, ``kappa0 = 1``, ``a0 = 1`` and the pooled variance, which is not
+    below the floor that `GaussianLikelihood` has. The posterior form scores all pairs at all levels, O(d³ n C) time and
+    d² n C / 2 numbers of memory: for a few hundred words. The evidence form takes O(n d²) time and d x n memory.
 
     References
     ----------
@@ -248,7 +251,8 @@ class ClassPosterior(Criterion):
         codes = class_codes(y, self.name)
         if self.form == "evidence":
             check_values_fit(X, memory_limit, self.name)
-            return PartnerSearch(GaussianEvidence(_word_values(X), codes, _variance_floor(X)))
+            values = _word_values(X)
+            return PartnerSearch(GaussianEvidence(values, codes, _variance_floor(values)))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
         check_memory(
             need,
@@ -256,12 +260,15 @@ class ClassPosterior(Criterion):
             f"The criterion 'uvd' with form='posterior' keeps what each pair of {X.shape[1]} words changes",
             "use form='evidence' or another criterion, or merge fewer words",
         )
-        return PosteriorSearch(_word_values(X), codes, _variance_floor(X))
+        values = _word_values(X)
+        return PosteriorSearch(values, codes, _variance_floor(values))
 
 
-def _variance_floor(X: Any) -> float:
-    unit = count_unit(X)
-    return _FLOOR * unit**2 if np.isfinite(unit) else _FLOOR
+def _variance_floor(values: NDArray[np.float64]) -> float:
+    unit = count_unit(values)
+    floor = _FLOOR * unit**2 if np.isfinite(unit) else _FLOOR
+    largest = float(values.var(axis=1).max())
+    return min(floor, _LARGEST_FLOOR * largest) if largest > 0 else floor
 
 
 def _word_values(X: Any) -> NDArray[np.float64]:
