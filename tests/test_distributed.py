@@ -181,7 +181,7 @@ def test_lists_of_delayed_chunks(data):
         distributed.statistics(chunks, y)
     with pytest.raises(BagwiseError, match=r"Chunk 2 has 1 samples, but 89 labels"):
         distributed.statistics(chunks, [labels[0], labels[1], labels[3], labels[3]]).compute()
-    with pytest.raises(BagwiseError, match="A sketch needs to know the place of each sample"):
+    with pytest.raises(BagwiseError, match="A sketch needs the position of each sample"):
         distributed.sketch(chunks)
     chunks[2] = dask.delayed(sp.csr_matrix)(X[60:61, :9])
     with pytest.raises(BagwiseError, match=r"Chunk 3 has 40 words, but chunk 2 has 9"):
@@ -308,7 +308,7 @@ def test_a_chunk_too_large_for_a_worker(client):
     X = da.zeros((10_000, 20_000), chunks=(10_000, 20_000))
     with (
         client.as_current(),
-        pytest.raises(BagwiseError, match=r"Chunk 0, 10000 samples.*1.60 GB.*what a thread of a worker may use"),
+        pytest.raises(BagwiseError, match=r"Chunk 0, 10000 samples.*1.60 GB.*limit of a worker divided by its threads"),
     ):
         distributed.class_sums(X, np.arange(10_000) % 2)
     sparse = X.map_blocks(lambda block: sp.csr_array((10_000, 20_000)), meta=sp.csr_array((0, 0)))
@@ -347,10 +347,10 @@ def test_bad_collections(data):
     with pytest.raises(BagwiseError, match="must have samples and words"):
         distributed.gram(chunked[:0])
     lying = da.from_delayed(dask.delayed(X), shape=(ROWS, 11), dtype=float)
-    with pytest.raises(BagwiseError, match="Chunk 0 has 40 words, but X was said to have 11"):
+    with pytest.raises(BagwiseError, match="Chunk 0 has 40 words, but X has 11 by its metadata"):
         distributed.gram(lying).compute()
     words = da.from_array(np.array([["a", "b"]]), chunks=1)
-    with pytest.raises(BagwiseError, match="must have numbers"):
+    with pytest.raises(BagwiseError, match="must be numeric"):
         distributed.gram(words).compute()
 
 
@@ -366,7 +366,7 @@ def test_bad_labels(data):
     with pytest.raises(BagwiseError, match="y is None"):
         distributed.statistics(chunked, None)
     for labels in (X[:, 0] + 0.5, da.from_array(X[:, 0] + 0.5, chunks=50)):
-        with pytest.raises(BagwiseError, match="labels of classes"):
+        with pytest.raises(BagwiseError, match="class labels"):
             distributed.statistics(chunked, labels)
     with pytest.raises(BagwiseError, match=r"label 'dog' \(chunk \d\), which is not one of `classes`"):
         distributed.class_sums(chunked, da.from_array(np.repeat("dog", ROWS), chunks=50), classes=["cat"]).compute()
@@ -446,7 +446,7 @@ def test_sketch_mergers_go_on_with_collections(data):
         np.testing.assert_array_equal(read.labels_, expected.labels_)
     with pytest.raises(ValueError, match="39 features, but SketchMerger is expecting 40"):
         read.partial_fit(chunked[:, 1:])
-    with pytest.raises(BagwiseError, match="needs to know the place of each sample"):
+    with pytest.raises(BagwiseError, match="needs the position of each sample"):
         read.partial_fit([dask.delayed(X)])
     near = SketchMerger(6, sketch_size=32, n_neighbors=2, n_intermediate=5).fit(X).set_params(n_neighbors=0)
     unread = da.from_delayed(dask.delayed(pytest.fail)("was read"), shape=X.shape, dtype=float)
@@ -457,7 +457,7 @@ def test_sketch_mergers_go_on_with_collections(data):
 def test_a_collection_is_not_loaded_by_cross_validation(data):
     X, y = data
     unread = da.from_delayed(dask.delayed(pytest.fail)("was read"), shape=X.shape, dtype=float)
-    with pytest.raises(BagwiseError, match="Cross-validation needs the samples themselves, in memory"):
+    with pytest.raises(BagwiseError, match="Cross-validation needs the samples in memory"):
         WordMergerCV([2, 4]).fit(unread, y)
     search = WordMergerCV([2, 4], cv=2).fit(X, y)
     lazy = search.transform(da.from_array(X, chunks=(50, WORDS)))

@@ -202,13 +202,13 @@ def test_mlt_approaches_aib_as_counts_grow():
 def test_mlt_scales_data_that_are_not_counts():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (10, 8)).astype(float) + 1, np.arange(10) % 2
-    shares = X / X.sum(axis=1, keepdims=True)
+    frequencies = X / X.sum(axis=1, keepdims=True)
     for form in (np.asarray, sp.csr_array):
-        scaled = merge_words(form(shares), y, criterion=MultinomialPosterior(total=500))
-        expected = MultinomialPosterior().scoring(500 * shares, y).states
+        scaled = merge_words(form(frequencies), y, criterion=MultinomialPosterior(total=500))
+        expected = MultinomialPosterior().scoring(500 * frequencies, y).states
         np.testing.assert_allclose(
-            MultinomialPosterior(total=500).scoring(form(shares), y).states[:, :2],
-            class_counts(500 * shares, y),
+            MultinomialPosterior(total=500).scoring(form(frequencies), y).states[:, :2],
+            class_counts(500 * frequencies, y),
         )
         assert expected.shape == (8, 3)
         assert scaled.min_groups == 1

@@ -71,11 +71,11 @@ def test_mme_solves_the_svm_at_every_level(n_classes):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (40, 8)).astype(float) + 1, np.arange(40) % n_classes
     hierarchy = merge_words(X, y, criterion=Margin(C=10.0))
-    shares = X / X.sum(axis=1, keepdims=True)
+    frequencies = X / X.sum(axis=1, keepdims=True)
     targets = [y == c for c in (range(1, 2) if n_classes == 2 else range(n_classes))]
     for n in (7, 4, 2, 1):
         labels = hierarchy.cut(n)
-        Z = np.stack([shares[:, labels == g].sum(axis=1) for g in range(n)], axis=1)
+        Z = np.stack([frequencies[:, labels == g].sum(axis=1) for g in range(n)], axis=1)
         value = 0.0
         for target in targets:
             signs = np.where(target, 1, -1)

@@ -40,7 +40,7 @@ def contents(statistics):
     arrays += [statistics.smallest, statistics.largest, statistics.whole, statistics.stored, statistics.centre]
     arrays += [] if statistics.deviations is None else [statistics.deviations]
     arrays += [np.asarray(statistics.sparse)]
-    arrays += [dense(part) for part in (statistics.gram, statistics.shares) if part is not None]
+    arrays += [dense(part) for part in (statistics.gram, statistics.frequencies) if part is not None]
     return [(array.dtype, array.shape, (array + 0 if array.dtype.kind == "f" else array).tobytes()) for array in arrays]
 
 
@@ -86,11 +86,11 @@ def test_merging_whole_numbers_is_the_same_to_the_bit(case):
 @settings(max_examples=60)
 def test_any_chunks_give_the_same_up_to_rounding(case, cuts, form):
     X, y = case
-    total = reduce(add, parts_of(form(X), y, [min(cut, len(X)) for cut in cuts], shares=True))
-    whole = parts_of(form(X), y, [], shares=True)[0]
+    total = reduce(add, parts_of(form(X), y, [min(cut, len(X)) for cut in cuts], frequencies=True))
+    whole = parts_of(form(X), y, [], frequencies=True)[0]
     assert total.n_samples == len(X)
     np.testing.assert_array_equal(total.constant_words, whole.constant_words)
-    for name in ("class_sums", "shares", "word_totals"):
+    for name in ("class_sums", "frequencies", "word_totals"):
         np.testing.assert_allclose(getattr(total, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(total.total_scatter(np.arange(X.shape[1])), scatter(X), rtol=1e-10, atol=1e-10)
 
@@ -104,7 +104,7 @@ def test_merging_is_that_of_the_samples(form, criterion, kind):
     if kind == "histograms":
         X = X / X.sum(axis=1, keepdims=True)
         X[:, [11, 17]] = 0.1, 0.25
-    statistics = reduce(add, parts_of(form(X), y, [30, 31, 80], shares=True))
+    statistics = reduce(add, parts_of(form(X), y, [30, 31, 80], frequencies=True))
     here, there = merge_statistics(statistics, criterion=criterion), merge_words(form(X), y, criterion=criterion)
     if kind == "counts":
         assert here == there
@@ -215,7 +215,7 @@ def test_stored_zeros_and_repeated_entries_are_what_they_say():
 
 def test_classes_without_samples_do_not_count():
     X, y = topic_counts(np.random.default_rng(7), 50, 20)
-    statistics = Statistics.of(X, 2 * y, 4, shares=True)
+    statistics = Statistics.of(X, 2 * y, 4, frequencies=True)
     for criterion in CRITERIA:
         assert merge_statistics(statistics, criterion=criterion) == merge_words(X, y, criterion=criterion)
 
@@ -226,17 +226,17 @@ def test_smoothing_and_total_are_used():
         assert merge_statistics(parts_of(X, y, [9])[0] + parts_of(X, y, [9])[1], criterion=criterion) == merge_words(
             X, y, criterion=criterion
         )
-    shares = X / np.maximum(X.sum(axis=1, keepdims=True), 1)
+    frequencies = X / np.maximum(X.sum(axis=1, keepdims=True), 1)
     criterion = MultinomialPosterior(total=50)
-    here = merge_statistics(reduce(add, parts_of(shares, y, [9], shares=True)), criterion=criterion)
-    np.testing.assert_allclose(here.scores, merge_words(shares, y, criterion=criterion).scores, rtol=1e-9)
+    here = merge_statistics(reduce(add, parts_of(frequencies, y, [9], frequencies=True)), criterion=criterion)
+    np.testing.assert_allclose(here.scores, merge_words(frequencies, y, criterion=criterion).scores, rtol=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "classes", [["cat", "dog"], np.array(["a", "b"], dtype=object), [3, 7], [False, True], [0.0, 1.0]]
 )
-@pytest.mark.parametrize("options", [{}, {"gram": False}, {"shares": True}])
+@pytest.mark.parametrize("options", [{}, {"gram": False}, {"frequencies": True}])
 def test_saved_is_loaded(tmp_path, form, classes, options):
     X = np.random.default_rng(9).random((20, 6))
     statistics = Statistics.of(form(X), np.arange(20) % 2, 2, classes=classes, **options)
@@ -277,7 +277,12 @@ def test_what_cannot_be_added():
 
 @pytest.mark.parametrize(
     ("codes", "message"),
-    [([0, 1], "one class per sample"), ([0, 1, 2], "from 0 to 1"), ([0, -1, 1], "from 0 to 1"), ([0.5, 1, 1], "whole")],
+    [
+        ([0, 1], "one class per sample"),
+        ([0, 1, 2], "from 0 to 1"),
+        ([0, -1, 1], "from 0 to 1"),
+        ([0.5, 1, 1], "integers from"),
+    ],
 )
 def test_bad_codes(codes, message):
     with pytest.raises(BagwiseError, match=message):
@@ -299,7 +304,7 @@ def test_what_cannot_be_merged():
     statistics = Statistics.of(X, [0, 1, 1], 2)
     with pytest.raises(BagwiseError, match=r"'nda' needs the samples themselves.*'aib', 'csm' and 'mlt'"):
         merge_statistics(statistics, criterion="nda")
-    with pytest.raises(BagwiseError, match="'mlt' needs statistics that were made with shares=True"):
+    with pytest.raises(BagwiseError, match="'mlt' needs statistics that were made with frequencies=True"):
         merge_statistics(statistics, criterion="mlt")
     with pytest.raises(BagwiseError, match="'csm' needs statistics that were made with gram=True"):
         merge_statistics(Statistics.of(X, [0, 1, 1], 2, gram=False))
@@ -330,7 +335,7 @@ def test_callbacks_stop():
 @pytest.mark.parametrize("form", FORMS)
 def test_equal_statistics(form):
     X, y = topic_counts(np.random.default_rng(0), 30, 6)
-    options = {"gram": True, "shares": True}
+    options = {"gram": True, "frequencies": True}
     statistics = Statistics.of(form(X), y, int(y.max()) + 1, **options)
     assert statistics == Statistics.of(form(X), y, int(y.max()) + 1, **options)
     assert statistics == pickle.loads(pickle.dumps(statistics))

@@ -1,4 +1,4 @@
-"""Chunks of Dask collections and their labels: what is known of them, reading and checking them, adding up results."""
+"""Chunks of Dask collections and their labels: sizes, reading and checking chunks, adding their results."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
 
 Limit = int | float | str | None
-# Results that there are while two are added: both, and both moved to a common centre.
+# Results in memory while two are added: both, and both moved to a common centre.
 _ALIVE = 4
 
 
-class Room(NamedTuple):
+class ResultSize(NamedTuple):
     """Bytes that the result of one chunk takes: for each word, and for each pair of words if it is dense."""
 
-    a_word: int = 0
-    a_pair: int = 0
+    per_word: int = 0
+    per_pair: int = 0
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Chunks of samples, each a list of the blocks that stand side by side in it."""
+    """Chunks of samples, each a list of its blocks of columns."""
 
     blocks: list[list[Any]]
-    sizes: tuple[int, ...] | None  # number of samples in each; None where only the worker will know
+    sizes: tuple[int, ...] | None  # number of samples in each; None where unknown before computing
     width: int | None  # number of words; the same
-    dense: bool  # whether the chunks are said to be dense arrays
+    dense: bool  # whether the chunks are dense arrays, by their metadata
 
     @classmethod
     def of(cls, X: Any) -> Chunks:
@@ -62,30 +62,32 @@ class Chunks:
             raise BagwiseError(f"X must have samples and words; got shape {X.shape}.")
         return cls(X.to_delayed().tolist(), X.chunks[0], X.shape[1], dense=not sp.issparse(X._meta))
 
-    def check_fit(self, room: Room, memory_limit: Limit) -> None:
-        """Raise before anything is read, where it is known that the largest chunk is too large for a worker."""
+    def check_fit(self, result: ResultSize, memory_limit: Limit) -> None:
+        """Raise before anything is read if the largest chunk is known to be too large for a worker."""
         if self.sizes is None or self.width is None or not self.dense:
             return
         number = int(np.argmax(self.sizes))
         n_rows = self.sizes[number]
-        _check_fits(number, (n_rows, self.width), 8 * n_rows * self.width, room, memory_limit)
+        _check_fits(number, (n_rows, self.width), 8 * n_rows * self.width, result, memory_limit)
 
 
 def is_dask_array(X: Any) -> bool:
-    """Whether X is a Dask array, and no other collection of Dask. Does not import Dask."""
-    # the class is asked: objects of dask.delayed have any attribute that one asks for
+    """Whether X is a Dask array, and no other Dask collection. Does not import Dask."""
+    # looks at the class, as objects of dask.delayed have any attribute
     return is_lazy(X) and hasattr(type(X), "map_blocks")
 
 
-def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Room, memory_limit: Limit) -> None:
-    """Raise where a chunk with its result, or adding two results, takes more than a worker has."""
-    result = room.a_word * shape[1] + room.a_pair * shape[1] ** 2
-    need = max(chunk_bytes + result, _ALIVE * result)
+def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, result: ResultSize, memory_limit: Limit) -> None:
+    """Raise if a chunk with its result, or adding two results, takes more memory than a worker has."""
+    result_bytes = result.per_word * shape[1] + result.per_pair * shape[1] ** 2
+    need = max(chunk_bytes + result_bytes, _ALIVE * result_bytes)
     limit, origin = _limit(memory_limit)
     if limit is None or need <= limit:
         return
-    matrices = f", with {_ALIVE} matrices of {shape[1]} x {shape[1]} words," if room.a_pair else ""
-    fewer = " fewer words, sparse chunks, a criterion that needs no Gram ('aib', 'mlt')," if room.a_pair else ""
+    matrices = f", with {_ALIVE} matrices of {shape[1]} x {shape[1]} words," if result.per_pair else ""
+    fewer = (
+        " fewer words, sparse chunks, a criterion that needs no Gram matrix ('aib', 'mlt')," if result.per_pair else ""
+    )
     raise BagwiseError(
         f"Chunk {number}, {shape[0]} samples of {shape[1]} words{matrices} takes {readable_size(need)} in float64; the "
         f"limit is {readable_size(limit)} ({origin}). Ways out: smaller chunks, X.rechunk({{0: n}}),{fewer} workers "
@@ -96,15 +98,15 @@ def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, room: Roo
 def _limit(memory_limit: Limit) -> tuple[int | None, str]:
     """Bytes that a chunk may take, None if unknown, and where that comes from.
 
-    In a worker: the share of a thread in its limit, or its free memory if that is less. Elsewhere: the same share for
+    In a worker: its limit divided by its threads, or its free memory if that is less. Elsewhere: the same for the
     workers of the current client, or the free memory if there is no client.
     """
     free = resolve_limit(memory_limit), "memory_limit" if memory_limit is not None else "80 % of the free memory"
-    if memory_limit is not None or "distributed" not in sys.modules:  # without it there is no worker and no client
+    if memory_limit is not None or "distributed" not in sys.modules:  # neither worker nor client
         return free
     from distributed import default_client, get_worker
 
-    share = "what a thread of a worker may use"
+    origin = "the limit of a worker divided by its threads"
     try:
         worker = get_worker()
     except ValueError:  # not in a worker
@@ -112,18 +114,18 @@ def _limit(memory_limit: Limit) -> tuple[int | None, str]:
             client = default_client()
         except ValueError:  # nor is there a client
             return free
-        # some of the workers, as Dask does not list all of very many; each looks for itself again
+        # Dask lists only some of very many workers; each checks again for itself
         workers = client.scheduler_info()["workers"].values()
         limits = [worker["memory_limit"] / max(worker["nthreads"], 1) for worker in workers if worker["memory_limit"]]
-        return int(min(limits)) if limits else None, share
+        return int(min(limits)) if limits else None, origin
     if not worker.memory_manager.memory_limit:
         return free
     own = int(worker.memory_manager.memory_limit / max(worker.state.nthreads, 1))
-    return (own, share) if free[0] is None or own < free[0] else free
+    return (own, origin) if free[0] is None or own < free[0] else free
 
 
 def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], list[Any]]:
-    """Find the names of the classes, and the numbers of the classes of each chunk's samples."""
+    """Find the classes, and the class codes of each chunk's samples."""
     delayed = delayed_function()
     n_chunks = len(chunks.blocks)
     if y is None:
@@ -151,7 +153,7 @@ def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], l
         _check_labels_shape(labels.shape, sum(chunks.sizes))
         names = _check_classes(_different(labels) if classes is None else np.asarray(classes))
         numbers = _class_numbers(labels, names, None)
-        numbers = numbers.astype(np.min_scalar_type(len(names)))  # they travel with the graph
+        numbers = numbers.astype(np.min_scalar_type(len(names)))  # they are part of the graph
         return names, np.split(numbers, np.cumsum(chunks.sizes)[:-1])
     if classes is None:
         find = delayed(_classes_of, pure=False)
@@ -171,7 +173,7 @@ def _as_labels(y: Any) -> NDArray[Any]:
 
 
 def _describe(y: Any) -> str:
-    if isinstance(getattr(y, "shape", None), tuple):  # that of a Delayed is a Delayed
+    if isinstance(getattr(y, "shape", None), tuple):  # not for Delayed, whose shape is a Delayed
         return f"{type(y).__name__} of shape {y.shape}"
     return f"{type(y).__name__} of length {len(y)}" if isinstance(y, (list, tuple)) else type(y).__name__
 
@@ -186,7 +188,7 @@ def _classes_of(labels: Any) -> NDArray[Any]:
 
 
 def _different(labels: NDArray[Any]) -> NDArray[Any]:
-    """`np.unique` for labels, of which some may be of another type, or missing."""
+    """`np.unique` with an error for labels of mixed types, and missing ones."""
     try:
         return np.unique(labels)
     except TypeError as error:
@@ -198,7 +200,7 @@ def _different(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _join_classes(left: NDArray[Any], right: NDArray[Any], *_: int) -> NDArray[Any]:
-    if len(left) == 0 or len(right) == 0:  # the labels of no samples have no proper type
+    if len(left) == 0 or len(right) == 0:  # without samples the type is arbitrary
         return right if len(left) == 0 else left
     return _different(np.concatenate([left, right]))
 
@@ -208,21 +210,21 @@ def _check_classes(names: NDArray[Any]) -> NDArray[Any]:
         raise BagwiseError(f"classes must be different names, at least one; got {names!r}.")
     if names.dtype.kind == "f" and not np.array_equal(names, np.rint(names)):
         raise BagwiseError(
-            f"y must have labels of classes, but there are values such as {names[names != np.rint(names)][0]}. For "
-            "numbers, make classes of them first, for example by np.digitize."
+            f"y must have class labels, but there are values such as {names[names != np.rint(names)][0]}. Bin "
+            "continuous targets first, for example by np.digitize."
         )
     return names
 
 
 def _class_numbers(labels: Any, names: NDArray[Any], number: int | None) -> NDArray[np.intp]:
-    """Number the classes of labels; `number` is that of the chunk, for the message."""
+    """Give the class code of each label; `number` is that of the chunk, for the message."""
     found = _as_labels(labels)
     if len(found) == 0:
         return np.empty(0, dtype=np.intp)
     if (names.dtype.kind in "USO") != (found.dtype.kind in "USO"):
         raise BagwiseError(f"y has labels of type {found.dtype}, but `classes` are {names.dtype}. Use the same names.")
     if "O" in (names.dtype.kind, found.dtype.kind):
-        _different(np.concatenate([names, found]))  # complains of labels that cannot be compared
+        _different(np.concatenate([names, found]))  # raises for labels that cannot be compared
     order = np.argsort(names)
     place = np.minimum(np.searchsorted(names, found, sorter=order), len(names) - 1)
     codes = order[place]
@@ -234,7 +236,7 @@ def _class_numbers(labels: Any, names: NDArray[Any], number: int | None) -> NDAr
 
 
 def add_up(parts: list[Any], join: Callable[..., Any] | None = None) -> Any:
-    """Add neighbours in pairs, again and again: a tree in the order of the chunks."""
+    """Add neighbours in pairs, repeatedly: a tree in the order of the chunks."""
     task = delayed_function()(_join if join is None else join, pure=False)
     numbers = list(range(len(parts)))  # the first chunk in each part
     while len(parts) > 1:
@@ -255,8 +257,8 @@ def _join(left: Any, right: Any, left_number: int, right_number: int) -> Any:
     return left + right
 
 
-def read_chunk(blocks: list[Any], number: int, width: int | None, room: Room, memory_limit: Limit) -> Any:
-    """Put a chunk together in float64, and check it: width, memory, NaN and infinity."""
+def read_chunk(blocks: list[Any], number: int, width: int | None, result: ResultSize, memory_limit: Limit) -> Any:
+    """Assemble a chunk in float64, and check its width, memory, NaN and infinity."""
     if any(sp.issparse(block) for block in blocks):
         X = sp.csr_array(blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr"))
     else:
@@ -265,31 +267,31 @@ def read_chunk(blocks: list[Any], number: int, width: int | None, room: Room, me
         raise BagwiseError(f"Chunk {number} must have two dimensions, samples by words; got shape {X.shape}.")
     if width is not None and X.shape[1] != width:
         raise BagwiseError(
-            f"Chunk {number} has {X.shape[1]} words, but X was said to have {width}. All chunks must have the "
+            f"Chunk {number} has {X.shape[1]} words, but X has {width} by its metadata. All chunks must have the "
             "same columns."
         )
     if X.dtype.kind not in "biuf":
-        raise BagwiseError(f"Chunk {number} must have numbers; got {X.dtype}.")
+        raise BagwiseError(f"Chunk {number} must be numeric; got {X.dtype}.")
     is_sparse = sp.issparse(X)
     chunk_bytes = X.data.nbytes + X.indices.nbytes if is_sparse else 8 * X.size
-    _check_fits(number, X.shape, chunk_bytes, room, memory_limit)
+    _check_fits(number, X.shape, chunk_bytes, result, memory_limit)
     X = X.astype(np.float64, copy=False)
     check_finite(X, number)
     return X
 
 
 def check_finite(X: Any, number: int) -> None:
-    """Raise an error that names the first NaN or infinity in a dense or CSR chunk, if there is one."""
+    """Raise if a dense or CSR chunk has NaN or infinity, naming the first."""
     if (found := first_not_finite(X)) is not None:
         row, word, value = found
         raise BagwiseError(
-            f"Chunk {number} has {value} in its row {row}, word {word}. Only finite numbers can be added up: drop the "
-            "sample or fill in a number."
+            f"Chunk {number} has {value} in its row {row}, word {word}. Only finite numbers can be summed: drop the "
+            "sample or impute the value."
         )
 
 
 def delayed_function() -> Any:
-    """Give `dask.delayed`, or say how to get it."""
+    """Import `dask.delayed`, or raise an error that says how to install it."""
     try:
         from dask import delayed
     except ImportError as error:

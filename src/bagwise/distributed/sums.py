@@ -1,13 +1,4 @@
-"""Sums over samples that lie on many machines, or in chunks on a disk: the statistics of merging over Dask collections.
-
-Data come as a Dask array (dense chunks, or chunks that are SciPy sparse matrices) or as a list of `dask.delayed`
-chunks. Each function builds a graph and returns a `dask.delayed.Delayed`, whose ``.compute()`` gives the result. Every
-chunk becomes one small result; these are added in pairs of neighbours, as a tree in the order of the chunks. So sums
-are made in the same order on any number of workers, whichever of them is first, and also if one of them is lost on the
-way and its chunks are read again.
-
-Errors in workers come back as the `BagwiseError` they are, and name the chunk.
-"""
+"""Statistics, Gram matrices and sketches of Dask collections, and their transformation."""
 
 from __future__ import annotations
 
@@ -23,7 +14,7 @@ from sklearn.utils import check_array
 from bagwise.distributed.chunks import (
     Chunks,
     Limit,
-    Room,
+    ResultSize,
     add_up,
     check_finite,
     delayed_function,
@@ -40,7 +31,7 @@ from bagwise.merging.structures import add_sparse_product, mirror
 __all__ = ["class_sums", "cooccurrence", "gram", "sketch", "statistics"]
 
 _FLOATS = (np.float64, np.float32)
-_GRAM = Room(a_pair=8)
+_GRAM = ResultSize(per_pair=8)
 
 
 def statistics(
@@ -48,29 +39,29 @@ def statistics(
     y: Any,
     *,
     gram: bool = True,
-    shares: bool = False,
+    frequencies: bool = False,
     classes: Sequence[Any] | NDArray[Any] | None = None,
     memory_limit: Limit = None,
 ) -> Any:
-    """Add up what merging by "csm" (with `gram`), "aib" or "mlt" needs, in one pass over X.
+    """Compute the sums that merging by "csm" (with `gram`), "aib" or "mlt" needs, in one pass over X.
 
     Parameters
     ----------
     X : Dask array of shape (n_samples, n_words), or list of Delayed
-        Chunk sizes must be known. Columns may be cut as well as rows: blocks of the same rows are then brought together
+        Chunk sizes must be known. If columns are chunked as well as rows, blocks of the same rows are brought together
         on one worker, which sends all but one of them over the network.
     y : array-like or Dask array of shape (n_samples,), or list
-        Labels. For a list of chunks, a list of their labels, each an array or Delayed. An array travels with the graph;
-        for very many samples use a Dask array.
+        Labels. For a list of chunks, a list of their labels, each an array or Delayed. An array becomes part of the
+        graph; for very many samples use a Dask array.
     gram : bool, default=True
-        Whether to sum up products of words: dense, or the sparse upper triangle where chunks are sparse.
-    shares : bool, default=False
-        Whether to sum up samples divided by their totals.
+        Whether to sum products of words: dense, or the sparse upper triangle where chunks are sparse.
+    frequencies : bool, default=False
+        Whether to sum L1-normalised samples.
     classes : sequence, default=None
-        Names of all classes, in order. None: found in y; if y is lazy, it is gone through once, right here.
+        All class labels, in order. None: those in y; a lazy y is computed once for that.
     memory_limit : int or str, default=None
-        Most memory that one chunk and its sums may take. None: the share of a thread in its worker's limit, and 80 % of
-        the free memory.
+        Memory budget for one chunk and its sums. None: the worker's limit divided by its threads, and 80 % of the free
+        memory.
 
     Returns
     -------
@@ -79,8 +70,8 @@ def statistics(
 
     Notes
     -----
-    Each of the k chunks gives 8 C d bytes of class sums, and 8 d² of Gram if it is dense; at most k - 1 such results
-    cross the network, whatever the number of samples in a chunk. Fewer, larger chunks send less.
+    Each of the k chunks gives 8 C d bytes of class sums, and 8 d² of Gram matrix if it is dense; at most k - 1 such
+    results cross the network, whatever the number of samples in a chunk. Fewer, larger chunks send less.
 
     Examples
     --------
@@ -96,15 +87,17 @@ def statistics(
     [array([0, 1]), array([2, 3])]
     """
     chunks = Chunks.of(X)
-    chunks.check_fit(_GRAM if gram else Room(), memory_limit)
+    chunks.check_fit(_GRAM if gram else ResultSize(), memory_limit)
     names, codes = number_labels(y, chunks, classes)
-    return _over_chunks(_statistics_of_chunk, chunks, memory_limit, codes, names=names, gram=gram, shares=shares)
+    return _over_chunks(
+        _statistics_of_chunk, chunks, memory_limit, codes, names=names, gram=gram, frequencies=frequencies
+    )
 
 
 def class_sums(
     X: Any, y: Any, *, classes: Sequence[Any] | NDArray[Any] | None = None, memory_limit: Limit = None
 ) -> Any:
-    """Add up the samples of each class.
+    """Sum the samples of each class.
 
     Parameters are those of `statistics`.
 
@@ -126,15 +119,15 @@ def class_sums(
 
 
 def gram(X: Any, *, memory_limit: Limit = None) -> Any:
-    """Add up products of words, ``Xᵀ X``, as a dense matrix.
+    """Compute the Gram matrix ``Xᵀ X``, dense.
 
     Parameters are those of `statistics`.
 
     Returns
     -------
     gram : Delayed
-        Of an ndarray of shape (n_words, n_words), around zero. `statistics` has the one that is safe for data with a
-        large offset.
+        Of an ndarray of shape (n_words, n_words), around zero. For data with a large offset use that of `statistics`,
+        around the mean.
 
     Examples
     --------
@@ -150,7 +143,7 @@ def gram(X: Any, *, memory_limit: Limit = None) -> Any:
 
 
 def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
-    """Add up products of words, ``Xᵀ X``, as a sparse matrix of the pairs that occur together.
+    """Compute ``Xᵀ X`` as a sparse matrix of the pairs of words that occur together.
 
     Parameters are those of `statistics`.
 
@@ -171,7 +164,7 @@ def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
            [0., 0., 9.]])
     """
     chunks = Chunks.of(X)
-    chunks.check_fit(Room(), memory_limit)
+    chunks.check_fit(ResultSize(), memory_limit)
     return _over_chunks(_cooccurrence_of_chunk, chunks, memory_limit)
 
 
@@ -190,17 +183,17 @@ def sketch(
     Parameters
     ----------
     X : Dask array of shape (n_samples, n_features)
-        Chunk sizes must be known, also of sparse chunks: the place of a sample decides where it is added.
+        Chunk sizes must be known: the hash of a sample depends on its position.
     size, n_hashes, seed, first_sample, dtype
         Those of `Sketch`.
     memory_limit : int or str, default=None
-        Most memory that one chunk and two sketches may take; as in `statistics`.
+        Memory budget for one chunk and two sketches; as in `statistics`.
 
     Returns
     -------
     sketch : Delayed
-        Of a `Sketch` of all samples. Whole numbers, as long as sums of them are exact in `dtype`, give the
-        bytes of a sketch made in one go.
+        Of a `Sketch` of all samples. For integer data whose sums are exact in `dtype`, it has the bytes of a sketch
+        computed at once.
 
     Examples
     --------
@@ -212,12 +205,12 @@ def sketch(
     chunks = Chunks.of(X)
     if chunks.sizes is None or chunks.width is None:
         raise BagwiseError(
-            "A sketch needs to know the place of each sample, and so the sizes of chunks, but X is a list of chunks. "
+            "A sketch needs the position of each sample, and so the sizes of chunks, but X is a list of chunks. "
             "Make it a Dask array: dask.array.concatenate of dask.array.from_delayed(chunk, shape, dtype)."
         )
-    # complains of bad settings right here
+    # raises for bad settings
     empty = Sketch(chunks.width, size, n_hashes, seed=seed, first_sample=first_sample, dtype=dtype)
-    chunks.check_fit(Room(a_word=empty.size * empty.dtype.itemsize), memory_limit)
+    chunks.check_fit(ResultSize(per_word=empty.size * empty.dtype.itemsize), memory_limit)
     firsts = np.cumsum([empty.first_sample, *chunks.sizes[:-1]]).tolist()
     settings = {"size": empty.size, "n_hashes": empty.n_hashes, "seed": empty.seed, "dtype": empty.dtype.name}
     return _over_chunks(_sketch_of_chunk, chunks, memory_limit, firsts, settings=settings)
@@ -226,7 +219,7 @@ def sketch(
 def _over_chunks(
     function: Callable[..., Any], chunks: Chunks, memory_limit: Limit, own: list[Any] | None = None, **common: Any
 ) -> Any:
-    """Build the graph: a result for each chunk, from the chunk and what is its `own`; these added up as a tree."""
+    """Build the graph: a result for each chunk, from the chunk and its entry of `own`; then their sum."""
     leaf = delayed_function()(function, pure=False)
     parts = []
     for number, blocks in enumerate(chunks.blocks):
@@ -236,7 +229,7 @@ def _over_chunks(
 
 
 def check_can_be_pooled(X: Any) -> None:
-    """Raise an error for collections that `pool_collection` does not take: lists of chunks, data frames and others."""
+    """Raise for collections that `pool_collection` does not support: lists of chunks, data frames and others."""
     delayed_function()
     if is_dask_array(X) and X.ndim == 2:
         return
@@ -249,10 +242,7 @@ def check_can_be_pooled(X: Any) -> None:
 
 
 def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: str, **weights: Any) -> Any:
-    """Add up the words of each group in a Dask array, chunk by chunk when it is computed, as `pool` does.
-
-    X is one that `check_can_be_pooled` lets pass.
-    """
+    """Sum the words of each group in a Dask array lazily, as `pool` does; see `check_can_be_pooled`."""
     dtype = X.dtype if X.dtype in _FLOATS else np.dtype(np.float64)
     is_sparse = sp.issparse(X._meta)
     form = (sp.csr_array if isinstance(X._meta, sp.sparray) else sp.csr_matrix) if is_sparse else np.empty
@@ -289,13 +279,13 @@ def _statistics_of_chunk(
     codes: NDArray[np.intp],
     names: NDArray[Any],
     gram: bool,
-    shares: bool,
+    frequencies: bool,
 ) -> Statistics:
     needs_matrices = gram and not any(sp.issparse(block) for block in blocks)
-    X = read_chunk(blocks, number, width, _GRAM if needs_matrices else Room(), memory_limit)
+    X = read_chunk(blocks, number, width, _GRAM if needs_matrices else ResultSize(), memory_limit)
     if len(codes) != X.shape[0]:
         raise BagwiseError(f"Chunk {number} has {X.shape[0]} samples, but {len(codes)} labels.")
-    return Statistics.of(X, codes, len(names), gram, shares=shares, classes=names)
+    return Statistics.of(X, codes, len(names), gram, frequencies=frequencies, classes=names)
 
 
 def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> NDArray[np.float64]:
@@ -309,7 +299,7 @@ def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_lim
 
 
 def _cooccurrence_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> sp.csr_array:
-    X = read_chunk(blocks, number, width, Room(), memory_limit)
+    X = read_chunk(blocks, number, width, ResultSize(), memory_limit)
     return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))[0]
 
 
@@ -322,5 +312,5 @@ def _sketch_of_chunk(
     settings: dict[str, Any],
 ) -> Sketch:
     empty = Sketch(width, first_sample=first_sample, **settings)
-    room = Room(a_word=empty.size * empty.dtype.itemsize)
-    return empty.update(read_chunk(blocks, number, width, room, memory_limit))
+    size = ResultSize(per_word=empty.size * empty.dtype.itemsize)
+    return empty.update(read_chunk(blocks, number, width, size, memory_limit))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
+from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import check_non_negative, constant_words, is_lazy
 from bagwise._utils.memory import check_memory, resolve_limit
 from bagwise._utils.progress import ProgressBar
@@ -179,7 +179,7 @@ class Engine:
             from bagwise.distributed.sums import statistics  # deferred: only Dask data need it
 
             parts = criterion.sums_needed or ()
-            lazy = statistics(X, y, gram="gram" in parts, shares="shares" in parts, memory_limit=self._limit)
+            lazy = statistics(X, y, gram="gram" in parts, frequencies="frequencies" in parts, memory_limit=self._limit)
             X = lazy.compute()
         if X.n_samples < 2:
             raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
@@ -278,8 +278,7 @@ class Engine:
         if len(constant):
             X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
         if self.store == "dense":
-            preferred, undesired = (structure.scatter(X, self._n_threads) for structure in structures)
-            return folded, words, DenseStore(preferred, undesired)
+            return folded, words, DenseStore.from_structures(X, *structures, self._n_threads)
         return folded, words, make_factored_store(self.store, X, structures, self._limit, self._n_threads)
 
     def _start_in_kernel_space(self, criterion: TraceRatio) -> Start:
@@ -381,8 +380,7 @@ def _start_additive(criterion: AdditiveScore, scoring: Scoring, n_words: int) ->
 
 def check_request(n_groups: Any, callback: Any) -> None:
     """Raise unless `n_groups` is a positive integer and `callback` a function or None."""
-    if isinstance(n_groups, bool) or not isinstance(n_groups, Integral) or n_groups < 1:
-        raise BagwiseError(f"n_groups must be an integer of at least 1, got {n_groups!r}.")
+    check_integer(n_groups, "n_groups", 1)
     if callback is not None and not callable(callback):
         raise BagwiseError(f"callback must be callable, got {callback!r}.")
 

@@ -1,4 +1,4 @@
-"""The result of merging: an ordered list of merges that can be cut at any number of words."""
+"""The result of merging: an ordered list of merges that can be cut at any number of groups."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
+from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 
 __all__ = ["Hierarchy"]
@@ -25,19 +26,18 @@ class Hierarchy:
     """An ordered list of merges of words into groups, as `merge_words` returns it.
 
     A group is named by its smallest word. Merge k joins the groups ``s, t = merges[k]``, ``s < t``, and the result
-    is called s. All sizes come from the same list: cutting at n words applies the first ``n_words - n`` merges,
-    so that cuts are nested.
+    is named s. Cutting at n groups applies the first ``n_words - n`` merges, so that cuts are nested.
 
     Parameters
     ----------
     n_words : int
-        Number of words before any merge.
+        Size of the vocabulary.
     merges : array-like of shape (m, 2)
         The merges in order, at most ``n_words - 1``.
     scores : array-like of shape (m,)
         Value of the criterion after each merge; NaN where it is not defined.
     criterion : str, default=""
-        What the merges were found by. Only a label.
+        Name of the criterion that found the merges.
 
     Examples
     --------
@@ -55,9 +55,7 @@ class Hierarchy:
     criterion: str = field(default="")
 
     def __post_init__(self) -> None:
-        n_words = _as_int(self.n_words, "n_words")
-        if n_words < 0:
-            raise BagwiseError(f"n_words must not be negative, got {n_words}.")
+        n_words = check_integer(self.n_words, "n_words", 0)
         merges = _frozen_copy(self.merges, np.int64, "merges")
         scores = _frozen_copy(self.scores, np.float64, "scores")
         if merges.size == 0:
@@ -77,33 +75,27 @@ class Hierarchy:
 
     @property
     def min_groups(self) -> int:
-        """The smallest number of words it can be cut at."""
+        """The smallest number of groups it can be cut at."""
         return self.n_words - len(self.merges)
 
     def cut(self, n: int) -> NDArray[np.int64]:
-        """Give the group of every word when n groups are left.
+        """Assign every word to one of n groups.
 
         Parameters
         ----------
         n : int
-            From `min_groups` to `n_words`.
+            Number of groups, from `min_groups` to `n_words`.
 
         Returns
         -------
         labels : ndarray of shape (n_words,)
             Groups are numbered 0 to n - 1 in the order of their first words.
         """
-        n = _as_int(n, "n")
-        if not self.min_groups <= n <= self.n_words:
-            raise BagwiseError(
-                f"Cannot cut at n={n}: this hierarchy of {self.n_words} words goes down to {self.min_groups}. "
-                f"Choose n from {self.min_groups} to {self.n_words}"
-                + (", or merge further." if n < self.min_groups else ".")
-            )
+        n = check_integer(n, "n, the number of groups of this hierarchy,", self.min_groups, self.n_words)
         root = np.arange(self.n_words)
         done = self.merges[: self.n_words - n]
         root[done[:, 1]] = done[:, 0]
-        # Parents have lower indices than children, so repeated jumping ends at the roots, in O(log) rounds.
+        # Parents have lower indices than children, so pointer jumping ends at the roots, in O(log) rounds.
         while True:
             further = root[root]
             if np.array_equal(further, root):
@@ -113,16 +105,16 @@ class Hierarchy:
         return (np.cumsum(is_root) - 1)[root]
 
     def groups(self, n: int) -> list[NDArray[np.int64]]:
-        """List the words of each group when n groups are left, in the order of `cut`'s numbers."""
+        """List the words of each of n groups, in the order of the labels of `cut`."""
         labels = self.cut(n)
         members = np.argsort(labels, kind="stable")
         ends = np.cumsum(np.bincount(labels, minlength=n))
         return np.split(members, ends[:-1]) if n > 0 else []
 
     def push(self, words: ArrayLike, n: int) -> NDArray[np.int64]:
-        """Translate words into the groups they belong to when n groups are left.
+        """Map word indices to the labels of n groups.
 
-        The histogram of pushed words is the merged histogram of the words.
+        The histogram of the result is the merged histogram of the words.
 
         Parameters
         ----------
@@ -146,7 +138,7 @@ class Hierarchy:
     def to_linkage(self) -> NDArray[np.float64]:
         """Write the hierarchy as a SciPy linkage matrix, for dendrograms and `scipy.cluster.hierarchy`.
 
-        Criterion values need not be monotone, so the height of a merge is its place in the list (1, 2, …).
+        Scores need not be monotone, so the height of a merge is its position in the list (1, 2, …).
 
         Returns
         -------
@@ -154,8 +146,8 @@ class Hierarchy:
         """
         if self.min_groups > 1:
             raise BagwiseError(
-                f"A linkage matrix describes a whole tree, but this hierarchy stops at {self.min_groups} words. "
-                "Merge down to one word (n_words=1) first."
+                f"A linkage matrix describes a whole tree, but this hierarchy stops at {self.min_groups} groups. "
+                "Merge down to one group (n_groups=1) first."
             )
         node = list(range(self.n_words))
         size = [1] * self.n_words
@@ -183,14 +175,16 @@ class Hierarchy:
                 )
             pair = sorted((name[int(left)], name[int(right)]))
             if -1 in pair or left == right:
-                raise BagwiseError(f"Row {k} of the linkage joins {left:g} and {right:g}; one of them is gone.")
+                raise BagwiseError(
+                    f"Row {k} of the linkage joins {left:g} and {right:g}; one of them is merged already."
+                )
             merges[k] = pair
             name[int(left)] = name[int(right)] = -1
             name.append(pair[0])
         return cls(n_words, merges, rows[:, 2], criterion)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the hierarchy to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        """Write the hierarchy to a safetensors file, atomically. Loading it runs no code."""
         header = {"n_words": self.n_words, "criterion": self.criterion}
         return write_tensors(path, _KIND, _SCHEMA, header, {"merges": self.merges, "scores": self.scores})
 
@@ -219,12 +213,6 @@ class Hierarchy:
     def __repr__(self) -> str:
         by = f" by {self.criterion}" if self.criterion else ""
         return f"<Hierarchy: {self.n_words} words merged to {self.min_groups}{by}>"
-
-
-def _as_int(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise BagwiseError(f"{name} must be an integer, got {value!r}.")
-    return int(value)
 
 
 def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:

@@ -133,7 +133,7 @@ def merge_statistics(
     statistics : Statistics
         Of all samples: of the whole, or the sum of those of its chunks.
     criterion : {"csm", "aib", "mlt"} or object from `bagwise.criteria`, default="csm"
-        "csm" needs statistics with ``gram=True``; "mlt" with ``shares=True``, unless all values are integers.
+        "csm" needs statistics with ``gram=True``; "mlt" with ``frequencies=True``, unless all values are integers.
     search, n_groups, callback, n_jobs, verbose
         As in `merge_words`.
     memory_limit : int or str, default=None

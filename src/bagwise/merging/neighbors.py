@@ -1,7 +1,7 @@
 """Nearest neighbours between samples, as the graph criteria need them.
 
-The sample itself is never its own neighbour, equally near samples are taken in the order of their index, and where
-there are fewer candidates than asked for all of them are taken.
+A sample is never its own neighbour. Ties are broken by the lowest index. If there are fewer candidates than neighbours
+asked for, all of them are taken.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bagwise.kernels._kernels import INTERSECTION, dense_kernel_rows, sparse_ker
 __all__ = ["METRICS", "Nearness"]
 
 METRICS = ("intersection", "euclidean")
-# Similarities are computed for this many samples at a time, or fewer where there are very many samples.
+# Similarities are computed for this many samples at a time, or fewer if there are very many samples.
 _BLOCK = 256
 _BLOCK_BYTES = 64 * 2**20
-# All of them are kept for a second use up to this size.
+# All of them are cached up to this size.
 _KEPT_BYTES = 128 * 2**20
-# Differences of nearness below this share of the largest are taken for rounding.
+# Differences of nearness below this fraction of the largest are rounding.
 _ROUNDING = 1e-12
 
 
 class Nearness:
-    """How near samples are to each other, computed in blocks of samples.
+    """Nearness of samples to each other, computed in blocks of samples.
 
     Parameters
     ----------
@@ -56,15 +56,12 @@ class Nearness:
             if sp.issparse(X):
                 self._by_word = sp.csc_array(self._X)
         else:
-            # distances ignore the mean, their rounding does not
+            # does not change distances, reduces their rounding errors
             self._X = centre_full_words(self._X) if sp.issparse(X) else self._X - self._X.mean(axis=0)
         self._quantum = self._smallest_difference()
 
     def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-        """Give blocks of samples with their nearness to all samples: larger is nearer, -inf to themselves.
-
-        The blocks of few samples are kept for the next time.
-        """
+        """Yield blocks of samples with their nearness to all samples: larger is nearer, -inf to themselves."""
         if self._kept:
             yield from self._kept
             return
@@ -86,9 +83,9 @@ class Nearness:
             yield samples, near
 
     def _smallest_difference(self) -> float:
-        """A power of two well above rounding: samples whose nearness differs by less are equally near.
+        """A power of two well above rounding errors, to which nearness is rounded.
 
-        So ties do not depend on the order of additions, nor on whether the data are sparse.
+        So ties depend neither on the order of additions nor on whether the data are sparse.
         """
         if self._metric == "intersection":
             sizes = np.asarray(self._X.sum(axis=1)).ravel()
@@ -168,7 +165,7 @@ def neighbor_graph(nearness: Nearness, k: int, codes: NDArray[np.intp] | None = 
 
 
 def heat_weights(nearness: Nearness, graphs: list[sp.csr_array], width: float | None, who: str) -> list[sp.csr_array]:
-    """Weigh the edges of symmetric graphs by ``exp(-|x_i - x_j|² / width)``.
+    """Weight the edges of symmetric graphs by ``exp(-|x_i - x_j|² / width)``.
 
     A width of None is the mean squared distance over the edges of all the graphs.
     """

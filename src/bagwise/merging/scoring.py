@@ -1,7 +1,7 @@
 """Scores that are sums over words, from which additive criteria are made.
 
-A scoring holds a state for each word and says what a state is worth. Merging words adds their states, so what a merge
-gains does not change while its two words do not.
+A scoring holds a state for each word and computes the term of a state. Merging words adds their states, so the gain of
+a merge does not change while its two words do not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import gammaln
 __all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring"]
 
 _SMALLEST = np.finfo(np.float64).tiny
-# Columns are taken together up to this many numbers, so that what is computed stays in the cache.
+# Columns are processed in blocks of this many numbers, which stay in the cache.
 _BLOCK = 2**15
 
 
@@ -27,7 +27,7 @@ class Scoring(ABC):
     states : ndarray of shape (n_words, m)
         State of each word before any merge.
     offset : float
-        What merging does not change.
+        A constant that merging does not change.
     """
 
     offset: float = 0.0
@@ -50,7 +50,7 @@ class Scoring(ABC):
         return self.terms(others + state) - term - other_terms
 
     def ties(self) -> NDArray[np.intp]:
-        """Number the words: those with equal numbers can be merged first, at no cost at all."""
+        """Number the words: those with equal numbers are merged first, at no cost."""
         return np.arange(len(self.states))
 
 
@@ -95,7 +95,7 @@ class Information(Scoring):
             joint = self._sum_of_logs(others, state)
             alone = other_terms + x_log_x(other_probabilities) + (term + x_log_x(probability))
             return joint - alone + rest
-        # Only classes that the word has change a term, so the others need not be looked at.
+        # Only classes in which the word occurs change a term.
         overlap = others[:, support]
         joint = self._sum_of_logs(overlap, state[support])
         return joint - self._sum_of_logs(overlap, 0.0) - x_log_x(state[support]).sum() + rest
@@ -114,7 +114,7 @@ class Information(Scoring):
 
 
 class MultinomialEvidence(Scoring):
-    """Evidence of one multinomial per class over that of one for all, with Dirichlet priors.
+    """Log evidence of one multinomial per class minus that of one for all, with Dirichlet priors.
 
     A state is the counts of a word in each class, then its prior mass a:
     ``g = Σ_c [lgamma(N_c + a) - lgamma(a)] - [lgamma(N + a) - lgamma(a)]``.
@@ -127,11 +127,10 @@ class MultinomialEvidence(Scoring):
 
 
 class _PerClass(Scoring):
-    """Scores from the values of a word in all samples, summed by class; states are rows of values."""
+    """Scores from the values of a word in all samples; states are rows of values, sorted by class."""
 
     def __init__(self, states: NDArray[np.float64], codes: NDArray[np.intp], floor: float = 1e-6) -> None:
         self.floor = floor  # variances are not below
-        # samples of a class stand together
         order = np.argsort(codes, kind="stable")
         super().__init__(np.asfortranarray(states[:, order]))
         ends = np.cumsum(np.bincount(codes))
@@ -145,7 +144,7 @@ class _PerClass(Scoring):
 
 
 class GaussianFit(_PerClass):
-    """Likelihood of one Gaussian per class over that of one for all, each at its best.
+    """Log likelihood of one Gaussian per class minus that of one for all, each at its maximum.
 
     ``g = (n / 2) ln var - Σ_c (n_c / 2) ln var_c``, variances not below `floor`.
     """
@@ -162,7 +161,7 @@ class GaussianFit(_PerClass):
 
 
 class GaussianEvidence(_PerClass):
-    """Evidence of one Gaussian per class over that of one for all, with Normal-Gamma priors.
+    """Log evidence of one Gaussian per class minus that of one for all, with Normal-Gamma priors.
 
     The prior of a word: mean ``mu0`` its pooled mean, ``kappa0 = 1``, ``a0 = 1``, ``b0`` its pooled variance (at
     least `floor`).

@@ -1,6 +1,7 @@
-"""Sums of products of words over samples, ``Σ_i (x_i - c)(x_i - c)ᵀ``, and moving the point c they are taken around.
+"""Sums over samples that are enough for some criteria, computed chunk by chunk and added.
 
-Dense samples give a dense symmetric matrix; sparse ones the upper triangle as a CSR array.
+Products of words are summed around a point c, ``Σ_i (x_i - c)(x_i - c)ᵀ``. Dense samples give a dense symmetric matrix;
+sparse ones the upper triangle as a CSR array.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import class_sums, count_unit, first_not_finite
 from bagwise.errors import BagwiseError
+from bagwise.merging._kernels import move_upper_triangle
 from bagwise.merging.structures import add_gram, between_classes_factor, mirror, row_blocks
 
 __all__ = ["Statistics"]
@@ -28,96 +30,12 @@ __all__ = ["Statistics"]
 
 Gram = Any  # a dense symmetric float64 array, or the upper triangle as a CSR array
 
-
-def gram_around(X: Any, centre: NDArray[np.float64]) -> tuple[Gram, NDArray[np.float64]]:
-    """Sum up the products of words around a point, and the samples less that point.
-
-    Where X is sparse, `centre` must be zero for words that are not stored in every sample.
-    """
-    if sp.issparse(X):
-        moved = sp.csr_array((X.data - centre[X.indices], X.indices, X.indptr), shape=X.shape)
-        return sp.csr_array(sp.triu(moved.T @ moved, format="csr")), np.asarray(moved.sum(axis=0)).ravel()
-    out, sums = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
-    is_moved = bool(centre.any())
-    for rows in row_blocks(*X.shape):
-        block = X[rows] - centre if is_moved else X[rows]
-        sums += block.sum(axis=0)
-        add_gram(out, block)
-    mirror(out)
-    return out, sums
-
-
-def move_centre(
-    gram: Gram, step: NDArray[np.float64], sums: NDArray[np.float64], exact: NDArray[np.bool_], n_samples: int
-) -> tuple[Gram, NDArray[np.float64]]:
-    """Sum up around the point ``centre + step`` instead.
-
-    Parameters
-    ----------
-    gram : ndarray or CSR array of shape (n_words, n_words)
-        Products around the old centre; not written to.
-    step : ndarray of shape (n_words,)
-    sums : ndarray of shape (n_words,)
-        Sums of the samples less the old centre.
-    exact : ndarray of bool, shape (n_words,)
-        Words whose samples, centre and step are whole numbers; sums of products of two of them stay exact.
-    n_samples : int
-
-    Returns
-    -------
-    gram, sums
-        Around the new centre.
-    """
-    if n_samples == 0 or not step.any():
-        return gram, sums
-    if sp.issparse(gram):
-        return _move_sparse(gram, step, sums, exact, n_samples), sums - n_samples * step
-    from bagwise.merging._kernels import move_upper_triangle
-
-    out = gram.copy()
-    move_upper_triangle(out, step, sums, exact, n_samples)
-    mirror(out)
-    return out, sums - n_samples * step
-
-
-def _move_sparse(
-    gram: sp.csr_array,
-    step: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    exact: NDArray[np.bool_],
-    n_samples: int,
-) -> sp.csr_array:
-    """Do the same for a sparse triangle, entry by entry of those that are there or come up."""
-    moving = sp.csr_array((step != 0)[np.newaxis])
-    changing = sp.csr_array(((step != 0) | (sums != 0))[np.newaxis])
-    new = sp.triu(moving.T @ changing + changing.T @ moving, format="coo")
-    old = gram.tocoo()
-    rows, columns = np.concatenate([old.row, new.row]), np.concatenate([old.col, new.col])
-    values = np.concatenate([old.data, np.zeros(new.nnz)])
-    moved = sp.coo_array((values, (rows, columns)), shape=gram.shape).tocsr()  # adds up what stands twice
-    i, j = moved.tocoo().coords
-    both = exact[i] & exact[j]
-    moved.data[~both] += _change(i[~both], j[~both], step, sums, n_samples)
-    whole_step, whole_sums = (np.where(exact, numbers, 0).astype(np.int64) for numbers in (step, sums))
-    change = _change(i[both], j[both], whole_step, whole_sums, n_samples)
-    moved.data[both] = moved.data[both].astype(np.int64) + change
-    moved.eliminate_zeros()
-    return moved
-
-
-def _change(
-    i: NDArray[np.intp], j: NDArray[np.intp], step: NDArray[Any], sums: NDArray[Any], n_samples: int
-) -> NDArray[Any]:
-    """What moving the centre by `step` adds to the entries (i, j); in integers if step and sums are."""
-    return n_samples * step[i] * step[j] - step[i] * sums[j] - sums[i] * step[j]
-
-
 _KIND = "bagwise.Statistics"
 _SCHEMA = 1
-# Whole numbers below this are exact in float64.
+# Integers below this are exact in float64.
 _EXACT = 2.0**53
 _ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
-_PARTS = ("gram", "shares")
+_PARTS = {"gram": "gram", "frequencies": "shares"}  # optional arrays, and their names in files
 _NOTHING = np.empty((0, 0))
 _TENSORS = {
     "class_sizes": tensor("int64", "n_classes"),
@@ -138,49 +56,49 @@ _CLASS_TYPES = {np.dtype(code).str for code in "?bhilqBHILQefd"}
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What merging by "csm", "aib" or "mlt" needs to know of a set of samples: sums over them.
+    """Sums over samples, which are all that merging by "csm", "aib" or "mlt" needs.
 
-    1. `Statistics.of` makes them from one chunk of samples.
+    1. `Statistics.of` computes them from one chunk of samples.
     2. ``a + b`` are those of both chunks together, ``sum(parts)`` those of many.
-    3. `bagwise.merging.merge` merges words, as `bagwise.merge_words` would do on all the samples.
+    3. `merge_statistics` merges words, as `merge_words` would do on all the samples.
 
     Parameters
     ----------
     classes : ndarray of shape (n_classes,)
-        Names of the classes.
+        Class labels.
     class_sizes : ndarray of int, shape (n_classes,)
         Number of samples in each class.
     class_sums : ndarray of shape (n_classes, n_words)
         Sum of the samples of each class.
     smallest, largest : ndarray of shape (n_words,)
-        Least and greatest value of each word.
+        Minimum and maximum of each word.
     whole : ndarray of bool, shape (n_words,)
-        Whether all values of a word are whole numbers.
+        Whether all values of a word are integers.
     stored : ndarray of int, shape (n_words,)
-        In how many samples a word is stored: all of them for dense samples.
+        Number of samples in which a word is stored: all of them for dense samples.
     sparse : bool
         Whether the samples were sparse.
     gram : ndarray or CSR array of shape (n_words, n_words), default=None
         Sums of products of words around `centre`. Sparse samples give its upper triangle as a CSR array.
     deviations : ndarray of shape (n_words,), default=None
-        Sums of samples less `centre`; comes with `gram`.
+        Sums of samples minus `centre`; comes with `gram`.
     unit : float, default=1.0
         The smallest non-zero absolute value: 1 for counts, inf if all values are 0.
-    shares : ndarray of shape (n_classes, n_words), default=None
-        Class sums of samples that were divided by their totals, which "mlt" needs if not all values are whole numbers.
+    frequencies : ndarray of shape (n_classes, n_words), default=None
+        Class sums of L1-normalised samples, which "mlt" needs unless all values are integers.
 
     Notes
     -----
-    Products are summed up around a point near the mean, so that a large offset does no harm, in one pass: adding two
+    Products are summed around a point near the mean, so that a large offset does no harm, in one pass: adding two
     chunks moves both to the point of their union, as in the updating formulae of Chan, Golub and LeVeque,
-    ``G_a + G_b + n_a e_a e_aᵀ + n_b e_b e_bᵀ`` with e the way from the common mean to that of the chunk. For whole
-    numbers the point is the whole number next to the mean and all is done in integers, as long as the sums stay below
-    2⁵³: in any order, in any chunks, the bytes are the same. In sparse samples only words that are stored everywhere
-    have a mean worth subtracting, as in `merge_words`; others stay around zero.
+    ``G_a + G_b + n_a e_a e_aᵀ + n_b e_b e_bᵀ`` with e the difference between the common mean and that of the chunk. For
+    integer data the point is the integer nearest to the mean and all sums are exact while they stay below 2⁵³: any
+    order and any chunks give the same bytes. In sparse samples only the mean of words that are stored in all samples is
+    subtracted, as in `merge_words`.
 
-    Memory for d words and C classes: 8 C d bytes for class sums, again for shares, 33 d for what is known of each word,
-    and 8 d² for the Gram, or 12 for each entry of its triangle if it is sparse. Time O(n d) and, for the Gram, O(n d²)
-    or one addition for each pair of non-zeros that share a sample.
+    Memory for d words and C classes: 8 C d bytes for class sums, again for frequencies, 33 d for the other arrays, and
+    8 d² for the Gram matrix, or 12 for each entry of its triangle if it is sparse. Time O(n d), for the Gram matrix
+    O(n d²) or one addition for each pair of non-zeros that share a sample.
 
     References
     ----------
@@ -206,12 +124,12 @@ class Statistics:
     sparse: bool
     gram: Any = None
     deviations: Any = None
-    shares: NDArray[np.float64] | None = None
+    frequencies: NDArray[np.float64] | None = None
     unit: float = 1.0
 
     def __post_init__(self) -> None:
         C, d = len(self.classes), self.n_words
-        expected = {"class_sizes": (C,), "class_sums": (C, d), "gram": (d, d), "shares": (C, d)}
+        expected = {"class_sizes": (C,), "class_sums": (C, d), "gram": (d, d), "frequencies": (C, d)}
         for name in (*_ARRAYS, *_PARTS, "deviations"):
             value, shape = getattr(self, name), expected.get(name, (d,))
             if value is not None and value.shape != shape:
@@ -225,25 +143,24 @@ class Statistics:
         n_classes: int,
         gram: bool = True,
         *,
-        shares: bool = False,
+        frequencies: bool = False,
         classes: Sequence[Any] | NDArray[Any] | None = None,
     ) -> Statistics:
-        """Make the statistics of one chunk of samples.
+        """Compute the statistics of one chunk of samples.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_words)
-            May have no samples at all.
+            May have no samples.
         codes : array-like of int, shape (n_samples,)
-            Class of each sample, from 0 to ``n_classes - 1``. All chunks must number classes alike; a chunk may lack
-            some.
+            Class of each sample, from 0 to ``n_classes - 1``. All chunks must number classes in the same way.
         n_classes : int
         gram : bool, default=True
-            Whether to sum up products of words, which "csm" needs.
-        shares : bool, default=False
-            Whether to sum up samples divided by their totals, which "mlt" needs for values that are not whole numbers.
+            Whether to sum products of words, which "csm" needs.
+        frequencies : bool, default=False
+            Whether to sum L1-normalised samples, which "mlt" needs unless all values are integers.
         classes : sequence of shape (n_classes,), default=None
-            Names of the classes, all different. None: their numbers.
+            Class labels, all different. None: 0, 1, …
 
         Returns
         -------
@@ -256,8 +173,8 @@ class Statistics:
         if (found := first_not_finite(X)) is not None:
             row, word, value = found
             raise BagwiseError(
-                f"X has {value} (NaN or infinity) in its row {row}, word {word}. Only finite numbers can be added up: "
-                "drop the sample or fill in a number."
+                f"X has {value} (NaN or infinity) in its row {row}, word {word}. Only finite numbers can be summed: "
+                "drop the sample or impute the value."
             )
         is_sparse = sp.issparse(X)
         if is_sparse:
@@ -281,7 +198,7 @@ class Statistics:
             whole=_whole_words(X),
             stored=(np.bincount(X.indices, minlength=X.shape[1]) if is_sparse else np.full(X.shape[1], X.shape[0])),
             sparse=is_sparse,
-            shares=_class_shares(X, numbers, n_classes) if shares else None,
+            frequencies=_class_frequencies(X, numbers, n_classes) if frequencies else None,
             unit=count_unit(X),
         )
         if not gram:
@@ -316,7 +233,7 @@ class Statistics:
 
     @cached_property
     def exact(self) -> NDArray[np.bool_]:
-        """Words that are whole numbers, with sums of products that float64 holds exactly."""
+        """Words with integer values, whose sums of products float64 holds exactly."""
         if self.n_samples == 0:
             return self.whole
         size = np.maximum(np.abs(self.largest), np.abs(self.smallest))
@@ -324,7 +241,7 @@ class Statistics:
 
     @cached_property
     def centre(self) -> NDArray[np.float64]:
-        """The point around which `gram` is: the mean, rounded for exact words; zero if not stored in all samples."""
+        """The point around which `gram` is taken: the mean, rounded for exact words; 0 for words not in all samples."""
         if self.n_samples == 0:
             return np.zeros(self.n_words)
         mean = self.word_totals / self.n_samples
@@ -355,7 +272,9 @@ class Statistics:
             whole=self.whole & other.whole,
             stored=self.stored + other.stored,
             sparse=self.sparse and other.sparse,
-            shares=None if self.shares is None or other.shares is None else self.shares + other.shares,
+            frequencies=None
+            if self.frequencies is None or other.frequencies is None
+            else self.frequencies + other.frequencies,
             unit=min(self.unit, other.unit),
         )
         if self.gram is None:
@@ -366,7 +285,7 @@ class Statistics:
         ]
         left, right = (_mirrored(gram) if sp.issparse(gram) and not total.sparse else gram for gram, _ in parts)
         if isinstance(left, np.ndarray) and left is not self.gram:
-            left += right  # a copy already, and there may be no room for another one
+            left += right  # a copy already; another one may not fit into memory
         else:
             left = left + right
         return replace(total, gram=left, deviations=parts[0][1] + parts[1][1])
@@ -383,27 +302,21 @@ class Statistics:
     __hash__ = None  # type: ignore[assignment]
 
     def without_empty_classes(self) -> Statistics:
-        """Leave out classes that have no sample."""
+        """Drop classes without samples."""
         present = self.class_sizes > 0
         if present.all():
             return self
-        by_class: dict[str, Any] = {
-            "classes": self.classes,
-            "class_sizes": self.class_sizes,
-            "class_sums": self.class_sums,
-        }
-        if self.shares is not None:
-            by_class["shares"] = self.shares
-        return replace(self, **{name: values[present] for name, values in by_class.items()})
+        names = ("classes", "class_sizes", "class_sums", *(() if self.frequencies is None else ("frequencies",)))
+        return replace(self, **{name: getattr(self, name)[present] for name in names})
 
     def require(self, part: str, who: str) -> Any:
-        """Give `gram` or `shares`, which the criterion `who` needs, or say that it was not made."""
+        """Return `gram` or `frequencies`; raise if it is missing, naming the criterion `who` that needs it."""
         if getattr(self, part) is None:
             raise BagwiseError(f"The criterion {who!r} needs statistics that were made with {part}=True.")
         return getattr(self, part)
 
     def check_non_negative(self, who: str, advice: str) -> None:
-        """Raise an error that names the first word with a negative value, if there is one."""
+        """Raise if a word has negative values, naming the first such word."""
         negative = np.flatnonzero(self.smallest < 0)
         if len(negative):
             word = int(negative[0])
@@ -412,9 +325,9 @@ class Statistics:
             )
 
     def between_classes(self, words: NDArray[np.int64], n_threads: int = 1) -> NDArray[np.float64]:
-        """Form the scatter of the class means of some words; constant words have none, exactly."""
+        """Compute the between-class scatter of some words; that of constant words is exactly 0."""
         sizes, sums = self.class_sizes, self.class_sums[:, words]
-        if self.sparse:  # as the structures do with samples that are sparse
+        if self.sparse:  # as structures do with sparse samples
             sums = sums - sizes[:, np.newaxis] * self.centre[words]
         sums[:, self._is_constant(words)] = 0.0
         out = np.zeros((len(words), len(words)))
@@ -423,7 +336,7 @@ class Statistics:
         return out
 
     def total_scatter(self, words: NDArray[np.int64], n_threads: int = 1) -> NDArray[np.float64]:
-        """Form the scatter around the mean of some words, dense; constant words have none, exactly."""
+        """Compute the total scatter of some words as a dense matrix; that of constant words is exactly 0."""
         out = _mirrored(self.gram[words][:, words]) if sp.issparse(self.gram) else self.gram[np.ix_(words, words)]
         deviations = self.deviations[words]
         constant = self._is_constant(words)
@@ -436,14 +349,14 @@ class Statistics:
         return self.largest[words] == self.smallest[words]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the statistics to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        """Write the statistics to a safetensors file, atomically. Loading it runs no code."""
         names = self.classes.tolist()
         if self.classes.dtype.kind not in "biufU" and not all(isinstance(name, str) for name in names):
             raise BagwiseError(
                 f"Names of classes are written as numbers or strings; got {_some(self.classes)}. Number the classes."
             )
         tensors = {name: getattr(self, name) for name in _ARRAYS}
-        tensors["shares"] = _NOTHING if self.shares is None else self.shares
+        tensors["shares"] = _NOTHING if self.frequencies is None else self.frequencies  # its name in files
         tensors["gram"] = _NOTHING if self.gram is None else self.gram
         tensors["deviations"] = np.empty(0) if self.deviations is None else self.deviations
         tensors["gram_indices"] = tensors["gram_indptr"] = np.empty(0, dtype=np.int32)
@@ -455,7 +368,7 @@ class Statistics:
             "dtype": "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str,
             "sparse": self.sparse,
             "unit": self.unit if np.isfinite(self.unit) else None,
-            "parts": [part for part in _PARTS if getattr(self, part) is not None],
+            "parts": [name for part, name in _PARTS.items() if getattr(self, part) is not None],
         }
         return write_tensors(path, _KIND, _SCHEMA, header, tensors)
 
@@ -465,7 +378,7 @@ class Statistics:
         header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         try:
             classes = _read_classes(header["classes"], header["dtype"])
-            parts: dict[str, Any] = {part: tensors[part] for part in header["parts"]}
+            parts: dict[str, Any] = {part: tensors[name] for part, name in _PARTS.items() if name in header["parts"]}
             if "gram" in parts:
                 parts["deviations"] = tensors["deviations"]
             if "gram" in parts and parts["gram"].ndim == 1:
@@ -480,8 +393,8 @@ class Statistics:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
     def __sizeof__(self) -> int:
-        # schedulers that move statistics about ask for it
-        arrays = [getattr(self, name) for name in (*_ARRAYS, "deviations", "shares", "gram")]
+        # Dask asks for it
+        arrays = [getattr(self, name) for name in (*_ARRAYS, "deviations", "frequencies", "gram")]
         if sp.issparse(self.gram):
             arrays[-1:] = [self.gram.data, self.gram.indices, self.gram.indptr]
         return super().__sizeof__() + sum(array.nbytes for array in arrays if array is not None)
@@ -512,14 +425,14 @@ def _check_codes(codes: ArrayLike, n_samples: int, n_classes: int) -> NDArray[np
         return np.empty(0, dtype=np.intp)
     if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= n_classes:
         raise BagwiseError(
-            f"codes must be whole numbers from 0 to {n_classes - 1}, the number of each sample's class; got "
-            f"{_some(np.unique(numbers))}. np.unique(y, return_inverse=True) gives names and numbers."
+            f"codes must be integers from 0 to {n_classes - 1}, the class of each sample; got "
+            f"{_some(np.unique(numbers))}. np.unique(y, return_inverse=True) gives labels and codes."
         )
     return numbers.astype(np.intp)
 
 
 def _extremes(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Least and greatest value of each word; infinities if there is no sample."""
+    """Minimum and maximum of each word; infinities if there is no sample."""
     if X.shape[0] == 0:
         return np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
     smallest, largest = X.min(axis=0), X.max(axis=0)
@@ -534,20 +447,20 @@ def _whole_words(X: Any) -> NDArray[np.bool_]:
     return np.all(np.rint(X) == X, axis=0)
 
 
-def _class_shares(X: Any, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
+def _class_frequencies(X: Any, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
     totals = np.asarray(X.sum(axis=1)).ravel()
     return class_sums(sp.diags_array(1.0 / np.where(totals > 0, totals, 1.0)) @ X, codes, n_classes)
 
 
 def _mirrored(triangle: sp.csr_array) -> NDArray[np.float64]:
-    """Make a dense symmetric matrix of an upper triangle."""
+    """Turn an upper triangle into a dense symmetric matrix."""
     out = triangle.toarray()
     mirror(out)
     return out
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether two fields of statistics are equal: None, truth values, arrays, or sparse arrays."""
+    """Whether two fields of statistics are equal: None, numbers, arrays, or sparse arrays."""
     if left is None or right is None or sp.issparse(left) != sp.issparse(right):
         return left is right
     if sp.issparse(left):
@@ -556,6 +469,87 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _some(names: NDArray[Any], most: int = 5) -> str:
-    """Show the first few entries."""
+    """Format the first few entries."""
     shown = ", ".join(repr(name) for name in names.tolist()[:most])
     return f"[{shown}{', …' if len(names) > most else ''}]"
+
+
+def gram_around(X: Any, centre: NDArray[np.float64]) -> tuple[Gram, NDArray[np.float64]]:
+    """Sum the products of words around a point, and the samples minus that point.
+
+    Where X is sparse, `centre` must be zero for words that are not stored in every sample.
+    """
+    if sp.issparse(X):
+        moved = sp.csr_array((X.data - centre[X.indices], X.indices, X.indptr), shape=X.shape)
+        return sp.csr_array(sp.triu(moved.T @ moved, format="csr")), np.asarray(moved.sum(axis=0)).ravel()
+    out, sums = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
+    is_moved = bool(centre.any())
+    for rows in row_blocks(*X.shape):
+        block = X[rows] - centre if is_moved else X[rows]
+        sums += block.sum(axis=0)
+        add_gram(out, block)
+    mirror(out)
+    return out, sums
+
+
+def move_centre(
+    gram: Gram, step: NDArray[np.float64], sums: NDArray[np.float64], exact: NDArray[np.bool_], n_samples: int
+) -> tuple[Gram, NDArray[np.float64]]:
+    """Move the point that products are summed around to ``centre + step``.
+
+    Parameters
+    ----------
+    gram : ndarray or CSR array of shape (n_words, n_words)
+        Products around the old centre; not written to.
+    step : ndarray of shape (n_words,)
+    sums : ndarray of shape (n_words,)
+        Sums of the samples minus the old centre.
+    exact : ndarray of bool, shape (n_words,)
+        Words whose samples, centre and step are integers; sums of products of two of them stay exact.
+    n_samples : int
+
+    Returns
+    -------
+    gram, sums
+        Around the new centre.
+    """
+    if n_samples == 0 or not step.any():
+        return gram, sums
+    if sp.issparse(gram):
+        return _move_sparse(gram, step, sums, exact, n_samples), sums - n_samples * step
+    out = gram.copy()
+    move_upper_triangle(out, step, sums, exact, n_samples)
+    mirror(out)
+    return out, sums - n_samples * step
+
+
+def _move_sparse(
+    gram: sp.csr_array,
+    step: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    exact: NDArray[np.bool_],
+    n_samples: int,
+) -> sp.csr_array:
+    """`move_centre` for a sparse triangle."""
+    moving = sp.csr_array((step != 0)[np.newaxis])
+    changing = sp.csr_array(((step != 0) | (sums != 0))[np.newaxis])
+    new = sp.triu(moving.T @ changing + changing.T @ moving, format="coo")
+    old = gram.tocoo()
+    rows, columns = np.concatenate([old.row, new.row]), np.concatenate([old.col, new.col])
+    values = np.concatenate([old.data, np.zeros(new.nnz)])
+    moved = sp.coo_array((values, (rows, columns)), shape=gram.shape).tocsr()  # sums duplicates
+    i, j = moved.tocoo().coords
+    both = exact[i] & exact[j]
+    moved.data[~both] += _change(i[~both], j[~both], step, sums, n_samples)
+    whole_step, whole_sums = (np.where(exact, numbers, 0).astype(np.int64) for numbers in (step, sums))
+    change = _change(i[both], j[both], whole_step, whole_sums, n_samples)
+    moved.data[both] = moved.data[both].astype(np.int64) + change
+    moved.eliminate_zeros()
+    return moved
+
+
+def _change(
+    i: NDArray[np.intp], j: NDArray[np.intp], step: NDArray[Any], sums: NDArray[Any], n_samples: int
+) -> NDArray[Any]:
+    """The change of the entries (i, j) when the centre moves by `step`; integer if step and sums are."""
+    return n_samples * step[i] * step[j] - step[i] * sums[j] - sums[i] * step[j]

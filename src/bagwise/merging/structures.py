@@ -35,21 +35,21 @@ __all__ = [
 ]
 
 
-# Temporary copies of dense data are made for this many bytes at a time.
+# Size of temporary copies of dense data, in bytes.
 _BLOCK_BYTES = 32 * 2**20
-# Up to this rank a plain loop is as fast as a BLAS, and keeps equal words equal.
+# Up to this rank a plain loop is as fast as BLAS, and equal words get equal sums.
 _LOW_RANK = 16
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Cut the rows of a dense matrix into blocks of limited size."""
+    """Split the rows of a dense matrix into blocks of limited size."""
     step = max(_BLOCK_BYTES // max(8 * n_columns, 1), 1)
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
 
 def add_gram(out: NDArray[np.float64], F: NDArray[np.float64], scale: float = 1.0, n_threads: int = 1) -> None:
-    """``out += scale * F.T @ F`` (upper triangle), F dense with one row a component."""
+    """``out += scale * F.T @ F`` (upper triangle), F dense."""
     F = np.ascontiguousarray(F, dtype=np.float64)
     if len(F) <= _LOW_RANK:
         run_over_ranges(lambda start, stop: add_low_rank_rows(out, F, scale, start, stop), len(out), n_threads)
@@ -67,7 +67,7 @@ def add_symmetric_product(
 
 
 def add_sparse_product(out: NDArray[np.float64], left: Any, right: Any, scale: float = 1.0, n_threads: int = 1) -> None:
-    """``out += scale * left.T @ right`` (upper triangle) for sparse matrices with one row a sample.
+    """``out += scale * left.T @ right`` (upper triangle) for sparse matrices, samples x words.
 
     The product must be a symmetric matrix.
     """
@@ -135,12 +135,12 @@ class Structure(ABC):
     def factors(self, X: Matrix) -> list[Factor]:
         """Write ``Xᵀ L X`` as a sum of products. Factors of a sparse X are sparse, or have few rows.
 
-        Dense factors are new arrays, which their user may write to.
+        Dense factors are new arrays, which the caller may overwrite.
         """
 
     @abstractmethod
     def n_factor_rows(self) -> int:
-        """Count the rows of `factors` of a dense X, all together: the numbers that are kept for each word."""
+        """Number of rows of all `factors` of a dense X, which is the number of values kept for each word."""
 
     @abstractmethod
     def trace(self, X: Matrix) -> float:
@@ -155,7 +155,7 @@ class Structure(ABC):
 
     @abstractmethod
     def laplacian(self) -> NDArray[np.float64]:
-        """Build L as a dense matrix: for tests, and for looking at it where there are few samples."""
+        """Build L as a dense matrix: for tests and for few samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +227,7 @@ class TotalScatter(Structure):
 
 @dataclass(frozen=True, eq=False)
 class BetweenClasses(Structure):
-    """Scatter of the class means: L is the projection on class means less that on the overall mean.
+    """Between-class scatter: L is the projection on class means minus that on the overall mean.
 
     `codes` gives the class of each sample as 0 … C-1, `weights` what it counts (None: 1). Rank C - 1; O(n d + C d²)
     time, nothing of samples by samples.
@@ -241,7 +241,7 @@ class BetweenClasses(Structure):
         return len(self.codes)
 
     def _factor(self, X: Matrix) -> NDArray[np.float64]:
-        """Class means less the overall mean, times the root of the class size: classes x words."""
+        """Class means minus the overall mean, times the root of the class size: classes x words."""
         sums = class_sums(X, self.codes, weights=self.weights)
         return between_classes_factor(sums, np.bincount(self.codes, self.weights))
 
@@ -362,13 +362,13 @@ class GraphLaplacian(Structure):
 
 
 def _near_zero(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Subtract the mean: L ignores it, rounding does not. Whole numbers stay whole."""
+    """Subtract the mean, which L ignores, to reduce rounding errors. Integers stay integers."""
     mean = X.mean(axis=0)
     return X - (np.rint(mean) if is_integer_valued(X, len(X)) else mean)
 
 
 def _is_crowded(block: sp.csr_array) -> bool:
-    """Whether so much of a block of rows is filled that it is cheaper as a dense one."""
+    """Whether a block of rows has so many non-zeros that it is cheaper as a dense one."""
     return block.nnz > _CROWDED * block.shape[0] * block.shape[1]
 
 

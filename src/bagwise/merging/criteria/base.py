@@ -43,7 +43,7 @@ class Criterion(BaseEstimator, ABC):
     takes_sample_weight : bool
         Whether `structures` or `scoring` has the parameter `sample_weight`.
     sums_needed : tuple of str or None
-        What `Statistics` must have beside class sums ("gram", "shares") to be enough; None: the samples are needed.
+        What `Statistics` must have beside class sums ("gram", "frequencies"); None: the samples are needed.
     """
 
     name: ClassVar[str] = ""

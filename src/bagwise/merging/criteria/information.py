@@ -1,4 +1,4 @@
-"""Criteria that keep information: AIB and its unsupervised form, MMI."""
+"""Criteria that preserve mutual information: AIB and its unsupervised form, MMI."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import check_non_negative, class_sums, count_unit
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
@@ -20,10 +20,11 @@ __all__ = ["InformationLoss", "SampleInformationLoss"]
 
 
 class InformationLoss(AdditiveScore):
-    """Lose as little as possible of the information that words carry about classes (AIB).
+    """Agglomerative information bottleneck (AIB): lose the least information about classes.
 
-    With the joint probability J of words and classes, taken from the counts, each merge is the one that lowers the
-    mutual information ``Σ_w Σ_c J_wc log(J_wc / (p_w p_c))`` least. Scores are the information left, in nats.
+    With the joint probability J of words and classes, estimated from the counts, each merge is the one that lowers the
+    mutual information ``Σ_w Σ_c J_wc log(J_wc / (p_w p_c))`` least. Scores are the information after
+    each merge, in nats.
 
     Parameters
     ----------
@@ -34,9 +35,9 @@ class InformationLoss(AdditiveScore):
 
     Notes
     -----
-    Words with the same distribution over classes cost nothing to merge and are merged first, in one sweep; words that
-    never occur go with the first word that does (without smoothing). Use counts or histograms, not their square
-    roots. O(C d²) time on ordinary data, O(C d) memory.
+    Words with the same distribution over classes cost nothing to merge and are merged first; without smoothing, words
+    that never occur are merged with the first word that does. Use counts or histograms, not their square roots.
+    O(C d²) time on ordinary data, O(C d) memory.
 
     References
     ----------
@@ -80,19 +81,19 @@ class InformationLoss(AdditiveScore):
 
 
 class SampleInformationLoss(AdditiveScore):
-    """Lose as little as possible of the information that words carry about samples (MMI). Needs no labels.
+    """Lose the least information about samples (MMI). Unsupervised.
 
     `InformationLoss` with every sample as a class of its own.
 
     Parameters
     ----------
     weights : {"uniform", "counts"}, default="uniform"
-        Samples count equally, or by their number of words.
+        Samples have equal weights, or are weighted by their totals.
 
     Notes
     -----
-    Samples without words are left out. The joint of words and samples is kept dense, d x n. O(n d²) time at most;
-    sparse words are compared only where both occur.
+    Empty samples are ignored. The joint probabilities of words and samples are kept as a dense d x n matrix. O(n d²)
+    time at most; sparse words are compared only where both occur.
 
     References
     ----------
@@ -123,7 +124,7 @@ class SampleInformationLoss(AdditiveScore):
         if len(used) == 0:
             raise BagwiseError("The criterion 'mmi' needs counts, but all of X is zero.")
         joint = X[used].T
-        joint = joint.toarray() if sp.issparse(joint) else joint  # words x samples: what is merged
+        joint = joint.toarray() if sp.issparse(joint) else joint
         if self.weights == "uniform":
             return Information(joint / (totals[used] * len(used)))
         return Information(joint / totals.sum())

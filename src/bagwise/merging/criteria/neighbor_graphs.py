@@ -1,4 +1,4 @@
-"""Nonparametric discriminant analysis (NDA)."""
+"""Trace ratios from graphs of nearest neighbours: NDA, MFA, LDE and LPP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._compat import Interval, StrOptions
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import TraceRatio, class_codes
 from bagwise.merging.neighbors import METRICS, Nearness, heat_weights, nearest, neighbor_graph
@@ -19,7 +19,7 @@ __all__ = ["LocalDiscriminant", "LocalityPreserving", "MarginalFisher", "Nonpara
 
 
 class NonparametricDiscriminant(TraceRatio):
-    """Distance to the nearest samples of other classes over the distance to the nearest samples at all (NDA).
+    """Nonparametric discriminant analysis (NDA): distances to neighbours in other classes over those to all neighbours.
 
     1. The `n_neighbors` nearest samples of other classes are found for each sample, once, before merging.
     2. Preferred: the squared distance of each sample to the mean of these.
@@ -28,7 +28,7 @@ class NonparametricDiscriminant(TraceRatio):
     Parameters
     ----------
     n_neighbors : int, default=40
-        Neighbours in other classes. All candidates are taken where there are fewer.
+        Neighbours in other classes. All candidates are used if there are fewer.
     n_total_neighbors : int, default=40
         Neighbours in any class, likewise.
     mode : {"rest", "per_class"}, default="rest"
@@ -38,9 +38,9 @@ class NonparametricDiscriminant(TraceRatio):
 
     Notes
     -----
-    With two classes and neighbour counts that take in all candidates, the hierarchy is that of
-    `ClassSeparability`; published settings often do that. Choose counts well below the class sizes for a criterion
-    that is really local. O(n² d) time to find neighbours, O(d² n) to form the statistics.
+    With two classes and numbers of neighbours that include all candidates, the hierarchy is that of
+    `ClassSeparability`; this is the case in published settings. Choose numbers well below the class sizes for a local
+    criterion. O(n² d) time to find neighbours, O(d² n) to compute A and B.
 
     References
     ----------
@@ -84,7 +84,7 @@ class NonparametricDiscriminant(TraceRatio):
         return Residuals(contrasts), GraphLaplacian(sp.csr_array(around + around.T))
 
     def _contrasts_per_class(self, nearness: Nearness, codes: NDArray[np.intp]) -> sp.csr_array:
-        """Each sample less the mean of its neighbours in each class but its own."""
+        """Each sample minus the mean of its neighbours in each class but its own."""
         contrasts = []
         for samples, near in nearness.blocks():
             for c in range(int(codes.max()) + 1):
@@ -107,18 +107,18 @@ def _unit_rows(graph: sp.csr_array) -> sp.csr_array:
 
 
 class MarginalFisher(TraceRatio):
-    """Push apart the closest pairs between classes, pull together neighbours within them (MFA).
+    """Marginal Fisher analysis (MFA): closest pairs between classes apart, neighbours within classes together.
 
     Parameters
     ----------
     n_neighbors : int, default=5
         Undesired: pairs of which one is among the `n_neighbors` nearest of its class to the other.
     n_pairs : int or None, default=None
-        Preferred: the `n_pairs` closest pairs between a class and the rest, for each class. None: 20 for each class
-        there is.
+        Preferred: the `n_pairs` closest pairs between a class and the rest, for each class. None: 20 times the number
+        of classes.
     margin : {"per_class", "per_sample"}, default="per_class"
-        What `n_pairs` counts: pairs of each class, as the method was published, or neighbours in other classes
-        of each sample, as many implementations have it (None is then `n_neighbors`).
+        What `n_pairs` counts: pairs of each class, as published, or neighbours in other classes of each sample, as in
+        many implementations (None is then `n_neighbors`).
     metric : {"euclidean", "intersection"}, default="euclidean"
 
     References
@@ -169,9 +169,9 @@ class MarginalFisher(TraceRatio):
 
 
 class LocalDiscriminant(TraceRatio):
-    """Neighbours in other classes against neighbours in the same class, weighted by distance (LDE).
+    """Local discriminant embedding (LDE): neighbours in other classes over neighbours in the same class.
 
-    Both graphs weigh a pair by ``exp(-|x_i - x_j|² / width)``.
+    Both graphs weight a pair by ``exp(-|x_i - x_j|² / width)``.
 
     Parameters
     ----------
@@ -183,8 +183,7 @@ class LocalDiscriminant(TraceRatio):
         Width of the heat kernel. None: the mean squared distance over the edges of both graphs.
     neighbors : {"within", "global"}, default="within"
         "within": the nearest among the samples of the same class, and among those of other classes.
-        "global": the nearest among all samples, of which those of the same class, or of other classes, are kept. That
-        can leave no pair of different classes, which is an error.
+        "global": the nearest among all samples, split by class. Raises an error if no pair is of different classes.
     metric : {"euclidean", "intersection"}, default="euclidean"
         How neighbours are found; the weights use the Euclidean distance.
 
@@ -248,13 +247,13 @@ class LocalDiscriminant(TraceRatio):
 def _check_not_empty(within: sp.csr_array, who: str) -> None:
     if within.nnz == 0:
         raise BagwiseError(
-            f"The criterion {who!r} compares samples of the same class, but found no such pair: "
-            "every class has a single sample, or no neighbour of its own class. Use 'csm', or raise n_neighbors."
+            f"The criterion {who!r} compares neighbours of the same class, but found no such pair: every class has a "
+            "single sample, or no sample has a neighbour of its class. Use 'csm', or raise n_neighbors."
         )
 
 
 def _union(graph: sp.csr_array) -> sp.csr_array:
-    """Join i and j where either is linked to the other, with weight 1."""
+    """Make a 0/1 graph symmetric: i and j are joined if either is linked to the other."""
     return sp.csr_array(graph.maximum(graph.T))
 
 
@@ -268,7 +267,7 @@ def _of_class(graph: sp.csr_array, codes: NDArray[np.intp], *, same: bool) -> sp
 def _closest_pairs(nearness: Nearness, codes: NDArray[np.intp], n_pairs: int) -> sp.csr_array:
     """Link the `n_pairs` nearest pairs (sample of the class, sample of another) of each class.
 
-    Equally near pairs are taken in the order of their indices.
+    Ties are broken by the lowest indices.
     """
     best: list[tuple[NDArray, NDArray, NDArray]] = [
         (np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)) for _ in range(int(codes.max()) + 1)
@@ -290,12 +289,12 @@ def _closest_pairs(nearness: Nearness, codes: NDArray[np.intp], n_pairs: int) ->
     columns = np.concatenate([entry[2] for entry in best])
     n = len(codes)
     graph = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
-    graph.data[:] = 1.0  # a pair can be among the closest of both classes
+    graph.data[:] = 1.0  # a pair can be among the closest of two classes
     return graph
 
 
 class LocalityPreserving(TraceRatio):
-    """Scatter of all samples over the scatter between neighbours (LPP). Needs no labels.
+    """Locality preserving projection (LPP): scatter of all samples over the scatter between neighbours. Unsupervised.
 
     Parameters
     ----------
@@ -310,7 +309,7 @@ class LocalityPreserving(TraceRatio):
 
     Notes
     -----
-    With edge weights U and degrees δ = U 1, the preferred structure is the scatter around the mean, both weighted by δ.
+    With edge weights U and degrees δ = U 1, the preferred structure is the total scatter weighted by δ.
 
     References
     ----------

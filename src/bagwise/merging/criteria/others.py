@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import centre_full_words, check_non_negative
 from bagwise.merging.criteria._kernels import solve_svm
 from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
@@ -25,18 +25,17 @@ __all__ = ["Linkage", "Margin"]
 
 
 class Linkage(Criterion):
-    """Merge the words nearest to each other, each word being its values in all samples. Needs no labels.
+    """Merge the nearest words, as vectors of their values in all samples. Unsupervised.
 
     Parameters
     ----------
     method : {"single", "average", "complete", "ward"}, default="single"
-        Distance between groups of words: between their nearest words, on average, between their farthest, or the
-        growth of the scatter within groups.
+        Distance between groups, as in SciPy.
 
     Notes
     -----
-    Calls `scipy.cluster.hierarchy.linkage` with Euclidean distances; scores are its heights, distances. O(n d²) time,
-    d² numbers of memory.
+    Calls `scipy.cluster.hierarchy.linkage` with Euclidean distances; scores are its heights. O(n d²) time, O(d²)
+    memory.
 
     Examples
     --------
@@ -105,7 +104,7 @@ class MarginSearch(Search):
         self.start_score = self._solve(self._X, self._alpha, self._weights)
 
     def _solve(self, X: NDArray[np.float64], alpha: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """Solve all machines from where they are; returns the sum of their dual values."""
+        """Solve all machines from their current solutions; returns the sum of their dual values."""
         value = 0.0
         for y, a, w in zip(self._y, alpha, weights, strict=True):
             w[:] = X.T @ (a * y)
@@ -170,23 +169,23 @@ class MarginSearch(Search):
 
 
 class Margin(Criterion):
-    """Merge words whose weights in a linear SVM agree, solving the SVM again after each merge (MME).
+    """Merge words whose weights in a linear SVM agree, solving the SVM after each merge (MME).
 
-    Merging two words ties their weights. The pair is chosen for which the SVM's objective falls least, judged by its
-    dual variables; scores are the objective (its dual value, summed over one-against-rest machines) after each merge.
+    Merging two words ties their weights. The pair with the smallest estimated decrease of the SVM's objective, from its
+    dual variables, is merged; scores are the dual objective, summed over one-vs-rest machines, after each merge.
 
     Parameters
     ----------
     C : float, default=1.0
         Weight of the SVM's hinge loss.
     n_exact : int, default=0
-        Solve the SVM for this many of the most promising pairs and take the best; 0 trusts the estimate.
+        Solve the SVM for this many of the best pairs by the estimate and merge the best; 0 uses the estimate alone.
 
     Notes
     -----
-    Samples are scaled to a sum of 1 first. One SVM a level, each started from the solution before: O(n d) a pass. Pairs
-    are compared in O(d) for two classes, in O(d²) for more. A large C can keep the solver from converging, of which
-    a ``ConvergenceWarning`` tells.
+    Samples are L1-normalised first. One SVM per level, started from the previous solution: O(n d) a pass. Pairs are
+    compared in O(d) for two classes, in O(d²) for more. A ``ConvergenceWarning`` is raised if the solver does not
+    converge, as can happen with a large C.
 
     References
     ----------
@@ -218,7 +217,7 @@ class Margin(Criterion):
         check_non_negative(X, "The criterion 'mme'", "Use counts or histograms.")
         codes = class_codes(y, self.name)
         check_values_fit(X, memory_limit, self.name)
-        dense = X.toarray() if sp.issparse(X) else X  # samples x words: what the SVM goes through again and again
+        dense = X.toarray() if sp.issparse(X) else X
         totals = dense.sum(axis=1, keepdims=True)
         dense = dense / np.where(totals > 0, totals, 1.0)
         return MarginSearch(dense, codes, self.C, self.n_exact)

@@ -1,4 +1,4 @@
-"""The search for the posterior form of UVD: all pairs are scored anew at each level."""
+"""Criteria from generative models of the classes: MLT, GML and UVD."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import check_non_negative, class_sums, count_unit, is_whole
 from bagwise._utils.memory import check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
@@ -121,17 +121,18 @@ class PosteriorSearch(Search):
 
 
 class MultinomialPosterior(AdditiveScore):
-    """How much better one multinomial per class explains the counts than one for all, in a Bayesian way (MLT).
+    """Bayes factor of one multinomial per class against one for all classes (MLT).
 
-    Maximises the log evidence ratio of the two models under Dirichlet priors, whose masses add when words are merged.
+    Maximises the log evidence ratio of the two models under Dirichlet priors, whose parameters add when
+    words are merged.
 
     Parameters
     ----------
     mass : float, default=1.0
-        Dirichlet mass of each word.
+        Dirichlet parameter of each word.
     total : float, default=1000
-        The method needs counts. Data that are not whole numbers, such as histograms that sum to 1, are scaled so that
-        each sample has this many words.
+        The method needs counts. If not all values are integers, as in L1-normalised histograms, each sample is scaled
+        to this total.
 
     Notes
     -----
@@ -152,7 +153,7 @@ class MultinomialPosterior(AdditiveScore):
     name = "mlt"
     non_negative = True
     takes_sample_weight = True
-    sums_needed = ("shares",)
+    sums_needed = ("frequencies",)
     _parameter_constraints: ClassVar[dict] = {
         "mass": [Interval(Real, 0, None, closed="neither")],
         "total": [Interval(Real, 0, None, closed="neither")],
@@ -181,11 +182,11 @@ class MultinomialPosterior(AdditiveScore):
         statistics.check_non_negative("The criterion 'mlt'", "Use counts or histograms.")
         if statistics.whole.all():
             return self._scoring(statistics.class_sums)
-        return self._scoring(self.total * statistics.require("shares", self.name))
+        return self._scoring(self.total * statistics.require("frequencies", self.name))
 
 
 class GaussianLikelihood(AdditiveScore):
-    """How much better one Gaussian per word and class explains the data than one per word, at best fit (GML).
+    """Likelihood ratio of one Gaussian per word and class against one per word (GML).
 
     Maximises ``Σ_w [(n / 2) ln var_w - Σ_c (n_c / 2) ln var_wc]``; variances are at least 1e-6 times the
     square of the smallest non-zero value of X (1 for counts), or 1e-4 of the largest variance of a word if that is
@@ -212,7 +213,7 @@ class GaussianLikelihood(AdditiveScore):
 
 
 class ClassPosterior(Criterion):
-    """Keep the training labels probable under a Gaussian model of each word in each class (UVD).
+    """Posterior probability of the training labels under Gaussian models of each word in each class (UVD).
 
     Parameters
     ----------
@@ -272,5 +273,5 @@ def _variance_floor(values: NDArray[np.float64]) -> float:
 
 
 def _word_values(X: Any) -> NDArray[np.float64]:
-    """The values of each word in all samples, words x samples: what is merged."""
+    """The values of each word in all samples, dense, words x samples."""
     return np.array(X.T.toarray() if sp.issparse(X) else X.T, dtype=np.float64)

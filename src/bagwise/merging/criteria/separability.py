@@ -9,9 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-from sklearn.utils._missing import is_pandas_na, is_scalar_nan
-from sklearn.utils._param_validation import Interval
 
+from bagwise._compat import Interval, is_pandas_na, is_scalar_nan
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import TraceRatio, class_codes
 from bagwise.merging.criteria.neighbor_graphs import LocalityPreserving
@@ -22,19 +21,19 @@ __all__ = ["ClassSeparability", "GraphPair", "SemiSupervised"]
 
 
 class ClassSeparability(TraceRatio):
-    """Scatter of the class means over the total scatter (CSM), between 0 and 1.
+    """Class separability (CSM): between-class scatter over total scatter, from 0 to 1.
 
     Maximises ``tr(S_b) / tr(S_t)`` with ``S_b = Σ_c n_c (m_c - m)(m_c - m)ᵀ`` and ``S_t = Σ_i (x_i - m)(x_i - m)ᵀ``.
     No parameters.
 
     Notes
     -----
-    Forming the statistics takes O(d² (n + C)) time (for sparse data, the number of pairs of non-zeros that share a
-    sample) and nothing of the order of samples by samples.
+    Computing A and B takes O(d² (n + C)) time, for sparse data one addition for each pair of non-zeros that share a
+    sample. No n x n matrix is formed.
 
-    On histograms whose words differ much in scale, the words with the largest difference of class means are first
-    merged into one that dominates the ratio, so the error of a classifier can rise before it falls. With many classes
-    a few directions of large scatter are all that is kept; "aib" and "mlt" score each word for itself, and keep more.
+    If words differ much in scale, those with the largest differences of class means are merged first, into one that
+    dominates the ratio, so the error of a classifier can rise before it falls. With many classes only a few directions
+    of large scatter are preserved; "aib" and "mlt" score each word separately, and preserve more.
 
     References
     ----------
@@ -75,7 +74,7 @@ _DENSE_EIGENVALUES = 1000  # samples up to which all eigenvalues are computed
 
 
 class GraphPair(TraceRatio):
-    """Distances along a preferred graph over distances along an undesired graph, both given by their weights.
+    """Trace ratio of two given graphs: distances along the preferred over distances along the undesired graph.
 
     Maximises ``Σ P_ij |y_i - y_j|² / Σ U_ij |y_i - y_j|²`` over the merged samples y. Pairs that must stay apart
     (cannot-link) go into `preferred`, pairs that belong together (must-link) into `undesired`.
@@ -83,15 +82,15 @@ class GraphPair(TraceRatio):
     Parameters
     ----------
     preferred, undesired : array-like or sparse matrix of shape (n_samples, n_samples)
-        Symmetric weights; the diagonal does not matter. Weights may be negative as long as the graph's Laplacian has no
-        negative eigenvalue.
+        Symmetric weights; the diagonal is ignored. Weights may be negative if the graph's Laplacian has no negative
+        eigenvalue.
     symmetrize : bool, default=False
         Use ``(W + Wᵀ) / 2`` for weights that are not symmetric, such as directed neighbour graphs, instead of
         raising an error.
     allow_indefinite : bool, default=False
         Accept a preferred graph whose Laplacian has negative eigenvalues. The searches "bound" and "exhaustive"
-        remain exact; "polar" then raises an error. The undesired graph's must have none in any case, since ratios
-        of negative denominators cannot be compared.
+        remain exact; "polar" raises an error. The undesired graph must be positive semi-definite in any case, since
+        ratios of negative denominators cannot be compared.
 
     Examples
     --------
@@ -130,7 +129,7 @@ class GraphPair(TraceRatio):
         preferred = _read_graph(self.preferred, "preferred", X.shape[0], self.symmetrize)
         undesired = _read_graph(self.undesired, "undesired", X.shape[0], self.symmetrize)
         if not self.allow_indefinite:
-            _check_definite(preferred, "preferred", "Pass allow_indefinite=True to use it all the same.")
+            _check_definite(preferred, "preferred", "Pass allow_indefinite=True to use it anyway.")
         _check_definite(undesired, "undesired", "Make its weights non-negative.")
         return preferred, undesired
 
@@ -164,12 +163,12 @@ def _read_graph(weights: Any, which: str, n_samples: int, symmetrize: bool) -> G
     else:
         np.fill_diagonal(graph, 0.0)
     if abs(graph).max() == 0:
-        raise BagwiseError(f"The {which} graph joins no two different samples; there is nothing to compare.")
+        raise BagwiseError(f"The {which} graph has no edge between different samples.")
     return GraphLaplacian(graph)
 
 
 def _check_definite(graph: GraphLaplacian, which: str, advice: str) -> None:
-    """Raise if the Laplacian has a negative eigenvalue; without negative weights it has none."""
+    """Raise if the Laplacian has a negative eigenvalue. Without negative weights it has none."""
     weights = graph.weights
     n = weights.shape[0]
     values = weights.data if sp.issparse(weights) else weights
@@ -186,7 +185,7 @@ def _check_definite(graph: GraphLaplacian, which: str, advice: str) -> None:
             )
         except ArpackNoConvergence as error:
             raise BagwiseError(
-                f"Could not find out whether the {which} graph, which has negative weights, is positive "
+                f"Could not determine whether the {which} graph, which has negative weights, is positive "
                 f"semi-definite. {advice}"
             ) from error
     scale = float(laplacian.trace()) / n
@@ -198,7 +197,7 @@ def _check_definite(graph: GraphLaplacian, which: str, advice: str) -> None:
 
 
 class SemiSupervised(TraceRatio):
-    """A supervised criterion on the labelled samples plus an unsupervised one on all of them.
+    """A supervised criterion on the labelled samples plus an unsupervised one on all samples.
 
     Each of the four structures is divided by its trace on the unmerged data, then the unsupervised ones are added with
     the weight `gamma`.
@@ -214,7 +213,7 @@ class SemiSupervised(TraceRatio):
 
     Notes
     -----
-    The label -1, None or NaN marks a sample without a label. Without any label the result is that of the unsupervised
+    The label -1, None or NaN marks a sample without a label. Without any labels the result is that of the unsupervised
     criterion.
 
     Examples
@@ -251,16 +250,18 @@ class SemiSupervised(TraceRatio):
         self._validate_params()
         labelled = np.flatnonzero(is_labelled(y))
         if len(labelled) == 0 and self.gamma == 0:
-            raise BagwiseError("The criterion 'semi_supervised' has no labelled sample and gamma=0: nothing is left.")
+            raise BagwiseError(
+                "The criterion 'semi_supervised' has no labelled sample and gamma=0. Pass some labels, or gamma > 0."
+            )
         parts: list[tuple[float, tuple[Structure, Structure], NDArray[np.intp] | None]] = []
         if len(labelled):
             supervised = resolve_criterion(self.criterion)
             if not isinstance(supervised, TraceRatio):
                 raise BagwiseError(
-                    f"The criterion 'semi_supervised' combines trace ratios, and {supervised.name!r} is none. "
+                    f"The criterion 'semi_supervised' combines trace ratios, and {supervised.name!r} is not one. "
                     "Use 'csm', 'nda', 'mfa' or 'lde'."
                 )
-            labels = np.array(np.asarray(y)[labelled].tolist())  # of the type the known labels have
+            labels = np.array(np.asarray(y)[labelled].tolist())  # as known labels without missing ones
             parts.append((1.0, supervised.structures(X[labelled], labels, n_threads), labelled))
         if self.gamma > 0:
             unsupervised = LocalityPreserving() if self.unsupervised is None else self.unsupervised

@@ -1,4 +1,4 @@
-"""Compiled code of stores that compute rows of A and B when they are asked for.
+"""Compiled code of stores that compute rows of A and B when they are needed.
 
 Columns of the data are gathered into groups by linked lists: a group in slot i has the columns ``first[i]``,
 ``following[first[i]]`` and so on until -1. ``slot_of`` gives the slot of each column.
@@ -7,10 +7,10 @@ Columns of the data are gathered into groups by linked lists: a group in slot i 
 import numpy as np
 from numba import njit
 
-# Columns taken at a time: of one row, whose sums then stay in the cache; of many rows that share a tile of a factor.
+# Columns per tile: of one row, whose sums then stay in the cache; of many rows that share a tile of a factor.
 _LONG_TILE = 16384
 _TILE = 512
-# Where a group occurs in more than this share of the samples, all of them are gone through.
+# If a group occurs in more than this fraction of the samples, all samples are scanned.
 _CROWDED = 0.125
 
 
@@ -74,7 +74,7 @@ def add_low_rank_block(out, left, right, weight, first, start, stop):
 
 @njit(cache=True, nogil=True)
 def gather(slot, first, following, starts, samples, values, sums, seen, found_samples, found_values):
-    """The sum of the columns of a group, as its non-zeros in the order of the samples; returns how many there are.
+    """Compute the sum of the columns of a group as its non-zeros, sorted by sample; returns their number.
 
     `sums` and `seen` are scratch of one entry per sample, zero before and after.
     """
@@ -171,6 +171,6 @@ def join_groups(s, t, first, last, following, slot_of):
 
 @njit(cache=True, nogil=True)
 def replay(row, merges):
-    """Make a row of entries with all slots follow later merges of other slots: ``row[s] += row[t]``, one by one."""
+    """Apply later merges of other slots to a row: ``row[s] += row[t]`` for each."""
     for k in range(merges.shape[0]):
         row[merges[k, 0]] += row[merges[k, 1]]

@@ -1,8 +1,9 @@
-"""A and B as matrices, and the checks that what is kept for merging fits into memory."""
+"""A and B as matrices, and the check that they fit into memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,8 @@ class DenseStore:
     B: NDArray[np.float64]
 
     @classmethod
-    def from_structures(
-        cls,
-        X: object,
-        preferred: Structure,
-        undesired: Structure,
-        n_threads: int = 1,
-    ) -> DenseStore:
-        """Form A and B from the data (samples x words)."""
+    def from_structures(cls, X: Any, preferred: Structure, undesired: Structure, n_threads: int = 1) -> DenseStore:
+        """Compute A and B from the data (samples x words)."""
         return cls(preferred.scatter(X, n_threads), undesired.scatter(X, n_threads))
 
     @property
@@ -37,19 +32,19 @@ class DenseStore:
         return len(self.A)
 
 
-# Numbers of 8 bytes that merging holds for each pair of words: A, B, and the index of the polar search.
+# Numbers of 8 bytes per pair of words: A, B, and the index of the polar search.
 _NUMBERS_A_PAIR = {"bound": 2.0, "exhaustive": 2.0, "polar": 2.55}
 
 
 def bytes_of_pairs(n_words: int, search: str = "bound") -> int:
-    """Memory that the matrices of words by words take, and what a search adds to them."""
+    """Memory that A and B take, and what a search adds to them."""
     return int(8 * _NUMBERS_A_PAIR[search] * n_words**2)
 
 
 def check_fits(
     n_words: int, memory_limit: int | float | str | None, search: str = "bound", other_ways: str = ""
 ) -> None:
-    """Raise before allocating, where the matrices of words by words would exceed the limit."""
+    """Raise before allocating if A and B would exceed the limit."""
     limit = resolve_limit(memory_limit)
     fitting = int(((limit or 0) / bytes_of_pairs(1, search)) ** 0.5)
     check_memory(

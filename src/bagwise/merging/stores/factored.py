@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ __all__ = [
     "DenseProduct",
     "FactoredStore",
     "KeptRows",
-    "Product",
     "SparseProduct",
     "make_factored_store",
     "make_product",
@@ -30,11 +28,11 @@ __all__ = [
 
 
 class KeptRows:
-    """A store of rows within a number of bytes, of those that cost most to compute and were used last.
+    """A cache of rows within a memory budget of `n_bytes`, by the GreedyDual rule.
 
-    A row that is to be given up is the one with the lowest credit: what it costs, plus the credit of the last row
-    given up when it was used last (the GreedyDual rule). Rows have one entry per slot. When other slots are merged,
-    kept rows follow only when they are asked for.
+    The row with the lowest credit is evicted. The credit of a row is its cost plus, at its last use, the credit of the
+    row that was evicted last. Rows have one entry per slot. Merges of other slots are applied to a cached row only
+    when it is used.
     """
 
     def __init__(self, n_bytes: float) -> None:
@@ -42,8 +40,8 @@ class KeptRows:
         self._rows: dict[int, NDArray[np.float64]] = {}
         self._cost: dict[int, float] = {}
         self._credit: dict[int, float] = {}
-        self._seen: dict[int, int] = {}  # merges that a row has followed
-        self._by_credit: list[tuple[float, int]] = []  # a heap, in which only current credits count
+        self._seen: dict[int, int] = {}  # number of merges that were applied to a row
+        self._by_credit: list[tuple[float, int]] = []  # a heap; outdated credits are skipped
         self._paid = 0.0
         self._used = 0
         self._merges = np.empty((1024, 2), dtype=np.int64)
@@ -56,7 +54,7 @@ class KeptRows:
         return slot in self._rows
 
     def get(self, slot: int) -> NDArray[np.float64] | None:
-        """The row of a slot as it is now, to be read or taken over; None if it is not kept."""
+        """The current row of a slot, to be read or taken over; None if it is not cached."""
         row = self._rows.get(slot)
         if row is not None:
             self._bring_up_to_date(slot)
@@ -64,7 +62,7 @@ class KeptRows:
         return row
 
     def put(self, slot: int, row: NDArray[np.float64], cost: float) -> None:
-        """Keep a row, giving up others that are worth less; or do not, if it is worth least."""
+        """Cache a row, evicting others with less credit, unless its own is the lowest."""
         self.drop(slot)
         while self._used + row.nbytes > self.n_bytes:
             least = self._least()
@@ -79,14 +77,14 @@ class KeptRows:
         self._set_credit(slot)
 
     def drop(self, slot: int) -> None:
-        """Forget the row of a slot, if it is kept."""
+        """Remove the row of a slot, if it is cached."""
         row = self._rows.pop(slot, None)
         if row is not None:
             self._used -= row.nbytes
             del self._cost[slot], self._credit[slot], self._seen[slot]
 
     def merge(self, s: int, t: int) -> None:
-        """Slot t was merged into slot s: their rows are gone, all others will follow."""
+        """Record that slot t was merged into slot s: remove their rows; the others are updated when used."""
         self.drop(s)
         self.drop(t)
         if self._n_merges == len(self._merges):
@@ -95,7 +93,7 @@ class KeptRows:
         self._n_merges += 1
 
     def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
-        """Slots are renumbered: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
+        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
         rows, costs, credits = {}, {}, {}
         for old in self._rows:
             self._bring_up_to_date(old)
@@ -111,7 +109,7 @@ class KeptRows:
     def _set_credit(self, slot: int) -> None:
         self._credit[slot] = self._paid + self._cost[slot]
         heapq.heappush(self._by_credit, (self._credit[slot], slot))
-        if len(self._by_credit) > 4 * len(self._rows) + 1024:  # mostly credits of the past
+        if len(self._by_credit) > 4 * len(self._rows) + 1024:  # mostly outdated credits
             self._sort_by_credit()
 
     def _sort_by_credit(self) -> None:
@@ -132,61 +130,28 @@ class KeptRows:
         self._seen[slot] = self._n_merges
 
 
-# Up to this rank a product is summed term by term, so that equal words get equal entries; beyond, a BLAS does it.
+# Up to this rank a product is summed term by term, so that equal words get equal entries; beyond, by BLAS.
 _LOW_RANK = 64
-# Rows that one thread takes at a time when all rows are computed.
+# Rows that one thread computes at a time when all rows are computed.
 _ROWS = 8
 # Rows that take more additions than this are computed in parts by several threads. There are as many parts whatever
 # the number of threads, so that the result does not depend on it.
 _HEAVY = 500_000
 _PARTS = 4
-# A row is worth keeping if computing it takes this many times the additions of going through it once.
+# A row is cached if computing it takes this many times the additions of a pass over it.
 _WORTH_KEEPING = 2
 
 
-class Product(ABC):
-    """A symmetric matrix of slots by slots, ``weight * leftᵀ right``; slot t can be merged into slot s.
+class DenseProduct:
+    """A symmetric matrix ``weight * leftᵀ right`` of slots by slots, from dense factors, rows x slots.
+
+    Slot t can be merged into slot s, which overwrites the factors. A row takes O(rank x slots) time.
 
     Attributes
     ----------
     rank : int
-        Terms of the sum that makes an entry, at most.
+        Largest number of terms in the sum of an entry.
     """
-
-    rank: int
-
-    @abstractmethod
-    def add_diagonal(self, out: NDArray[np.float64]) -> None:
-        """Add the diagonal, before any merge."""
-
-    @abstractmethod
-    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:
-        """Add rows ``start..stop`` to `out`, at least the part right of the diagonal, before any merge."""
-
-    @abstractmethod
-    def add_row(self, out: NDArray[np.float64], slot: int) -> None:
-        """Add the row of a slot: its entries with all slots, right for those that are live."""
-
-    @abstractmethod
-    def entry(self, s: int, t: int) -> float:
-        """One entry of the matrix."""
-
-    @abstractmethod
-    def merge(self, s: int, t: int) -> None:
-        """Add row and column t to row and column s."""
-
-    @abstractmethod
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
-        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
-
-    @property
-    @abstractmethod
-    def n_bytes(self) -> int:
-        """Memory that it holds."""
-
-
-class DenseProduct(Product):
-    """Both factors are dense: rows x slots, and are written to. A row of the product takes O(rank x slots)."""
 
     def __init__(self, factor: Factor) -> None:
         shared = factor.right is factor.left
@@ -195,10 +160,12 @@ class DenseProduct(Product):
         self._weight = float(factor.weight)
         self.rank, self._size = self._right.shape
 
-    def add_diagonal(self, out: NDArray[np.float64]) -> None:  # noqa: D102
+    def add_diagonal(self, out: NDArray[np.float64]) -> None:
+        """Add the diagonal, before any merge."""
         out += self._weight * np.einsum("ij,ij->j", self._left, self._right)
 
-    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:  # noqa: D102
+    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:
+        """Add rows ``start..stop`` to `out`, at least the part right of the diagonal, before any merge."""
         if self.rank > _LOW_RANK:
             block = self._left[:, start:stop].T @ self._right[:, start:]
             block *= self._weight
@@ -212,7 +179,8 @@ class DenseProduct(Product):
 
         run_over_ranges(add, stop - start, n_threads, _ROWS)
 
-    def add_row(self, out: NDArray[np.float64], slot: int) -> None:  # noqa: D102
+    def add_row(self, out: NDArray[np.float64], slot: int) -> None:
+        """Add the row of a slot: its entries with all slots, valid for those that are live."""
         right = self._right[:, : self._size]
         if self.rank > _LOW_RANK:
             row = np.ascontiguousarray(self._left[:, slot]) @ right
@@ -221,37 +189,39 @@ class DenseProduct(Product):
         else:
             kernels.add_low_rank_row(out, np.ascontiguousarray(self._left[:, slot]), right, self._weight)
 
-    def entry(self, s: int, t: int) -> float:  # noqa: D102
+    def entry(self, s: int, t: int) -> float:
+        """One entry of the matrix."""
         return kernels.weighted_dot(self._left[:, s], self._right[:, t], self._weight)
 
-    def merge(self, s: int, t: int) -> None:  # noqa: D102
+    def merge(self, s: int, t: int) -> None:
+        """Add row and column t to row and column s."""
         self._right[:, s] += self._right[:, t]
         if self._left is not self._right:
             self._left[:, s] += self._left[:, t]
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:  # noqa: D102
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
+        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
         self._size = len(slots)
         for matrix in (self._right,) if self._left is self._right else (self._left, self._right):
             for row in matrix:
                 row[: self._size] = row[slots]
 
     @property
-    def n_bytes(self) -> int:  # noqa: D102
+    def n_bytes(self) -> int:
+        """Memory that the factors take."""
         return self._right.nbytes + (0 if self._left is self._right else self._left.nbytes)
 
 
-class SparseProduct(Product):
-    """Both factors are sparse: a row of the product adds up the samples in which a group occurs.
+class SparseProduct:
+    """`DenseProduct` with sparse factors: a row of the product sums over the samples in which a group occurs.
 
-    The columns of merged slots are linked, not added, until slots are packed. Rows of heavy groups are kept: the row of
-    two merged slots is the sum of their rows.
-
-    Parameters
-    ----------
-    factor : Factor
+    The columns of merged slots are linked, not added, until slots are packed. Costly rows are kept: the row of two
+    merged slots is the sum of their rows.
 
     Attributes
     ----------
+    rank : int
+        Largest number of terms in the sum of an entry.
     kept : KeptRows
         Has no memory budget to begin with; set ``kept.n_bytes``.
     """
@@ -266,7 +236,7 @@ class SparseProduct(Product):
         self.rank = int(np.diff(self._columns.indptr).max(initial=1))
 
     def _set_data(self, right: sp.csr_array, left: sp.csr_array | None) -> None:
-        """Take data with one column a slot."""
+        """Set the data, one column per slot."""
         right.sort_indices()
         n, d = right.shape
         self._left = left  # None: the same as `right`
@@ -280,13 +250,13 @@ class SparseProduct(Product):
         self._sums = np.zeros(n)
         self._seen = np.zeros(n, dtype=np.bool_)
         self._scratch = [(np.empty(n, dtype=np.int32), np.empty(n)) for _ in range(2)]
-        # additions that the row of a slot takes
+        # additions to compute the row of a slot
         lengths = np.diff(right.indptr)[self._columns.indices]
         reached = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self._cost = np.diff(reached[self._columns.indptr]).astype(np.float64)
 
     def _vector(self, slot: int, scratch: int = 0) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Samples in which a group occurs, in their order, and its values there."""
+        """The sorted samples in which a group occurs, and its values there."""
         columns = self._columns
         only = self._first[slot]
         if self._following[only] < 0:
@@ -365,7 +335,7 @@ class SparseProduct(Product):
         row, other_row, other = self.kept.get(s), self.kept.get(t), t
         if row is None:
             row, other_row, other = other_row, row, s
-        if row is not None:  # taken over: `kept` forgets it below
+        if row is not None:  # taken over: removed from `kept` below
             if other_row is None:
                 self._compute(row, other)
             else:
@@ -389,17 +359,20 @@ class SparseProduct(Product):
         return sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in matrices) + 40 * self._size
 
 
+Product = DenseProduct | SparseProduct
+
+
 def make_product(factor: Factor, n_threads: int = 1) -> Product:
-    """Choose the product for dense or for sparse factors."""
+    """Make the product of dense or of sparse factors."""
     return SparseProduct(factor, n_threads) if sp.issparse(factor.right) else DenseProduct(factor)
 
 
-# Bytes that a block of rows of A, and one of B, take while all rows are looked at; at least this many rows.
+# Size in bytes of the blocks of rows of A, and of B, in which all rows are scanned; at least this many rows.
 _BLOCK_BYTES = 2**25
 _BLOCK_ROWS = 8
-# Sums of r products are wrong by about √r units in the last place; this many times that is allowed for.
+# Sums of r products have errors of about √r units in the last place; the tolerance is this many times that.
 _SAFETY = 8
-# Of each non-zero: its value and its place, by rows and by columns.
+# Of each non-zero: its value and its index, by rows and by columns.
 _BYTES_A_NON_ZERO = 2 * (8 + 4)
 
 
@@ -411,18 +384,22 @@ class FactoredStore:
     preferred, undesired : sequences of products
     n_words : int
     budget : float
-        Bytes that `blocks` may take; they take some rows of A and B in any case.
+        Memory budget of `blocks`, in bytes; they take some rows of A and B in any case.
 
     Attributes
     ----------
     size : int
         Number of slots, live or not.
     rounding : float
-        How far entries may be from the truth, in units of the last place of the traces.
+        Error bound of entries, in units of the last place of the traces.
     """
 
     def __init__(
-        self, preferred: Sequence[Product], undesired: Sequence[Product], n_words: int, budget: float = np.inf
+        self,
+        preferred: Sequence[Product],
+        undesired: Sequence[Product],
+        n_words: int,
+        budget: float = np.inf,
     ) -> None:
         self._budget = budget
         self._products = (tuple(preferred), tuple(undesired))
@@ -489,7 +466,7 @@ class FactoredStore:
 
     @property
     def work(self) -> dict[str, int]:
-        """Rows computed from sparse data, and rows kept now."""
+        """Number of rows computed from sparse data, and of rows in the cache."""
         sparse = [product for side in self._products for product in side if isinstance(product, SparseProduct)]
         return {
             "sparse_rows": sum(product.n_computed for product in sparse),
@@ -498,7 +475,7 @@ class FactoredStore:
 
 
 def bytes_of_blocks(n_words: int, budget: float = np.inf) -> int:
-    """Memory for rows of A and B that are computed at a time when all are looked at."""
+    """Size of the blocks of rows of A and B in which all rows are scanned."""
     rows = min(_BLOCK_BYTES, budget // 2) // (8 * n_words)
     return int(2 * 8 * n_words * min(max(rows, _BLOCK_ROWS), n_words))
 
@@ -506,9 +483,9 @@ def bytes_of_blocks(n_words: int, budget: float = np.inf) -> int:
 def make_factored_store(
     kind: str, X: Any, structures: Sequence[Structure], memory_limit: int | float | str | None, n_threads: int = 1
 ) -> FactoredStore:
-    """Set up the store "factored" or "sparse", unless it does not fit.
+    """Make the store "factored" or "sparse"; raise if it does not fit.
 
-    A sparse store keeps rows in half of what a given limit leaves; without one, in as much memory as it takes itself.
+    A sparse store caches rows in half of what a given limit leaves; without one, in as much memory as its factors take.
     """
     n_samples, d = X.shape
     limit = resolve_limit(memory_limit)
