@@ -121,9 +121,9 @@ class PathErrors:
     @property
     def one_se(self) -> int:
         """The smallest size whose error is within one standard error of the best."""
-        best = self.errors.index(min(self.errors))
-        limit = self.errors[best] + self.standard_errors[best]
-        return next(size for size, error in zip(self.sizes, self.errors, strict=True) if error <= limit)
+        from bagwise.merging.path import choose_size  # deferred: it imports scikit-learn
+
+        return self.sizes[choose_size([-error for error in self.errors], self.standard_errors, "1se")]
 
 
 def _share(value: Any, name: str) -> float:

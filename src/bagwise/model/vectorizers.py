@@ -47,6 +47,7 @@ __all__ = [
     "as_histograms",
     "group_features",
     "no_progress",
+    "normalize_features",
 ]
 
 # Called with the name of a step, the number of items done, and the number of all items (0: unknown).
@@ -82,8 +83,11 @@ def group_features(histograms: Any, labels: NDArray[np.int64], n_groups: int, n_
     >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
     array([[0.5, 0.5]], dtype=float32)
     """
-    columns = (np.arange(n_cells)[:, None] * n_groups + labels).ravel()
-    grouped = pool(histograms, columns, n_cells * n_groups)
+    return normalize_features(pool(histograms, labels, n_groups, n_cells=n_cells), normalize)
+
+
+def normalize_features(grouped: Any, normalize: Any) -> Any:
+    """Normalise the rows of histograms of groups in float64, and return float32; see `group_features`."""
     return normalize_rows(grouped.astype(np.float64), normalize).astype(np.float32)
 
 

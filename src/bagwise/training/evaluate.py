@@ -17,11 +17,12 @@ from sklearn.metrics import confusion_matrix
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
+from bagwise.merging.path import path_sizes
 from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
-from bagwise.training.fit import N_SAMPLED_ITEMS, cross_validate, path_sizes, prepare
+from bagwise.training.fit import N_SAMPLED_ITEMS, cross_validate, prepare
 from bagwise.training.options import FitOptions, open_source
 
 __all__ = [

@@ -13,16 +13,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 
 import bagwise
@@ -33,13 +35,15 @@ from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
+from bagwise.merging.path import path_sizes, score_path
+from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head, Model, PathErrors
-from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress
+from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
 from bagwise.training.options import FitOptions, make_vectorizer, open_source
 
-__all__ = ["Fit", "FittedModel", "WordData", "fit_model", "path_sizes", "run_fit", "versions"]
+__all__ = ["Fit", "FittedModel", "WordData", "fit_model", "run_fit", "versions"]
 
 # Steps of `BagNormalizer`: Hellinger normalisation.
 NORMALIZE = ("l1", "power")
@@ -255,7 +259,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     validated = codes is not None and prepared.enough_for_folds(options)
     criterion = choose_criterion(options, data.collection.modality, bool(classes))
     with log.timed("merging"):
-        hierarchy = learn_hierarchy(data.whole(), codes, criterion, options.n_jobs, report)
+        hierarchy = learn_hierarchy(data, codes, criterion, options.n_jobs, report)
     sizes = path_sizes(data.n_words, *(() if options.n_groups == "auto" else (int(options.n_groups),)))
     path, held_out = None, None
     if codes is not None and validated:
@@ -273,7 +277,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("classifiers"):
             for k, size in enumerate(sizes):
                 features = group_features(data.histograms, hierarchy.cut(size), size, data.n_cells, NORMALIZE)
-                heads[size] = fit_head(features, codes, len(classes), options.C, options.random_state)
+                heads[size] = fit_head(features, codes, len(classes), options)
                 report("Training classifiers", k + 1, len(sizes))
     model = Model(
         modality=data.collection.modality,
@@ -432,43 +436,45 @@ def check_groups(options: FitOptions, n_words: int) -> None:
         raise OptionError("n_groups", message)
 
 
-def path_sizes(n_words: int, *also: int) -> tuple[int, ...]:
-    """Return the sizes along the merging path: 2, 5, 10, 20, 50 and so on, all words, and those given.
-
-    >>> path_sizes(64, 30)
-    (2, 5, 10, 20, 30, 50, 64)
-    """
-    ladder = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
-    return tuple(sorted({size for size in ladder if 1 < size < n_words} | {n_words, *also}))
-
-
 def learn_hierarchy(
-    histograms: Any, y: NDArray[Any] | None, criterion: str, n_jobs: int, progress: Progress | None = None
+    data: WordData, y: NDArray[Any] | None, criterion: str, n_jobs: int, progress: Progress
 ) -> Hierarchy:
-    """Merge words down to one group.
-
-    Criteria that measure distances between items take relative frequencies, so that long items do not outweigh short
-    ones; criteria that count occurrences take counts.
-    """
-    chosen = resolve_criterion(criterion)
-    X = normalize_rows(histograms, "l1") if isinstance(chosen, (TraceRatio, Linkage)) else histograms
-    n_merges = histograms.shape[1] - 1
+    """Merge the words of whole items down to one group."""
+    n_merges = data.n_words - 1
 
     def follow(level: int, pair: tuple[int, int], score: float) -> None:
-        if progress is not None and (level % 64 == 0 or level == n_merges):
+        if level % 64 == 0 or level == n_merges:
             progress("Merging words", level, n_merges)
 
-    return merge_words(
-        X, y if chosen.supervised else None, criterion=chosen, callback=follow if progress else None, n_jobs=n_jobs
-    )
+    y = y if resolve_criterion(criterion).supervised else None
+    return merge_words(_merging_input(data, criterion), y, criterion=criterion, callback=follow, n_jobs=n_jobs)
 
 
-def fit_head(features: Any, codes: NDArray[np.int64], n_classes: int, C: float, random_state: int) -> Head:
-    """Train a linear SVM, one row of weights per class; for two classes the first is the negative of the second."""
-    svm = LinearSVC(C=C, random_state=random_state, max_iter=3000)
+def _merging_input(data: WordData, criterion: str) -> Any:
+    """Return relative frequencies for criteria of distances between items, counts for those of occurrences.
+
+    With relative frequencies long items do not outweigh short ones.
+    """
+    distances = isinstance(resolve_criterion(criterion), (TraceRatio, Linkage))
+    return normalize_rows(data.whole(), "l1") if distances else data.whole()
+
+
+def _svm(options: FitOptions) -> LinearSVC:
+    return LinearSVC(C=options.C, random_state=options.random_state, max_iter=3000)
+
+
+@contextmanager
+def _no_convergence_warnings() -> Iterator[None]:
+    """Ignore SVMs that did not converge: few groups may not separate the classes, and the weights are good enough."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # few groups may not separate classes: good enough
-        svm.fit(features, codes)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def fit_head(features: Any, codes: NDArray[np.int64], n_classes: int, options: FitOptions) -> Head:
+    """Train a linear SVM, one row of weights per class; for two classes the first is the negative of the second."""
+    with _no_convergence_warnings():
+        svm = _svm(options).fit(features, codes)
     coef, intercept = svm.coef_, svm.intercept_
     if n_classes == 2:
         coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
@@ -479,7 +485,7 @@ def cross_validate(
     data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], criterion: str, options: FitOptions,
     progress: Progress,
 ) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
-    """Estimate the error at each size, with one hierarchy per fold.
+    """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
     Parameters
     ----------
@@ -495,36 +501,29 @@ def cross_validate(
     -------
     errors : PathErrors
     predicted : ndarray of shape (n_sizes, n_items)
-        The predictions for each item by the fold that did not train on it.
+        The prediction for each item by the fold that did not train on it.
     """
-    n_classes, whole = int(codes.max()) + 1, data.whole()
     splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
-    predicted = np.empty((len(sizes), len(codes)), np.int64)
-    errors = np.empty((options.folds, len(sizes)))
-    step = f"Cross-validating {criterion} at {len(sizes)} sizes"
-
-    def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> int:
-        hierarchy = learn_hierarchy(whole[train], codes[train], criterion, 1)
-        for k, size in enumerate(sizes):
-            features = group_features(data.histograms, hierarchy.cut(size), size, data.n_cells, NORMALIZE)
-            head = fit_head(features[train], codes[train], n_classes, options.C, options.random_state)
-            predicted[k, test] = np.argmax(head.scores(features[test]), axis=1)
-            errors[fold, k] = np.mean(predicted[k, test] != codes[test])
-        return fold
-
-    tasks = (delayed(run)(fold, *split) for fold, split in enumerate(splitter.split(whole, codes)))
-    progress(step, 0, options.folds)
-    threads = min(effective_n_jobs(options.n_jobs), options.folds)
-    # threads: liblinear and our kernels release the GIL
-    for done, _ in enumerate(Parallel(threads, prefer="threads", return_as="generator_unordered")(tasks), 1):
-        progress(step, done, options.folds)
+    normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": NORMALIZE})
+    with _no_convergence_warnings():
+        found = score_path(
+            data.histograms,
+            codes,
+            sizes,
+            merger=WordMerger(criterion=criterion),
+            estimator=make_pipeline(normalizer, _svm(options)),
+            splits=list(splitter.split(codes, codes)),
+            predict=True,
+            merge_on=_merging_input(data, criterion),
+            n_cells=data.n_cells,
+            n_jobs=options.n_jobs,
+            progress=partial(progress, f"Cross-validating {criterion} at {len(sizes)} sizes"),
+        )
     path = PathErrors(
-        sizes=sizes,
-        errors=tuple(errors.mean(axis=0).tolist()),
-        standard_errors=tuple((errors.std(axis=0, ddof=1) / np.sqrt(options.folds)).tolist()),
-        protocol=f"{options.folds}-fold cross-validation",
-    )
-    return path, predicted
+        sizes, tuple(found.errors), tuple(found.standard_errors), f"{options.folds}-fold cross-validation"
+    )  # fmt: skip
+    assert found.predicted is not None
+    return path, found.predicted
 
 
 def versions() -> dict[str, str]:

@@ -15,10 +15,11 @@ from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
+from bagwise.merging.path import path_sizes
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
-from bagwise.training.fit import check_groups, choose_criterion, class_names, path_sizes, split_source
+from bagwise.training.fit import check_groups, choose_criterion, class_names, split_source
 from bagwise.training.options import IMAGE_WORDS, TEXT_WORDS, FitOptions, check_options, make_descriptor, open_source
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
