@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from slow import CHECKS, SLOW
+
 # `make test` draws the same examples every time; `make fuzz` draws fresh ones and more of them, `make test-fast` fewer.
 # Compiling makes first calls slow, so there is no deadline.
 FACTORS = {"test": 1, "fast": 0.2, "fuzz": 10}
@@ -11,14 +13,6 @@ settings.register_profile("fast", settings.get_profile("test"))
 settings.register_profile("fuzz", deadline=None, print_blob=True)
 settings.load_profile("test")
 
-# What `make test-fast` leaves out, below this folder: folders, files, tests.
-SLOW = (
-    "cli/",
-    "experiments/",
-    "test_distributed.py",
-    "test_import.py",
-    "test_scripts.py",
-)
 HERE = Path(__file__).parent
 
 
@@ -36,7 +30,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         name = item.nodeid.removeprefix(f"{HERE.name}/").partition("[")[0]
-        if name in SLOW or name.startswith(tuple(entry for entry in SLOW if "::" not in entry)):
+        whole = tuple(entry for entry in SLOW if "::" not in entry)
+        if name in SLOW or name.startswith(whole) or item.name.startswith(CHECKS):
             item.add_marker("slow")
     factor = FACTORS[config.getoption("--hypothesis-profile") or "test"]
     functions = {id(test): test for test in (getattr(item, "function", None) for item in items)}

@@ -48,7 +48,7 @@ def column_entropy(joint):
 
 
 def aib(X, y, smoothing):
-    joint = class_sums(X, y) + smoothing
+    joint = class_sums(X, y) + smoothing * X[X > 0].min()  # in units of a count
     joint = joint / joint.sum()
     return joint, information, column_entropy(joint)
 

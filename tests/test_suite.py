@@ -1,0 +1,35 @@
+"""The tables that the suite is steered by must not rot."""
+
+from pathlib import Path
+
+import pytest
+
+from mutants import MUTANTS
+from slow import CHECKS, SLOW
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutants_are_where_they_say(mutant):
+    source = mutant.source().read_text(encoding="utf-8")
+    assert source.count(mutant.old) == 1
+    compile(source.replace(mutant.old, mutant.new), mutant.path, "exec")
+    for test in mutant.tests.partition(" -k ")[0].split():
+        assert (HERE / test).exists()
+
+
+def test_names_of_mutants_differ():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("entry", SLOW)
+def test_what_is_slow_is_there(entry):
+    name, _, test = entry.partition("::")
+    assert (HERE / name).exists()
+    assert f"def {test}(" in (HERE / name).read_text(encoding="utf-8") if test else True
+
+
+def test_checks_of_scikit_learn_are_known_by_their_name():
+    named = [path for path in HERE.rglob("test_*.py") if f"def {CHECKS}" in path.read_text(encoding="utf-8")]
+    assert named
