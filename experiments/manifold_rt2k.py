@@ -73,7 +73,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
             options.data / "amazon7" / "amazon7.zip", columns=["label", "text"], text="text", label="label"
         )
         embedding = learn_sentiment(some(products, 2000, options))
-        return SentenceVectors(embedding=embedding, normalize=False, line_breaks=True).fit_transform(texts)
+        return SentenceVectors(embedding=embedding, normalize=False, splitter="lines").fit_transform(texts)
 
     return kept_bags(options, "rt2k-sentiment", describe), labels_of(texts)
 

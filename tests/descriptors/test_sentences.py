@@ -140,6 +140,19 @@ def test_other_vectorizers():
     assert SentenceVectors(2, vectorizer=counts).set_params(vectorizer__min_df=1).vectorizer.min_df == 1
 
 
+def test_splitters():
+    texts = ["one line\nand another. Yes", "Mr. Bean"]
+    counts = {"embedding": numbers_of_letters, "normalize": False}
+    assert SentenceVectors(**counts).transform(texts).lengths.tolist() == [2, 1]
+    assert SentenceVectors(**counts, splitter="lines").transform(texts).lengths.tolist() == [3, 1]
+    by_word = SentenceVectors(**counts, splitter=lambda text: ["", *text.split(), " "])
+    assert by_word.transform(texts).lengths.tolist() == [5, 2]
+    with pytest.raises(ItemError, match="must be a str, got int"):
+        SentenceVectors(**counts, splitter=lambda text: [1]).transform(texts)
+    with pytest.raises(ItemError, match="must be a str, got bytes"):
+        by_word.transform([b"bytes"])
+
+
 @pytest.mark.parametrize("texts", [["word"], ["same word", "same word"], ["Word. Word.", "word"]])
 def test_few_words(texts):
     vectors = SentenceVectors(1, random_state=0).fit_transform(texts).values
@@ -188,6 +201,8 @@ def test_the_cache_knows_what_was_learned(tmp_path, monkeypatch):
         SentenceVectors(cache=tmp_path).transform(TEXTS)
     with pytest.raises(BagwiseError, match="embedding cannot be cached"):
         SentenceVectors(embedding=numbers_of_letters, cache=tmp_path).transform(TEXTS)
+    with pytest.raises(BagwiseError, match="splitter of your own cannot be cached"):
+        SentenceVectors(2, splitter=str.splitlines, cache=tmp_path).fit(TEXTS).transform(TEXTS)
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -273,6 +288,12 @@ def test_what_it_cannot_use():
         SentenceVectors().fit("one text")
     with pytest.raises(BagwiseError, match="Unknown on_error"):
         SentenceVectors().fit(TEXTS, on_error="ignore")
-    for wrong in ({"n_components": 0}, {"embedding": "bert"}, {"vectorizer": 3}, {"normalize": "l1"}):
+    for wrong in (
+        {"n_components": 0},
+        {"embedding": "bert"},
+        {"vectorizer": 3},
+        {"normalize": "l1"},
+        {"splitter": "words"},
+    ):
         with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
             SentenceVectors(**wrong).fit(TEXTS)

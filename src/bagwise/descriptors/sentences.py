@@ -1,12 +1,13 @@
-"""Where sentences end: rules, no models."""
+"""Sentences of texts, and `SentenceVectors`: one vector for each sentence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,11 +32,9 @@ __all__ = ["SentenceVectors", "split_sentences"]
 # Full stops of scripts that put no space behind them, or have one mark for nothing else. The full-width stop is also
 # a decimal point.
 _OTHER_STOPS = "。｡！？।॥؟۔։።፧។။\u037e"
-_ASKS_OR_CALLS = frozenset("!?‼⁇⁈⁉‽")
 _CLOSING = "\"'”’»›)\\]}」』】）〉》〕"
 _OPENING = "\"'“‘„‚«‹(\\[{「『【（〈《〔¿¡"
-
-# Runs are possessive and bounded, so that no text, whatever it holds, takes more than linear time.
+# Repetitions are possessive and bounded, so that every text takes linear time.
 _MARK = re.compile(
     rf"""(?<![.!?…])
     (?P<mark> \.(?:\s?\.){{1,20}}+ (?=\s|$|[{_CLOSING}]) | [.!?…‼⁇⁈⁉‽]++ )
@@ -45,74 +44,48 @@ _MARK = re.compile(
     re.VERBOSE,
 )
 _NEXT = re.compile(rf"[\s{_OPENING}]*+(?P<word>[^\W_]++)?(?P<other>\S)?")
-_PARAGRAPH = re.compile(r"\n\s*\n")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")
-
-# Longest word that is looked up; bounds how far back is looked.
-_LONGEST = 24
+_LONGEST = 24  # longest abbreviation that is looked up
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What stands before a name or goes on in any case: no sentence ends here.
-_GOES_ON = _words(
-    """mr mrs ms mx messrs mme mlle dr drs prof rev hon gen col lt sgt cpl capt cmdr maj adm gov sen rep pres supt
-    vs cf viz approx resp e.g i.e eg ie z.b d.h bzw ca"""
-)
-# What stands before a number, and is a word of its own otherwise.
-_BEFORE_NUMBER = _words(
-    """no nos nr fig figs eq eqs sec ch chap vol vols p pp art op par ref refs tab pt
-    jan feb mar apr jun jul aug sep sept oct nov dec"""
-)
-# What may end a sentence or not.
+# Abbreviations that never end a sentence, those that do not before a number, and those that may end one.
+_GOES_ON = _words("""mr mrs ms mx messrs mme mlle dr drs prof rev hon gen col lt sgt cpl capt cmdr maj adm gov sen rep
+    pres supt vs cf viz approx resp e.g i.e eg ie z.b d.h bzw ca""")
+_BEFORE_NUMBER = _words("""no nos nr fig figs eq eqs sec ch chap vol vols p pp art op par ref refs tab pt
+    jan feb mar apr jun jul aug sep sept oct nov dec""")
 _DOUBTFUL = _words("al inc ltd co corp jr sr bros dept univ assn est ave blvd rd st mt ft")
-# Words that, written large, begin a sentence even after something doubtful.
-_BEGINNINGS = _words(
-    """the a an this that these those there it he she they we you i his her their our my its who what when where why
-    how if in on at after before for from as but and so or then now however although though because since while once
-    some many most all no not with by to"""
-)
+# Capitalised words that begin a sentence even after a doubtful abbreviation.
+_BEGINNINGS = _words("""the a an this that these those there it he she they we you i his her their our my its who what
+    when where why how if in on at after before for from as but and so or then now however although though because
+    since while once some many most all no not with by to""")
 
 
 def split_sentences(text: str, *, line_breaks: bool = False) -> list[str]:
-    r"""Cut a text into sentences.
+    r"""Split a text into sentences by rules for European and East Asian punctuation.
 
-    A sentence ends at ``.``, ``!``, ``?`` or ``…`` with a space behind it (and behind closing quotes and brackets,
-    which stay with it), at the full stops of other scripts with or without a space, and at an empty line. But it goes
-    on
-
-    - where a small letter follows, if the text has large letters at all: *"Why?" she asked.*
-    - after titles and the like (*Dr. Who*, *e.g. this*), and after *No.*, *Fig.*, *Jan.* and others before a number;
-    - after initials (*J. R. Smith*), letters with full stops (*the U.S. Army*), and abbreviations that may end a
-      sentence or not (*Inc.*, *Jr.*), unless a word follows that commonly begins a sentence: *in the U.S. The army*;
-    - after an ellipsis, unless a large letter follows;
-    - after the number of an item: *1. Buy milk. 2. Go home.*
-    - after quoted speech that has its own full stop, where no space follows: *「はい。」と言った。*
-
-    Full stops within words, numbers and addresses end nothing. A full stop that stands alone, as in texts that were
-    cut into tokens, is one. Pieces without a letter or digit stay with the sentence before them.
+    A sentence ends at ``.``, ``!``, ``?`` or ``…`` followed by white space (closing quotes and brackets stay with it),
+    at the full stops of other scripts, and at an empty line. It does not end before a lower-case letter, after titles,
+    common abbreviations, initials and the numbers of items, or inside numbers and addresses. Use a sentence splitter of
+    your own (`SentenceVectors(splitter=...)`) where these rules are not enough.
 
     Parameters
     ----------
     text : str
     line_breaks : bool, default=False
-        Whether every line break ends a sentence, as in lists and subtitles. By default lines may be wrapped anywhere.
+        Whether every line break ends a sentence, as in lists and subtitles.
 
     Returns
     -------
     sentences : list of str
-        With single spaces. All characters of the text but white space are there, in order. Empty if the text is.
-
-    Notes
-    -----
-    The rules are for languages with these marks. Thai, which has none, gives one sentence a paragraph. A missing space
-    (*the end.Then*) is not seen, since *Node.js* looks the same. Linear time.
+        With single spaces. Pieces without a letter or digit stay with the sentence before them.
 
     Examples
     --------
-    >>> from bagwise.descriptors.sentences import split_sentences
+    >>> from bagwise.descriptors import split_sentences
     >>> split_sentences('Dr. No paid $3.50 to J. Bond. "Why?" he asked... Nobody knew!')
     ['Dr. No paid $3.50 to J. Bond.', '"Why?" he asked...', 'Nobody knew!']
     >>> split_sentences("one line\nand another", line_breaks=True)
@@ -121,123 +94,102 @@ def split_sentences(text: str, *, line_breaks: bool = False) -> list[str]:
     text = re.sub(r"\r\n?|[\x85\u2028]", "\n", as_text(text))
     text = re.sub(r"[\v\f\u2029]", "\n\n", text)
     cased = any(map(str.isupper, text))
-    pieces = [
-        piece
-        for paragraph in (text.split("\n") if line_breaks else _PARAGRAPH.split(text))
-        for piece in _split_paragraph(paragraph, cased)
-    ]
-    return _with_strays(pieces)
+    pieces = []
+    for paragraph in re.split(r"\n" if line_breaks else r"\n\s*\n", text):
+        start = 0
+        for found in _MARK.finditer(paragraph):
+            if _ends_sentence(paragraph, start, found, cased):
+                pieces.append(paragraph[start : found.end()])
+                start = found.end()
+        pieces.append(paragraph[start:])
+    sentences: list[list[str]] = []
+    begun = False
+    for words in filter(None, map(str.split, pieces)):
+        has_word = any(map(str.isalnum, "".join(words)))
+        if sentences and not (has_word and begun):
+            sentences[-1] += words
+        else:
+            sentences.append(words)
+        begun = begun or has_word
+    return [" ".join(words) for words in sentences]
 
 
-def _split_paragraph(text: str, cased: bool) -> list[str]:
-    pieces, start = [], 0
-    for found in _MARK.finditer(text):
-        if _ends(text, start, found, cased):
-            pieces.append(text[start : found.end()])
-            start = found.end()
-    pieces.append(text[start:])
-    return [" ".join(piece.split()) for piece in pieces]
-
-
-def _ends(text: str, start: int, found: re.Match[str], cased: bool) -> bool:
+def _ends_sentence(text: str, start: int, found: re.Match[str], cased: bool) -> bool:
     """Tell whether the sentence from `start` ends with these marks."""
     following = _NEXT.match(text, found.end())
     assert following is not None  # all of it may be empty
-    word = following["word"] or ""
+    word, mark, stop = following["word"] or "", found["mark"], found.start()
     if found["other"]:
         return not (found["other_tail"] and word and following.start("word") == found.end())
-    if following["other"] and not word and following["other"] in ",;:":
+    if not word and following["other"] and following["other"] in ",;:":
         return False
-    mark, alone = found["mark"], text[found.start() - 1 : found.start()].isspace()
-    asks_or_calls = not _ASKS_OR_CALLS.isdisjoint(mark)
-    if cased and word[:1].islower() and (asks_or_calls or len(mark) > 1 or not alone):
+    strong = any(character in "!?‼⁇⁈⁉‽" for character in mark)
+    if cased and word[:1].islower() and (strong or len(mark) > 1 or not text[stop - 1 : stop].isspace()):
         return False
-    if asks_or_calls:
-        return True
-    if mark != ".":
-        return cased and word[:1].isupper()
-    return _full_stop_ends(text, start, found.start(), word, cased)
-
-
-def _full_stop_ends(text: str, start: int, stop: int, following: str, cased: bool) -> bool:
-    """Tell whether the single full stop at `stop` ends the sentence from `start`, by the words around it."""
+    if strong or mark != ".":
+        return strong or (cased and word[:1].isupper())
     before = text[max(start, stop - _LONGEST) : stop].split()
     if not before:
         return True
     last = before[-1].lstrip(_OPENING + "-–—/").lower()
-    if (last.isdigit() or len(last) == 1) and len(before) == 1 and stop - start < _LONGEST:
-        return False  # the number of an item
-    if last in _GOES_ON:
+    item = len(before) == 1 and stop - start < _LONGEST and (last.isdigit() or len(last) == 1)
+    if item or last in _GOES_ON or (last in _BEFORE_NUMBER and word[:1].isdigit()):
         return False
-    if last in _BEFORE_NUMBER and following[:1].isdigit():
-        return False
-    initial = len(last) == 1 and last.isalpha()
-    if initial or last in _DOUBTFUL or _DOTTED.fullmatch(last):
-        return cased and following[:1].isupper() and following.lower() in _BEGINNINGS
+    if (len(last) == 1 and last.isalpha()) or last in _DOUBTFUL or _DOTTED.fullmatch(last):
+        return cased and word[:1].isupper() and word.lower() in _BEGINNINGS
     return True
 
 
-def _with_strays(pieces: list[str]) -> list[str]:
-    """Join pieces without a letter or digit to the sentence before, or to the first one if there is none before."""
-    sentences: list[list[str]] = []
-    begun = False  # only before the first piece with a word can there be a sentence without one
-    for piece in filter(None, pieces):
-        has_word = any(map(str.isalnum, piece))
-        if sentences and not (has_word and begun):
-            sentences[-1].append(piece)
-        else:
-            sentences.append([piece])
-        begun = begun or has_word
-    return [" ".join(sentence) for sentence in sentences]
-
-
-# Power iterations of the randomised decomposition, as in scikit-learn's TruncatedSVD.
-_N_ITER = 5
+_SPLITTERS: dict[str, Callable[[str], list[str]]] = {
+    "sentences": split_sentences,
+    "lines": partial(split_sentences, line_breaks=True),
+}
 
 
 class SentenceVectors(Descriptor):
     """Describe texts by one vector for each sentence.
 
-    1. Texts are cut into sentences by rules (`bagwise.descriptors.sentences.split_sentences`).
-    2. Sentences become TF-IDF weights of words, and these are reduced to `n_components` numbers by a truncated singular
-       value decomposition (latent semantic analysis). Both are learned by `fit` from all sentences. Or `embedding`
-       makes vectors of sentences; then nothing is learned, and `fit` is not needed.
-    3. Vectors are scaled to length 1.
+    1. Texts are split into sentences.
+    2. Sentences become TF-IDF vectors, which a truncated singular value decomposition reduces to `n_components`
+       dimensions (latent semantic analysis). Both are learned by `fit` from all sentences. With `embedding`, that
+       computes the vectors; nothing is learned and `fit` is not needed.
+    3. Vectors are scaled to unit L2 norm.
 
-    A text without sentences gives an empty bag. A sentence with no word that was learned gives a zero vector.
+    A text without sentences gives an empty bag. A sentence without known words gives a zero vector.
 
     Parameters
     ----------
     n_components : int, default=50
-        Numbers in a vector. At most as many as there are different words, and sentences. Not used with `embedding`.
+        Dimensions of a vector, at most the number of distinct words and of sentences. Ignored with `embedding`.
     embedding : callable, default=None
-        Takes a list of sentences, never empty, and gives an array of shape (sentences, numbers), such as the ``encode``
-        of a sentence-transformers model. It is called once a text, by several threads if `n_jobs` says so.
+        Maps a list of sentences, never empty, to an array of shape (n_sentences, n_features), as the ``encode`` method
+        of a sentence-transformers model does. Called once per text, from several threads with `n_jobs`.
     vectorizer : estimator, default=None
-        Makes sparse weights of sentences, like `sklearn.feature_extraction.text.CountVectorizer`. None is
-        ``TfidfVectorizer(dtype=numpy.float32)``. Not used with `embedding`.
+        Maps sentences to sparse weights, like `sklearn.feature_extraction.text.CountVectorizer`. None is
+        ``TfidfVectorizer(dtype=numpy.float32)``. Ignored with `embedding`.
+    splitter : {"sentences", "lines"} or callable, default="sentences"
+        "sentences" is `split_sentences`; "lines" also ends a sentence at every line break. A callable maps a str to a
+        list of str, as NLTK's ``sent_tokenize`` does.
     normalize : bool, default=True
-        Whether vectors are scaled to length 1. Zero vectors stay zero.
-    line_breaks : bool, default=False
-        Whether every line break ends a sentence.
+        Whether to scale vectors to unit L2 norm. Zero vectors stay zero.
     random_state : int, RandomState or None, default=None
-        For the randomised decomposition. The same seed gives the same vectors.
+        Seed of the randomised decomposition.
     n_jobs : int, default=None
-        Threads. None is one; -1 all cores. More than one helps only where `embedding` lets others run meanwhile.
+        Number of threads; -1 uses all cores. Useful only if `embedding` releases the GIL.
     verbose : int, default=0
-        If not 0, a bar shows the progress.
+        If not 0, show a progress bar.
     cache : path, default=None
-        Folder in which vectors are kept for the next run. They are found again by the texts, the parameters, and what
-        was learned. Not possible with `embedding`, which might change without notice.
+        Folder that keeps vectors for the next run, keyed by texts, parameters and the learned model. Not available
+        with an `embedding` or a `splitter` of your own, which may change without notice.
 
     Attributes
     ----------
     vectorizer_ : estimator
-        Fitted on all sentences. Not there if `embedding` is given, like the others.
+        Fitted on all sentences. Like the others, only without `embedding`.
     word_vectors_ : ndarray of float32, shape (n_words, n_components)
-        The singular vectors. A sentence's vector is the sum of those of its words, times their weights.
+        Singular vectors. The vector of a sentence is the weighted sum of those of its words.
     n_sentences_ : int
-        Sentences seen in `fit`.
+        Number of sentences in `fit`.
 
     See Also
     --------
@@ -264,8 +216,8 @@ class SentenceVectors(Descriptor):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "embedding": [callable, None],
         "vectorizer": [HasMethods(["fit_transform", "transform"]), None],
+        "splitter": [StrOptions(set(_SPLITTERS)), callable],
         "normalize": ["boolean"],
-        "line_breaks": ["boolean"],
         "random_state": ["random_state"],
     }
 
@@ -275,8 +227,8 @@ class SentenceVectors(Descriptor):
         *,
         embedding: Callable[[list[str]], Any] | None = None,
         vectorizer: Any = None,
+        splitter: str | Callable[[str], list[str]] = "sentences",
         normalize: bool = True,
-        line_breaks: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -285,15 +237,15 @@ class SentenceVectors(Descriptor):
         self.n_components = n_components
         self.embedding = embedding
         self.vectorizer = vectorizer
+        self.splitter = splitter
         self.normalize = normalize
-        self.line_breaks = line_breaks
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
 
-    def fit(self, X: Any = None, y: Any = None, on_error: str = "raise") -> SentenceVectors:
-        """Learn words, their weights and the decomposition from all sentences. With `embedding` nothing is learned.
+    def fit(self, X: Any = None, y: Any = None, on_error: str = "raise") -> Self:
+        """Learn vocabulary, weights and decomposition from all sentences. With `embedding`, learn nothing.
 
         Parameters
         ----------
@@ -325,7 +277,7 @@ class SentenceVectors(Descriptor):
                 f"{weights.shape[1]} different words. Choose at most {min(weights.shape)}, or give more texts."
             )
         # TruncatedSVD would do, but refuses a single word and warns where all sentences are the same
-        _, _, rows = randomized_svd(weights, self.n_components, n_iter=_N_ITER, random_state=self.random_state)
+        _, _, rows = randomized_svd(weights, self.n_components, n_iter=5, random_state=self.random_state)
         self.word_vectors_ = np.ascontiguousarray(rows.T, dtype=np.float32)
         self.vectorizer_ = vectorizer
         self.n_sentences_ = weights.shape[0]
@@ -345,15 +297,18 @@ class SentenceVectors(Descriptor):
         return unit_rows(vectors) if self.normalize else vectors, None
 
     def _split(self, text: Any) -> list[str]:
-        return split_sentences(text, line_breaks=self.line_breaks)
+        if callable(self.splitter):
+            return [sentence for sentence in map(as_text, self.splitter(as_text(text))) if sentence.strip()]
+        return _SPLITTERS[self.splitter](text)
 
     def _cache(self) -> ArrayCache | None:
         if self.cache is None:
             return None
-        if self.embedding is not None:
-            raise BagwiseError("Vectors of an embedding cannot be cached, since it might change. Pass cache=None.")
+        if self.embedding is not None or callable(self.splitter):
+            what = "an embedding" if self.embedding is not None else "a splitter of your own"
+            raise BagwiseError(f"Vectors of {what} cannot be cached, since it may change. Use cache=None.")
         check_is_fitted(self)
-        about = {"name": "SentenceVectors", "normalize": self.normalize, "line_breaks": self.line_breaks}
+        about = {"name": "SentenceVectors", "normalize": self.normalize, "splitter": self.splitter}
         return ArrayCache(self.cache, {**about, "learned": joblib.hash([self.vectorizer_, self.word_vectors_])})
 
     def __sklearn_is_fitted__(self) -> bool:
