@@ -211,7 +211,7 @@ def test_logistic_over_all_pairs_finds_the_optimum(non_negative):
     X, y = random_problem(n_classes=3)
     X[:, -1] = 1.0  # says that all are alike, though most are not
     learner = DiagonalKernelLearner(
-        "logistic", batch_size=None, penalty=0.05, max_iter=500, tol=1e-12, non_negative=non_negative
+        "logistic", batch_size=None, C=20, max_iter=500, tol=1e-12, non_negative=non_negative
     ).fit(X, y)
     gradient = PairLoss(X, ClassAgreement(y), 0.05).of_all(learner.weights_)[1]
     at_zero = learner.weights_ == 0
@@ -229,14 +229,25 @@ def test_logistic_over_all_pairs_finds_the_optimum(non_negative):
 def test_batches_come_near_the_optimum(form):
     X, y = random_problem(n=200)
     loss = PairLoss(X, ClassAgreement(y), 0.05)
-    exact = DiagonalKernelLearner("logistic", batch_size=None, penalty=0.05, max_iter=500).fit(X, y)
-    batches = DiagonalKernelLearner("logistic", batch_size=50, penalty=0.05, random_state=0).fit(form(X), y)
+    exact = DiagonalKernelLearner("logistic", batch_size=None, C=20, max_iter=500).fit(X, y)
+    batches = DiagonalKernelLearner("logistic", batch_size=50, C=20, random_state=0).fit(form(X), y)
     best, start = loss.of_all(exact.weights_)[0], loss.of_all(np.ones(X.shape[1]))[0]
     reached = loss.of_all(batches.weights_)[0]
     assert best - 1e-9 <= reached
     assert reached - best < 0.02 * (start - best)
     assert (batches.weights_ >= 0).all()
     assert batches.n_iter_ == len(batches.loss_curve_)
+
+
+def test_c_is_the_inverse_of_the_regularisation():
+    X, y = random_problem(n_classes=3)
+    fit = lambda C: DiagonalKernelLearner("logistic", batch_size=None, C=C, max_iter=500, tol=1e-9).fit(X, y)  # noqa: E731
+    distances = [np.linalg.norm(fit(C).weights_ - 1) for C in (1e-3, 0.1, 10.0, 1e3)]
+    assert distances == sorted(distances)
+    assert distances[0] < 1e-2
+    free = fit(np.inf).weights_
+    gradient = PairLoss(X, ClassAgreement(y), 0.0).of_all(free)[1]
+    np.testing.assert_allclose(gradient[free > 0], 0, atol=1e-5)
 
 
 def test_too_few_iterations_are_reported():
@@ -356,7 +367,7 @@ def test_what_it_cannot_use(parameters, labels, message):
         DiagonalKernelLearner(**parameters).fit([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], labels)
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": 1}, {"pretrain_size": 1.5}, {"step": 0}, {"penalty": -1}, {"tol": 1}])
+@pytest.mark.parametrize("wrong", [{"batch_size": 1}, {"pretrain_size": 1.5}, {"step": 0}, {"C": 0}, {"tol": 1}])
 def test_parameters_it_cannot_use(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DiagonalKernelLearner("prox", **wrong).fit(*random_problem())

@@ -165,12 +165,18 @@ def test_a_kernel_is_learned_on_scores_of_bags():
         ({"n_components": 61}, "there are 60"),
         ({"mixture": GaussianMixture(2, covariance_type="diag")}, "not fitted"),
         ({"mixture": GaussianMixture(2)}, "covariance_type='full'"),
-        ({"mixture": GaussianMixture(1, covariance_type="diag").fit(vectors(d=3))}, "vectors of 3 numbers"),
+        ({"mixture": GaussianMixture(1, covariance_type="diag").fit(vectors(d=3))}, "vectors of 3 features"),
     ],
 )
 def test_what_it_cannot_use(parameters, message):
     with pytest.raises(BagwiseError, match=message):
         FisherScore(**parameters).fit(vectors())
+
+
+def test_the_best_of_several_starts_is_kept():
+    X = vectors()
+    bounds = [FisherScore(4, n_init=n, random_state=0).fit(X).mixture_.lower_bound_ for n in (1, 8)]
+    assert bounds[0] < bounds[1]
 
 
 def test_no_bags_have_no_scores():

@@ -1,11 +1,15 @@
-"""Compiled code of the additive kernels between samples."""
+"""Compiled loops of additive kernels, and of the logistic loss over pairs of samples.
+
+Blocks of sparse samples in the loops over pairs are CSC: two samples meet where they share a column.
+"""
 
 from math import exp, log1p
 
 import numpy as np
 from numba import njit
 
-_LANES = 32
+# Number of partial sums: vectorised loops add in a fixed order, the same for every pair.
+_WIDTH = 32
 _HALF_PER_LOG2 = 0.5 / np.log(2.0)
 INTERSECTION, HELLINGER, CHI2, JENSEN_SHANNON, LINEAR = range(5)
 
@@ -32,41 +36,40 @@ def one_word(kind, x, z):
 
 
 @njit(cache=True, nogil=True)
-def _add_minima(x, z, lanes):
-    """``lanes[: len(x)] += np.minimum(x, z)``, at most `_LANES` words."""
+def _add_minima(x, z, sums):
+    """``sums[: len(x)] += np.minimum(x, z)``, for at most `_WIDTH` words."""
     for k in range(x.shape[0]):
-        lanes[k] += x[k] if x[k] < z[k] else z[k]
+        sums[k] += x[k] if x[k] < z[k] else z[k]
 
 
 @njit(cache=True, nogil=True)
-def _add_chi2(x, z, lanes):
-    """``lanes[: len(x)] += 2 * x * z / (x + z)``, zero where both are."""
+def _add_chi2(x, z, sums):
+    """``sums[: len(x)] += 2 * x * z / (x + z)``, zero where both are."""
     for k in range(x.shape[0]):
         total = x[k] + z[k]
-        lanes[k] += 2.0 * x[k] * (z[k] / (total if total > 0.0 else 1.0))
+        sums[k] += 2.0 * x[k] * (z[k] / (total if total > 0.0 else 1.0))
 
 
 @njit(cache=True, nogil=True)
 def dense_kernel_rows(kind, X, Z, start, stop, out):
     """``out[i - start, j] = Σ_w k(X[i, w], Z[j, w])`` for the rows i in ``start..stop`` and all j.
 
-    For the intersection and chi² kernels. Cost O(d) a pair. Sums are kept in lanes, so the order of additions is the
-    same for every pair.
+    For the intersection and chi² kernels. O(d) per pair.
     """
     n_words = X.shape[1]
-    lanes = np.empty(_LANES)
+    sums = np.empty(_WIDTH)
     for i in range(start, stop):
         for j in range(Z.shape[0]):
-            lanes[:] = 0.0
-            for w in range(0, n_words, _LANES):
-                end = min(w + _LANES, n_words)
+            sums[:] = 0.0
+            for w in range(0, n_words, _WIDTH):
+                end = min(w + _WIDTH, n_words)
                 if kind == INTERSECTION:
-                    _add_minima(X[i, w:end], Z[j, w:end], lanes)
+                    _add_minima(X[i, w:end], Z[j, w:end], sums)
                 else:
-                    _add_chi2(X[i, w:end], Z[j, w:end], lanes)
+                    _add_chi2(X[i, w:end], Z[j, w:end], sums)
             total = 0.0
-            for k in range(_LANES):
-                total += lanes[k]
+            for k in range(_WIDTH):
+                total += sums[k]
             out[i - start, j] = total
 
 
@@ -74,7 +77,7 @@ def dense_kernel_rows(kind, X, Z, start, stop, out):
 def sparse_kernel_rows(kind, starts, words, values, word_starts, samples, sample_values, start, stop, out):
     """`dense_kernel_rows` for X given as CSR and Z as CSC, any kernel; `out` starts as zeros.
 
-    Goes through the samples that share a word: one evaluation for each pair of non-zeros of a word.
+    One evaluation per pair of non-zeros of the same word.
     """
     for i in range(start, stop):
         row = out[i - start]
@@ -86,41 +89,41 @@ def sparse_kernel_rows(kind, starts, words, values, word_starts, samples, sample
 
 
 @njit(cache=True, nogil=True)
-def _add_weighted_chi2(factor, x, values, weighted, lanes):
-    """``lanes[: len(values)] += factor * weighted / (x + values)`` for one positive x."""
+def _add_weighted_chi2(factor, x, values, weighted, sums):
+    """``sums[: len(values)] += factor * weighted / (x + values)`` for one positive x."""
     for k in range(values.shape[0]):
-        lanes[k] += factor * (weighted[k] / (x + values[k]))
+        sums[k] += factor * (weighted[k] / (x + values[k]))
 
 
 @njit(cache=True, nogil=True)
 def chi2_pair_sums(values, weights, out):
-    """``out[r] = Σ_ij w_i w_j 2 v_i v_j / (v_i + v_j)`` with ``v = values[r]``. Cost O(n²) a row."""
+    """``out[r] = Σ_ij w_i w_j 2 v_i v_j / (v_i + v_j)`` with ``v = values[r]``. O(n²) per row."""
     n = values.shape[1]
-    lanes = np.empty(_LANES)
+    sums = np.empty(_WIDTH)
     weighted = np.empty(n)
     for r in range(values.shape[0]):
         row = values[r]
-        lanes[:] = 0.0
+        sums[:] = 0.0
         own = 0.0
         for i in range(n):
             weighted[i] = weights[i] * row[i]
             own += weights[i] * weighted[i]
             if row[i] > 0.0:
-                for j in range(0, i, _LANES):
-                    end = min(j + _LANES, i)
-                    _add_weighted_chi2(weighted[i], row[i], row[j:end], weighted[j:end], lanes)
+                for j in range(0, i, _WIDTH):
+                    end = min(j + _WIDTH, i)
+                    _add_weighted_chi2(weighted[i], row[i], row[j:end], weighted[j:end], sums)
         pairs = 0.0
-        for k in range(_LANES):
-            pairs += lanes[k]
+        for k in range(_WIDTH):
+            pairs += sums[k]
         out[r] = own + 4.0 * pairs
 
 
 @njit(cache=True, nogil=True)
 def logistic_losses(signs, products, within):
-    """Sum of ``log(1 + exp(-signs * products))``; products are replaced by the derivatives in them.
+    """Sum of ``log(1 + exp(-signs * products))``; products are replaced by its derivatives in them.
 
     The derivatives are ``-signs / (1 + exp(signs * products))``. If `within`, both blocks are the same: only pairs with
-    i < j count, the derivatives of others are zero. O(pairs).
+    i < j count, the other derivatives are zero. O(pairs).
     """
     total = 0.0
     for i in range(products.shape[0]):
@@ -143,7 +146,7 @@ def logistic_losses(signs, products, within):
 
 @njit(cache=True, nogil=True)
 def pair_products(indptr_a, rows_a, values_a, indptr_b, rows_b, values_b, weights, products):
-    """``products += A @ diag(weights) @ B.T``. One multiplication for each two entries that share a column."""
+    """``products += A @ diag(weights) @ B.T``. One multiplication per pair of entries of the same column."""
     for column in range(len(weights)):
         weight = weights[column]
         if weight == 0.0:
@@ -157,7 +160,7 @@ def pair_products(indptr_a, rows_a, values_a, indptr_b, rows_b, values_b, weight
 
 @njit(cache=True, nogil=True)
 def pair_gradient(indptr_a, rows_a, values_a, indptr_b, rows_b, values_b, factors, gradient):
-    """``gradient += (A * (factors @ B)).sum(axis=0)``, without the product. Cost as in `pair_products`."""
+    """``gradient += (A * (factors @ B)).sum(axis=0)``, without forming the product. Cost of `pair_products`."""
     for column in range(len(gradient)):
         start, stop = indptr_b[column], indptr_b[column + 1]
         total = 0.0

@@ -10,7 +10,7 @@ jensen_shannon   ``x/2 log2((x+z)/x) + z/2 log2((x+z)/z)``
 linear           ``x z``
 ================ ==========================================
 
-Each is a function of one or two matrices that can be given to ``SVC(kernel=...)``.
+Each is a function of one or two matrices, suitable for ``SVC(kernel=...)``.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ KERNELS = {
     "jensen_shannon": loops.JENSEN_SHANNON,
     "linear": loops.LINEAR,
 }
-# Rows worked on at a time where whole blocks of pairs are held.
+# Numbers per block of temporary arrays.
 _BLOCK_NUMBERS = 2**18
 
 
 @dataclass(frozen=True)
 class AdditiveKernel:
-    """An additive kernel for merging, with a say in how exactly it is computed.
+    """An additive kernel for merging, with the accuracy of its quadrature.
 
     Parameters
     ----------
     name : {"intersection", "hellinger", "chi2", "jensen_shannon", "linear"}
     tolerance : float, default=1e-12
-        Relative error allowed where the chi² and Jensen-Shannon kernels of many samples are summed by
-        quadrature; the others are exact.
+        Relative error of the quadrature that sums the chi² and Jensen-Shannon kernels over many samples; the other
+        kernels are exact.
 
     Examples
     --------
@@ -82,17 +82,17 @@ class AdditiveKernel:
 
 
 def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jobs: int | None = None) -> NDArray[Any]:
-    """Compute the matrix of kernel values between the rows of X and of Y.
+    """Compute the kernel matrix between the rows of X and of Y.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, n_words)
         Non-negative, except for the linear kernel.
     Y : array-like or sparse matrix of shape (m, n_words), default=None
-        None is X. If both are sparse, nothing is made dense.
+        None is X. Sparse matrices stay sparse.
     kernel : {"intersection", "hellinger", "chi2", "jensen_shannon", "linear"}, default="intersection"
     n_jobs : int, default=None
-        Threads.
+        Number of threads.
 
     Returns
     -------
@@ -101,8 +101,8 @@ def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jo
 
     Notes
     -----
-    Dense: O(n m d). Sparse: one evaluation for each pair of entries that share a word. Beyond the result, memory of
-    up to about twice its size is used for sparse products and for float32 (sums are taken in float64).
+    Dense: O(n m d). Sparse: one evaluation per pair of entries of the same word. Sparse products and float32 input,
+    which is summed in float64, take temporary memory of about twice the size of the result.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jo
     X = _check(X, "X", kernel)
     Y = X if Y is None else _check(Y, "Y", kernel)
     if X.shape[1] != Y.shape[1]:
-        raise BagwiseError(f"X has {X.shape[1]} words and Y {Y.shape[1]}; they must have the same words.")
+        raise BagwiseError(f"X has {X.shape[1]} words and Y {Y.shape[1]}; the vocabularies must be the same.")
     dtype = np.float32 if X.dtype == Y.dtype == np.float32 else np.float64
     if kernel in ("hellinger", "linear"):
         product = (_root(X) @ _root(Y).T) if kernel == "hellinger" else X @ Y.T
@@ -126,7 +126,7 @@ def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jo
         return _sparse_kernel(X, Y, KERNELS[kernel], n_threads).astype(dtype, copy=False)
     if sp.issparse(X) or sp.issparse(Y):
         raise BagwiseError(
-            "Only one of X and Y is sparse. Make both sparse, or the sparse one dense "
+            "Only one of X and Y is sparse. Convert both to sparse, or the sparse one to dense "
             f"(.toarray(), {8 * max(X.shape[0], Y.shape[0]) * X.shape[1]} bytes)."
         )
     if kernel == "jensen_shannon":
@@ -145,7 +145,7 @@ def _check(X: Any, name: str, kernel: str) -> Any:
     if sp.issparse(X):
         X = sp.csr_array(X)
         if not X.has_canonical_format:
-            X = X.copy()  # the caller's stays as it came
+            X = X.copy()  # X of the caller is not modified
             X.sum_duplicates()
     if kernel != "linear":
         check_non_negative(X, f"The {kernel} kernel", "Use kernel='linear', or counts.")
@@ -169,7 +169,7 @@ def _sparse_kernel(X: sp.csr_array, Y: sp.csr_array, kind: int, n_threads: int) 
 
 
 def jensen_shannon_words(x: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Jensen-Shannon kernel of two arrays, number by number, without cancellation.
+    """Elementwise Jensen-Shannon kernel of two arrays, without cancellation.
 
     With ``r = min / max``, it is ``((min + max) log2(1 + r) - min log2 r) / 2``.
     """

@@ -1,41 +1,63 @@
-"""The logistic loss of a diagonal kernel over pairs of samples, and two ways to make it small."""
+"""`DiagonalKernelLearner`: feature weights whose kernel follows the similarity of labels."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import Interval, _fit_context
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels._kernels import logistic_losses, pair_gradient, pair_products
 from bagwise.kernels.label_similarity import LabelSimilarity, label_similarity
 
-__all__ = [
-    "DiagonalKernelLearner",
-    "PairLoss",
-    "ball_weights",
-    "minimize_by_batches",
-    "minimize_exactly",
-    "proximal_weights",
-]
+__all__ = ["DiagonalKernelLearner", "PairLoss", "ball_weights", "proximal_weights"]
 
-
-# Samples in a block of pairs: products of blocks take 2 MB.
+_FLOATS = (np.float64, np.float32)
+_OBJECTIVES = ("ball", "logistic", "prox")
+# Samples in a block of pairs: products of two blocks take 2 MB.
 _BLOCK = 512
-# Passes without progress after which mini-batches stop.
+# Mini-batch training stops after this many passes without progress.
 _PATIENCE = 3
 _SMALLEST = 1e-12
+
+
+def ball_weights(gradient: NDArray[np.float64], non_negative: bool = True) -> NDArray[np.float64]:
+    """Maximise ``Σ_d g_d w_d`` over the (non-negative) unit ball: ``w = max(g, 0) / |max(g, 0)|``.
+
+    If no g is positive, all weights are equal, with a warning.
+    """
+    wanted = np.maximum(gradient, 0.0) if non_negative else gradient
+    largest = np.abs(wanted).max()
+    if largest == 0.0:
+        warnings.warn(
+            "No feature agrees with the labels: all weights are equal. Centre or scale the features, or check the "
+            "labels.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return np.full(len(gradient), 1 / np.sqrt(len(gradient)))
+    wanted = wanted / largest  # squares neither overflow nor vanish
+    return wanted / np.linalg.norm(wanted)
+
+
+def proximal_weights(
+    gradient: NDArray[np.float64], start: NDArray[np.float64], step: float, non_negative: bool = True
+) -> NDArray[np.float64]:
+    """Take one gradient step: ``w = max(start + step g / max |g|, 0)``."""
+    largest = np.abs(gradient).max()
+    weights = start + step * (gradient / largest) if largest > 0 else start.copy()
+    return np.maximum(weights, 0.0) if non_negative else weights
 
 
 class PairLoss:
@@ -58,7 +80,7 @@ class PairLoss:
         self.n_samples, self.n_features = X.shape
 
     def of_all(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Value and gradient over all pairs, block by block: O(n² d), or the pairs of entries that share a column."""
+        """Value and gradient over all pairs, block by block: O(n² d), or O(pairs of entries of a column) if sparse."""
         blocks = [np.arange(i, min(i + _BLOCK, self.n_samples)) for i in range(0, self.n_samples, _BLOCK)]
         loss, gradient = 0.0, np.zeros(self.n_features)
         for a, rows in enumerate(blocks):
@@ -67,7 +89,7 @@ class PairLoss:
         return self._with_penalty(loss, gradient, weights, self.n_samples)
 
     def of_batch(self, weights: NDArray[np.float64], rows: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-        """Value and gradient over the pairs among some samples. For random samples, right on average."""
+        """Value and gradient over the pairs among some samples; unbiased for random samples."""
         gradient = np.zeros(self.n_features)
         loss = self._add_pairs(weights, rows, rows, gradient)
         return self._with_penalty(loss, gradient, weights, len(rows))
@@ -86,7 +108,7 @@ class PairLoss:
         columns: NDArray[np.int64],
         gradient: NDArray[np.float64],
     ) -> float:
-        """Add the gradient of the pairs between two blocks, or within one, and give their loss."""
+        """Add the gradient of the pairs between two blocks, or within one, and return their loss."""
         A, B = self.X[rows], self.X[columns]
         signs = self.similarity.signs_between(rows, columns)
         if not sp.issparse(self.X):
@@ -102,140 +124,102 @@ class PairLoss:
         pair_gradient(*entries, products, gradient)
         return loss
 
-
-def minimize_exactly(
-    loss: PairLoss, start: NDArray[np.float64], non_negative: bool, max_iter: int, tol: float
-) -> tuple[NDArray[np.float64], list[float], bool]:
-    """Minimise over all pairs by L-BFGS-B; gives the weights, the loss before and after each iteration, and whether
-    the weights had settled.
-    """
-    curve = [loss.of_all(start)[0]]
-    found = minimize(
-        loss.of_all,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(0.0, np.inf) if non_negative else None,
-        callback=lambda intermediate_result: curve.append(float(intermediate_result.fun)),
-        options={"maxiter": max_iter, "ftol": tol, "gtol": tol},
-    )
-    return found.x, curve, bool(found.success) or found.nit < max_iter
-
-
-def minimize_by_batches(
-    loss: PairLoss,
-    start: NDArray[np.float64],
-    non_negative: bool,
-    max_iter: int,
-    tol: float,
-    batch_size: int,
-    learning_rate: float,
-    random: np.random.RandomState,
-) -> tuple[NDArray[np.float64], list[float]]:
-    """Minimise by AdaGrad over the pairs of random batches; gives the weights, and each pass's mean loss.
-
-    Where weights may not be negative, they are cut to zero after each step. Stops when three passes in a row are no
-    better than the best before by `tol` relative to it.
-    """
-    weights = start.copy()
-    squares = np.zeros_like(weights)
-    curve: list[float] = []
-    best, n_idle = np.inf, 0
-    n_batches = max(loss.n_samples // batch_size, 1)
-    for _ in range(max_iter):
-        losses = []
-        for rows in np.array_split(random.permutation(loss.n_samples), n_batches):
-            value, gradient = loss.of_batch(weights, rows)
-            losses.append(value)
-            squares += gradient**2
-            weights -= learning_rate * gradient / (np.sqrt(squares) + _SMALLEST)
-            if non_negative:
-                np.maximum(weights, 0.0, out=weights)
-        curve.append(float(np.mean(losses)))
-        n_idle = 0 if curve[-1] < (1 - tol) * best else n_idle + 1
-        best = min(best, curve[-1])
-        if n_idle == _PATIENCE:
-            break
-    return weights, curve
-
-
-_FLOATS = (np.float64, np.float32)
-_OBJECTIVES = ("ball", "logistic", "prox")
-
-
-def ball_weights(gradient: NDArray[np.float64], non_negative: bool = True) -> NDArray[np.float64]:
-    """Give the weights w in the unit ball, and not negative, with the largest ``Σ_d g_d w_d``.
-
-    ``w = max(g, 0) / |max(g, 0)|``. If no g is positive, all weights are zero or the same; they are made the same, with
-    a warning.
-    """
-    wanted = np.maximum(gradient, 0.0) if non_negative else gradient
-    largest = np.abs(wanted).max()
-    if largest == 0.0:
-        warnings.warn(
-            "No feature agrees with the labels: all weights are made the same. Centre or scale the features, or "
-            "look at the labels.",
-            UserWarning,
-            stacklevel=3,
+    def minimize(
+        self, start: NDArray[np.float64], non_negative: bool, max_iter: int, tol: float
+    ) -> tuple[NDArray[np.float64], list[float], bool]:
+        """Minimise over all pairs by L-BFGS-B: weights, loss before and after each iteration, whether it converged."""
+        curve = [self.of_all(start)[0]]
+        found = minimize(
+            self.of_all,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(0.0, np.inf) if non_negative else None,
+            callback=lambda intermediate_result: curve.append(float(intermediate_result.fun)),
+            options={"maxiter": max_iter, "ftol": tol, "gtol": tol},
         )
-        return np.full(len(gradient), 1 / np.sqrt(len(gradient)))
-    wanted = wanted / largest  # squares neither overflow nor vanish
-    return wanted / np.linalg.norm(wanted)
+        return found.x, curve, bool(found.success) or found.nit < max_iter
 
+    def minimize_in_batches(
+        self,
+        start: NDArray[np.float64],
+        non_negative: bool,
+        max_iter: int,
+        tol: float,
+        batch_size: int,
+        learning_rate: float,
+        random: np.random.RandomState,
+    ) -> tuple[NDArray[np.float64], list[float]]:
+        """Minimise by projected AdaGrad over the pairs of random mini-batches: weights, mean loss of each pass.
 
-def proximal_weights(
-    gradient: NDArray[np.float64], start: NDArray[np.float64], step: float, non_negative: bool = True
-) -> NDArray[np.float64]:
-    """Go from `start` along g, by `step` where g is largest: ``w = max(start + step g / max |g|, 0)``."""
-    largest = np.abs(gradient).max()
-    weights = start + step * (gradient / largest) if largest > 0 else start.copy()
-    return np.maximum(weights, 0.0) if non_negative else weights
+        Stops when the best loss has not decreased by `tol` (relative) in three passes.
+        """
+        weights = start.copy()
+        squares = np.zeros_like(weights)
+        curve: list[float] = []
+        best, n_idle = np.inf, 0
+        n_batches = max(self.n_samples // batch_size, 1)
+        for _ in range(max_iter):
+            losses = []
+            for rows in np.array_split(random.permutation(self.n_samples), n_batches):
+                value, gradient = self.of_batch(weights, rows)
+                losses.append(value)
+                squares += gradient**2
+                weights -= learning_rate * gradient / (np.sqrt(squares) + _SMALLEST)
+                if non_negative:
+                    np.maximum(weights, 0.0, out=weights)
+            curve.append(float(np.mean(losses)))
+            n_idle = 0 if curve[-1] < (1 - tol) * best else n_idle + 1
+            best = min(best, curve[-1])
+            if n_idle == _PATIENCE:
+                break
+        return weights, curve
 
 
 class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Learn a weight for each feature, so that the weighted inner product is large for samples with like labels.
+    """Learn a weight per feature, so that the weighted inner product is large for samples with similar labels.
 
-    The kernel is ``K(x, x') = Σ_d w_d x_d x'_d``, the similarity of labels s_ij.
+    The kernel is ``K(x, x') = Σ_d w_d x_d x'_d``; s_ij is the similarity of the labels of samples i and j.
 
-    1. With ``objective="ball"`` and ``"prox"``, ``Σ_{i≠j} s_ij K(x_i, x_j)`` should be large. That is linear in w, with
-       the gradient ``g_d = Σ_{i≠j} s_ij x_id x_jd``, so w is bounded: "ball" takes the best w ≥ 0 in the unit ball,
-       ``max(g, 0)`` scaled to length 1; "prox" goes a step from equal weights, ``w = max(1 + step g / max |g|, 0)``.
-    2. With ``objective="logistic"``, the mean of ``log(1 + exp(-s_ij K(x_i, x_j)))`` over pairs, plus
-       ``(penalty / 2) |w - 1|²``, should be small, again with w ≥ 0. It is convex, and s is a sign.
-    3. `transform` multiplies the features by the roots of the weights: their inner product is the kernel, so a linear
-       SVM on them is an SVM with the kernel.
+    1. ``objective="ball"`` and ``"prox"`` maximise ``Σ_{i≠j} s_ij K(x_i, x_j)``. It is linear in w with the gradient
+       ``g_d = Σ_{i≠j} s_ij x_id x_jd``, so w must be bounded: "ball" takes the best w ≥ 0 in the unit ball,
+       ``max(g, 0)`` scaled to length 1; "prox" takes one step from equal weights, ``w = max(1 + step g / max |g|, 0)``.
+    2. ``objective="logistic"`` minimises ``½ |w - 1|² + C mean_{i<j} log(1 + exp(-s_ij K(x_i, x_j)))`` over w ≥ 0, with
+       s_ij = ±1. It is convex.
+    3. `transform` multiplies the features by the square roots of the weights. Their inner product is the kernel, so a
+       linear SVM on them is an SVM with the kernel.
 
-    Features should be scaled to be comparable and, where they may be (dense data), centred: a feature with a large mean
-    has a large g whatever the labels, in particular with ``similarity="shared"``.
+    Features should have comparable scales and, if dense, be centred: a feature with a large mean has a large g for any
+    labels, in particular with ``similarity="shared"``.
 
     Parameters
     ----------
     objective : {"ball", "prox", "logistic"}, default="ball"
     similarity : {"auto", "classes", "shared"} or callable, default="auto"
-        "classes": 1 for two samples of a class, -1 for others. "shared": y has a row of zeros and ones for each
-        sample, and the similarity is the number of ones they share (for "logistic": 1 if there is one, else -1).
-        "auto" is "classes" if y is one-dimensional, else "shared". A callable gets two arrays of labels, a and b,
-        and gives the matrix of similarities between them; it should be symmetric.
+        "classes": 1 for two samples of the same class, -1 for others. "shared": y is a 0/1 indicator matrix, and the
+        similarity is the number of shared labels ("logistic": 1 if there is one, else -1). "auto" is "classes" if y is
+        one-dimensional, else "shared". A callable takes two arrays of labels, a and b, and returns the matrix of
+        similarities between them; it should be symmetric.
     non_negative : bool, default=True
-        False allows weights below zero. Then there is a `kernel`, which need not be positive, but no `transform`.
+        False allows negative weights. The `kernel` may then be indefinite, and there is no `transform`.
     step : float, default=1.0
-        Size of the step of "prox", taken by the feature with the largest g. With many features most have a much smaller
-        one, and steps of 10 to 100 may be better.
-    penalty : float, default=0.001
-        How much "logistic" keeps weights near 1.
+        Step size of "prox", for the feature with the largest g. With many features most have a much smaller g, and
+        steps of 10 to 100 may be better.
+    C : float, default=1000.0
+        Inverse regularisation strength of "logistic", which keeps weights near 1. ``np.inf``: no regularisation.
     batch_size : int or None, default=256
-        "logistic" looks at the pairs of random batches of this many samples. None: at all pairs, O(n²), by L-BFGS-B.
+        "logistic" uses the pairs of random mini-batches of this many samples. None: all pairs, O(n²), by L-BFGS-B.
     learning_rate : float, default=0.1
-        Size of the first step with batches (AdaGrad).
+        Initial step size with mini-batches (AdaGrad).
     max_iter : int, default=50
-        Most passes over batches, or iterations over all pairs, of "logistic".
+        Maximum number of passes over mini-batches, or of iterations over all pairs, of "logistic".
     tol : float, default=1e-4
-        "logistic" stops when the loss falls by less than this share, over three passes or one iteration.
+        "logistic" stops when the loss decreases by less than this fraction in three passes or one iteration.
     pretrain_size : float, int or None, default=None
-        Start "prox" or "logistic" from weights learned on this share, or number, of samples, drawn at random; for
+        Start "prox" or "logistic" from weights learned on this fraction or number of samples, drawn at random; for
         "logistic" from all their pairs. None: start from equal weights. "ball" has no start.
     random_state : int, RandomState or None, default=None
-        For batches and for drawing samples.
+        For mini-batches and the samples of `pretrain_size`.
 
     Attributes
     ----------
@@ -246,10 +230,10 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     loss_curve_ : list of float
         Loss in each pass or iteration; only for "logistic".
     n_iter_ : int
-        Passes or iterations; 1 for "ball" and "prox".
+        Number of passes or iterations; 1 for "ball" and "prox".
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
@@ -258,12 +242,12 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     Notes
     -----
-    With standardised features and C balanced classes, g_d is ``2 n² η_d² / C - n``, where η² is the share of the
-    variance that lies between classes: features are weighted by how well they separate the classes.
+    With standardised features and c balanced classes, g_d is ``2 n² η_d² / c - n``, where η² is the between-class
+    fraction of the variance: features are weighted by class separability.
 
-    "ball" and "prox" take one pass over the data, and sums over classes or labels; nothing of samples by samples is
-    formed, unless `similarity` is a callable, which is asked for all pairs, block by block. A batch of b samples
-    takes O(b² d) time, or as many multiplications as pairs of non-zeros share a feature. Sparse data stay sparse.
+    "ball" and "prox" take one pass over the data and sums over classes or labels; no n x n matrix is formed, unless
+    `similarity` is a callable, which is evaluated for all pairs, block by block. A mini-batch of b samples takes
+    O(b² d) time, or one multiplication per pair of non-zeros of a feature. Sparse data stay sparse.
 
     References
     ----------
@@ -291,7 +275,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         "similarity": [str, callable],
         "non_negative": ["boolean"],
         "step": [Interval(Real, 0, None, closed="neither")],
-        "penalty": [Interval(Real, 0, None, closed="left")],
+        "C": [Interval(Real, 0, None, closed="right")],
         "batch_size": [Interval(Integral, 2, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -311,7 +295,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         similarity: str | Callable[[Any, Any], Any] = "auto",
         non_negative: bool = True,
         step: float = 1.0,
-        penalty: float = 0.001,
+        C: float = 1000.0,
         batch_size: int | None = 256,
         learning_rate: float = 0.1,
         max_iter: int = 50,
@@ -323,7 +307,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self.similarity = similarity
         self.non_negative = non_negative
         self.step = step
-        self.penalty = penalty
+        self.C = C
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.max_iter = max_iter
@@ -332,32 +316,32 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> DiagonalKernelLearner:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn the weights.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), or array-like or sparse matrix of shape (n_samples, n_labels)
-            Class of each sample, or zeros and ones that say which labels it has.
+            Class of each sample, or a 0/1 indicator matrix of its labels.
 
         Returns
         -------
         self : DiagonalKernelLearner
         """
-        for name in ("weights_", "gradient_", "loss_curve_", "n_iter_"):  # should fitting fail, nothing old is left
+        for name in ("weights_", "gradient_", "loss_curve_", "n_iter_"):  # a failed fit leaves nothing behind
             if hasattr(self, name):
                 delattr(self, name)
         if self.objective not in _OBJECTIVES:
             raise unknown_name("objective", self.objective, _OBJECTIVES)
         if self.objective == "ball" and self.pretrain_size is not None:
             raise BagwiseError(
-                "objective='ball' has no start, so pretrain_size has nothing to do. Use pretrain_size=None, or another "
+                "objective='ball' has no start, so pretrain_size has no effect. Use pretrain_size=None, or another "
                 "objective."
             )
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, multi_output=True, ensure_min_samples=2)
         if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()  # the caller's matrix stays as it came
+            X = X.copy()  # X of the caller is not modified
             X.sum_duplicates()
         similarity = label_similarity(self.similarity, y)
         random = check_random_state(self.random_state)
@@ -369,8 +353,8 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
             weights, self.n_iter_ = self._closed_form(X, similarity, random), 1
         if not np.isfinite(weights).all():
             raise BagwiseError(
-                "The weights are not finite: values of X are too large to be multiplied and added. Scale X, for "
-                "example with sklearn.preprocessing.MaxAbsScaler."
+                "The weights are not finite: products of values of X overflow. Scale X, for example with "
+                "sklearn.preprocessing.MaxAbsScaler."
             )
         self.weights_ = weights
         return self
@@ -389,29 +373,29 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self, X: Any, similarity: LabelSimilarity, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], list[float]]:
         start = np.ones(X.shape[1])
-        how = (self.non_negative, self.max_iter, self.tol)
+        stopping = (self.non_negative, self.max_iter, self.tol)
         if self.pretrain_size is not None:
             rows = self._pretraining_rows(X.shape[0], random)
-            start, _, _ = minimize_exactly(PairLoss(X[rows], similarity.take(rows), self.penalty), start, *how)
-        loss = PairLoss(X, similarity, self.penalty)
+            start, _, _ = PairLoss(X[rows], similarity.take(rows), 1 / self.C).minimize(start, *stopping)
+        loss = PairLoss(X, similarity, 1 / self.C)
         if self.batch_size is not None:
-            return minimize_by_batches(loss, start, *how, self.batch_size, self.learning_rate, random)
-        weights, curve, settled = minimize_exactly(loss, start, *how)
-        if not settled:
+            return loss.minimize_in_batches(start, *stopping, self.batch_size, self.learning_rate, random)
+        weights, curve, converged = loss.minimize(start, *stopping)
+        if not converged:
             warnings.warn(
-                f"The weights had not settled after max_iter={self.max_iter} iterations. Take more, or a larger tol.",
+                f"The weights did not converge in max_iter={self.max_iter} iterations. Increase max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return weights, curve
 
     def _pretraining_rows(self, n_samples: int, random: np.random.RandomState) -> NDArray[np.int64]:
-        wanted = self.pretrain_size
-        n_rows = int(wanted) if isinstance(wanted, Integral) else max(round(n_samples * float(wanted)), 2)  # type: ignore[arg-type]
+        size = self.pretrain_size
+        n_rows = int(size) if isinstance(size, Integral) else max(round(n_samples * float(size)), 2)  # type: ignore[arg-type]
         return np.sort(random.permutation(n_samples)[:n_rows])
 
     def transform(self, X: Any) -> Any:
-        """Multiply each feature by the root of its weight.
+        """Multiply each feature by the square root of its weight.
 
         Parameters
         ----------
@@ -420,13 +404,13 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Returns
         -------
         Z : ndarray or CSR of shape (n_samples, n_features)
-            ``Z @ Z.T`` is the kernel. Features with weight 0 stay, as zeros.
+            ``Z @ Z.T`` is the kernel. Features of weight 0 become zeros.
         """
         check_is_fitted(self)
         if (self.weights_ < 0).any():
             raise BagwiseError(
-                f"{int((self.weights_ < 0).sum())} weights are negative, so there are no features whose inner product "
-                "is the kernel. Use kernel(X, Y), or non_negative=True."
+                f"{int((self.weights_ < 0).sum())} weights are negative, so no real features have the kernel as inner "
+                "product. Use kernel(X, Y), or non_negative=True."
             )
         return _times_columns(self._check(X), np.sqrt(self.weights_))
 
@@ -465,7 +449,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
 
 def _times_columns(X: Any, factors: NDArray[np.float64]) -> Any:
-    """Multiply the columns of a dense or CSR matrix by factors, in the type of the matrix."""
+    """Multiply the columns of a dense or CSR matrix by factors, in the dtype of the matrix."""
     factors = factors.astype(X.dtype, copy=False)
     if not sp.issparse(X):
         return X * factors

@@ -1,20 +1,20 @@
-"""`FisherScore`: how a bag of vectors would change a Gaussian mixture that was fitted to many."""
+"""`FisherScore`: gradient of the log-likelihood of a bag of vectors under a Gaussian mixture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.mixture import GaussianMixture
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import Interval, _fit_context
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -22,7 +22,7 @@ __all__ = ["FisherScore", "fisher_scores"]
 
 _PARAMETERS = ("weights", "means", "variances")
 _INFORMATIONS = ("diagonal", "identity")
-# Vectors worked on at a time, at most, and about how many numbers the scores of single vectors may then take.
+# Maximum number of vectors per block, and of numbers in the scores of a block.
 _BLOCK_ROWS = 4096
 _BLOCK_NUMBERS = 2**22
 
@@ -34,16 +34,16 @@ def fisher_scores(
     parameters: Sequence[str] = _PARAMETERS,
     information: str = "diagonal",
 ) -> NDArray[np.float64]:
-    """Compute the gradient of log-likelihoods in the parameters of a mixture of K Gaussians with diagonal covariances.
+    """Compute gradients of log-likelihoods in the parameters of a mixture of K Gaussians with diagonal covariances.
 
-    With the posterior r_k of component k given x, the gradient of ``log p(x)`` is, in that order,
+    With the responsibility r_k of component k for x, the gradient of ``log p(x)`` is
 
-    - ``r_k - π_k`` in the weights, taken as ``π = softmax(a)`` so that they stay weights;
-    - ``r_k (x_d - μ_kd) / σ²_kd`` in the means, component after component;
+    - ``r_k - π_k`` in the weights, parametrised as ``π = softmax(a)``;
+    - ``r_k (x_d - μ_kd) / σ²_kd`` in the means, component by component;
     - ``r_k ((x_d - μ_kd)² / σ²_kd - 1) / (2 σ²_kd)`` in the variances.
 
-    With ``information="diagonal"`` each is divided by the root of its Fisher information, as if vectors belonged to one
-    component each: ``π_k``, ``π_k / σ²_kd`` and ``π_k / (2 σ⁴_kd)``.
+    With ``information="diagonal"`` each is divided by the square root of its Fisher information under hard
+    assignment: ``π_k``, ``π_k / σ²_kd`` and ``π_k / (2 σ⁴_kd)``.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ def fisher_scores(
         Fitted, with ``covariance_type="diag"``.
     vectors : ndarray of shape (M, D)
     sums : CSR of shape (N, M), default=None
-        Which vectors are added up; None: none are, and N = M.
+        Sums of vectors; None: single vectors, N = M.
     parameters : sequence of {"weights", "means", "variances"}, default=all
     information : {"diagonal", "identity"}, default="diagonal"
 
     Returns
     -------
     scores : ndarray of shape (N, K + 2 K D) or less
-        O(M K D) time, O(M (K + D)) memory beside the result.
+        O(M K D) time, O(M (K + D)) temporary memory.
     """
     X = np.asarray(vectors, dtype=np.float64)
 
@@ -73,11 +73,11 @@ def fisher_scores(
     scores = {name: np.empty((n_rows, n_components, n_features)) for name in parameters if name != "weights"}
     for k in range(n_components):
         away = (X - mixture.means_[k]) / deviations[k]
-        share = posteriors[:, k, None]
+        responsibility = posteriors[:, k, None]
         if "means" in scores:
-            scores["means"][:, k] = added(share * away) / (np.sqrt(weights[k]) if natural else deviations[k])
+            scores["means"][:, k] = added(responsibility * away) / (np.sqrt(weights[k]) if natural else deviations[k])
         if "variances" in scores:
-            spread = added(share * (away**2 - 1.0))
+            spread = added(responsibility * (away**2 - 1.0))
             scores["variances"][:, k] = spread / (np.sqrt(2 * weights[k]) if natural else 2 * deviations[k] ** 2)
     if "weights" in parameters:
         scores["weights"] = added(posteriors - weights) / (np.sqrt(weights) if natural else 1.0)
@@ -93,11 +93,10 @@ def fisher_scores(
 
 
 class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Describe a vector, or a bag of vectors, by the gradient of its log-likelihood under a Gaussian mixture.
+    """Describe vectors, or bags of vectors, by the gradient of their log-likelihood under a Gaussian mixture.
 
     1. `fit` fits a mixture of Gaussians with diagonal covariances to the vectors of all bags.
-    2. `transform` gives, for each bag, the sum over its vectors of the gradients in the weights, means and variances:
-       in which direction the bag would have the mixture move.
+    2. `transform` gives, for each bag, the sum over its vectors of the gradients in the weights, means and variances.
     3. The inner product of these scores is the Fisher kernel. `DiagonalKernelLearner` can weight it by labels.
 
     Parameters
@@ -105,18 +104,20 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     n_components : int, default=16
         Number of Gaussians.
     parameters : sequence of {"weights", "means", "variances"}, default=("weights", "means", "variances")
-        Whose gradients are given; always weights first, then means, then variances.
+        Parameters of the gradients; always in the order weights, means, variances.
     information : {"diagonal", "identity"}, default="diagonal"
-        "diagonal" divides by the roots of the diagonal of the Fisher information, so that all parameters count alike;
-        "identity" gives the bare gradients.
+        "diagonal" divides by the square root of the diagonal of the Fisher information; "identity" gives the plain
+        gradients.
     mixture : GaussianMixture, default=None
-        A fitted mixture to be used instead, with ``covariance_type="diag"``; `fit` then learns nothing.
+        A fitted mixture with ``covariance_type="diag"`` to use; `fit` then learns nothing.
     max_vectors : int or None, default=100_000
-        The mixture is fitted to at most this many vectors, drawn at random. None: to all.
+        Maximum number of vectors, drawn at random, that the mixture is fitted to. None: all.
     max_iter : int, default=100
-        Most iterations of fitting the mixture.
+        Maximum number of EM iterations.
     tol : float, default=1e-3
-        The mixture is fitted until its mean log-likelihood gains less than this.
+        EM stops when the mean log-likelihood increases by less than this.
+    n_init : int, default=1
+        Number of initialisations of EM. The best result is kept.
     reg_covar : float, default=1e-6
         Added to all variances.
     random_state : int, RandomState or None, default=None
@@ -125,11 +126,11 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     ----------
     mixture_ : GaussianMixture
     n_iter_ : int
-        Iterations of fitting the mixture.
+        Number of EM iterations.
     n_features_in_ : int
-        Numbers in a vector.
+        Dimension of the vectors.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
@@ -137,10 +138,9 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Notes
     -----
-    With K components and vectors of D numbers there are ``K + 2 K D`` scores; `fisher_scores` tells which. An empty bag
-    has the score zero, and the score of a bag is the sum of those of its vectors: divide by its length, or use
-    ``sklearn.preprocessing.Normalizer``, where lengths should not count. Transforming takes O(M K D) time for M
-    vectors, a block of them at a time.
+    K components and D dimensions give ``K + 2 K D`` scores, see `fisher_scores`. The score of a bag is the sum of those
+    of its vectors, zero for an empty bag: divide by its length, or use ``sklearn.preprocessing.Normalizer``, where
+    lengths should not count. `transform` takes O(M K D) time for M vectors, block by block.
 
     References
     ----------
@@ -169,6 +169,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         "max_vectors": [Interval(Integral, 1, None, closed="left"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
         "reg_covar": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -183,6 +184,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         max_vectors: int | None = 100_000,
         max_iter: int = 100,
         tol: float = 1e-3,
+        n_init: int = 1,
         reg_covar: float = 1e-6,
         random_state: Any = None,
     ) -> None:
@@ -193,11 +195,12 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.max_vectors = max_vectors
         self.max_iter = max_iter
         self.tol = tol
+        self.n_init = n_init
         self.reg_covar = reg_covar
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> FisherScore:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -210,7 +213,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         -------
         self : FisherScore
         """
-        for name in ("mixture_", "n_iter_"):  # should fitting fail, nothing of an earlier fit is left
+        for name in ("mixture_", "n_iter_"):  # a failed fit leaves nothing behind
             if hasattr(self, name):
                 delattr(self, name)
         self._check_choices()
@@ -220,12 +223,12 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         else:
             if bags.n_rows < max(self.n_components, 2):
                 raise BagwiseError(
-                    f"A mixture of n_components={self.n_components} needs as many vectors, at least 2; there are "
-                    f"{bags.n_rows}. Give more, or take fewer components."
+                    f"A mixture of n_components={self.n_components} needs at least as many vectors, and 2; there are "
+                    f"{bags.n_rows}. Give more vectors, or use fewer components."
                 )
             self.mixture_ = self._fit_mixture(bags)
         self.n_iter_ = self.mixture_.n_iter_
-        self._chosen = (tuple(self.parameters), self.information)  # as fitted: parameters may be set anew
+        self._chosen = (tuple(self.parameters), self.information)  # transform uses the parameters of this fit
         self._n_features_out = sum(
             (len(self.mixture_.weights_) * (1 if name == "weights" else bags.n_features)) for name in self._chosen[0]
         )
@@ -240,11 +243,12 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             tol=self.tol,
             reg_covar=self.reg_covar,
             max_iter=self.max_iter,
+            n_init=self.n_init,
             random_state=random,
         ).fit(np.asarray(vectors, dtype=np.float64))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Give the scores of bags, or of single vectors.
+        """Compute the scores of bags, or of single vectors.
 
         Parameters
         ----------
@@ -263,7 +267,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return scores
 
     def _as_bags(self, X: Any, reset: bool) -> Bags:
-        """Give single vectors as bags of one; set or check the number of features."""
+        """Convert single vectors to bags of one; set or check the number of features."""
         if not isinstance(X, Bags):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2 if reset else 1, reset=reset)
             return Bags(X, np.arange(len(X) + 1), dtype=None)
@@ -299,22 +303,20 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
 def _check_mixture(mixture: GaussianMixture, n_features: int) -> GaussianMixture:
     if mixture.covariance_type != "diag":
-        raise BagwiseError(
-            f"mixture has covariance_type={mixture.covariance_type!r}; scores are those of 'diag'. Fit it with that."
-        )
+        raise BagwiseError(f"mixture has covariance_type={mixture.covariance_type!r}; FisherScore needs 'diag'.")
     if not hasattr(mixture, "means_"):
-        raise BagwiseError("mixture is not fitted. Fit it, or leave it out and give n_components.")
+        raise BagwiseError("mixture is not fitted. Fit it, or use n_components instead.")
     if mixture.means_.shape[1] != n_features:
         raise BagwiseError(
-            f"mixture was fitted to vectors of {mixture.means_.shape[1]} numbers, but these have {n_features}."
+            f"mixture was fitted to vectors of {mixture.means_.shape[1]} features, but X has {n_features}."
         )
     return mixture
 
 
 def _blocks(bags: Bags, n_rows: int) -> Iterator[tuple[slice, NDArray[Any], sp.csr_array | None]]:
-    """Go through all vectors, `n_rows` at a time: which bags, the vectors, and which of them are added up.
+    """Iterate over blocks of at most `n_rows` vectors: the range of bags, the vectors, and the matrix that sums them.
 
-    A bag that is longer than a block comes in several.
+    A bag longer than a block spans several.
     """
     for part, vectors in bags.blocks(n_rows):
         ends = bags.offsets[part.start : part.stop + 1] - bags.offsets[part.start]
@@ -322,7 +324,7 @@ def _blocks(bags: Bags, n_rows: int) -> Iterator[tuple[slice, NDArray[Any], sp.c
             stop = min(start + n_rows, len(vectors))
             within = np.clip(ends, start, stop) - start
             if np.array_equal(within, np.arange(stop - start + 1)):
-                yield part, vectors[start:stop], None  # one vector a bag
+                yield part, vectors[start:stop], None  # one vector per bag
                 continue
             members = (np.ones(stop - start), np.arange(stop - start), within)
             yield part, vectors[start:stop], sp.csr_array(members, shape=(len(within) - 1, stop - start))

@@ -1,12 +1,8 @@
-"""How alike the labels of two samples are, and what that asks of each feature.
+"""Similarities of labels, and the gradient of their agreement with a diagonal kernel.
 
-A similarity s of labels gives each feature d the number
-
-    ``g_d = Σ_i Σ_{j≠i} s_ij x_id x_jd``,
-
-which is large if samples with like labels agree in it. It is the gradient of ``Σ_{i≠j} s_ij K(x_i, x_j)`` in the
-weights of the kernel ``K(x, x') = Σ_d w_d x_d x'_d``. Where s is an inner product of labels, nothing of samples by
-samples is needed.
+For similarities s of labels and the kernel ``K(x, x') = Σ_d w_d x_d x'_d``, the gradient of
+``Σ_{i≠j} s_ij K(x_i, x_j)`` in w is ``g_d = Σ_i Σ_{j≠i} s_ij x_id x_jd``. Where s is an inner product of labels, no
+n x n matrix is needed.
 """
 
 from __future__ import annotations
@@ -25,39 +21,39 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = ["ClassAgreement", "GivenSimilarity", "LabelSimilarity", "SharedLabels", "label_similarity"]
 
 SIMILARITIES = ("auto", "classes", "shared")
-# Numbers held at a time where similarities are asked for block by block.
+# Numbers per block of similarities.
 _BLOCK_NUMBERS = 2**22
-# What is left of a gradient below this share of the largest it could be is rounding.
+# A gradient below this fraction of its upper bound is rounding error.
 _ROUNDING = 1e-13
 
 
 class LabelSimilarity(ABC):
-    """Similarities s between the labels of samples."""
+    """Similarities s of the labels of samples."""
 
     n_samples: int
 
     @abstractmethod
     def gradient(self, X: Any) -> NDArray[np.float64]:
-        """Give ``g_d = Σ_i Σ_{j≠i} s_ij x_id x_jd``, for a dense or CSR matrix X."""
+        """``g_d = Σ_i Σ_{j≠i} s_ij x_id x_jd`` for a dense or CSR matrix X."""
 
     @abstractmethod
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give s between some samples and some others, as a matrix."""
+        """Matrix of s between two sets of samples."""
 
     def signs_between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give what a pair should have, for losses that ask for the sign of a kernel: 1 if alike, -1 if not."""
+        """Target signs of the kernel: 1 for similar labels, -1 for others."""
         return self.between(rows, columns)
 
     @abstractmethod
     def take(self, rows: NDArray[np.int64]) -> LabelSimilarity:
-        """Keep some samples."""
+        """The similarity of a subset of the samples."""
 
 
 class SharedLabels(LabelSimilarity):
-    """``s_ij = y_i · y_j``: how many labels two samples share, for rows y of zeros and ones.
+    """``s_ij = y_i · y_j``: number of labels that two samples share, for 0/1 rows y.
 
-    ``g_d = Σ_c (Σ_i y_ic x_id)² - Σ_i |y_i|² x_id²``, in one pass over the data. As a sign, samples that share a label
-    are alike (1), others are not (-1).
+    ``g_d = Σ_c (Σ_i y_ic x_id)² - Σ_i |y_i|² x_id²``, in one pass over the data. The sign is 1 for samples that share a
+    label, -1 for others.
 
     Parameters
     ----------
@@ -69,33 +65,33 @@ class SharedLabels(LabelSimilarity):
         self.n_samples = self.Y.shape[0]
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
-        """Give g from sums over samples."""
+        """G from sums over the samples of each label."""
         label_sizes = np.asarray(self.Y.multiply(self.Y).sum(axis=1)).ravel()
         gradient = column_squares(self.Y.T @ X) - column_squares(X, label_sizes)
         return _without_rounding(gradient, X, label_sizes.max())
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give inner products of labels."""
+        """Inner products of labels."""
         return (self.Y[rows] @ self.Y[columns].T).toarray()
 
     def signs_between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give 1 for samples that share a label, -1 for others."""
+        """1 for samples that share a label, -1 for others."""
         return np.where(self.between(rows, columns) > 0, 1.0, -1.0)
 
     def take(self, rows: NDArray[np.int64]) -> SharedLabels:
-        """Keep some samples."""
+        """The similarity of a subset of the samples."""
         return SharedLabels(self.Y[rows])
 
 
 class ClassAgreement(LabelSimilarity):
-    """``s_ij = 1`` for two samples of a class, -1 for others.
+    """``s_ij = 1`` for two samples of the same class, -1 for others.
 
     ``g_d = 2 Σ_c (Σ_{i in c} x_id)² - (Σ_i x_id)² - Σ_i x_id²``, in one pass over the data.
 
     Parameters
     ----------
     codes : ndarray of int, shape (n_samples,)
-        Number of each sample's class, from 0.
+        Class of each sample, numbered from 0.
     """
 
     def __init__(self, codes: NDArray[np.int64]) -> None:
@@ -103,7 +99,7 @@ class ClassAgreement(LabelSimilarity):
         self.n_samples = len(codes)
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
-        """Give g from sums over classes."""
+        """G from sums over classes."""
         n = self.n_samples
         indicator = sp.csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(int(self.codes.max()) + 1, n))
         sums = indicator @ X
@@ -111,22 +107,21 @@ class ClassAgreement(LabelSimilarity):
         return _without_rounding(2 * column_squares(sums) - total**2 - column_squares(X), X, 1.0)
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give 1 where the classes are the same, -1 elsewhere."""
+        """1 for samples of the same class, -1 for others."""
         return np.where(self.codes[rows, None] == self.codes[None, columns], 1.0, -1.0)
 
     def take(self, rows: NDArray[np.int64]) -> ClassAgreement:
-        """Keep some samples."""
+        """The similarity of a subset of the samples."""
         return ClassAgreement(self.codes[rows])
 
 
 class GivenSimilarity(LabelSimilarity):
-    """Similarities that a function computes. All pairs are asked for, block by block: O(n² d), or O(n × non-zeros).
+    """Similarities from a function, evaluated for all pairs, block by block: O(n² d), or O(n nnz) if X is sparse.
 
     Parameters
     ----------
     function : callable
-        ``function(a, b)`` for some labels a and some labels b gives the matrix of similarities. It should be
-        symmetric, as kernels are.
+        ``function(a, b)`` returns the matrix of similarities between the labels a and b. It should be symmetric.
     y : ndarray of shape (n_samples,) or (n_samples, n_labels)
     """
 
@@ -136,7 +131,7 @@ class GivenSimilarity(LabelSimilarity):
         self.n_samples = y.shape[0]
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
-        """Give g from blocks of similarities."""
+        """G from blocks of similarities."""
         n, d = X.shape
         everyone = np.arange(n)
         size = max(_BLOCK_NUMBERS // max(n, d), 1)
@@ -155,31 +150,31 @@ class GivenSimilarity(LabelSimilarity):
         return _without_rounding(gradient - column_squares(X, diagonal), X, largest)
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Ask the function, and check what it says."""
+        """Evaluate the function and check its result."""
         given = self.function(self.y[rows], self.y[columns])
         similarities = np.asarray(given.toarray() if sp.issparse(given) else given)
         expected = (len(rows), len(columns))
         if similarities.shape != expected or similarities.dtype.kind not in "fiub":
             raise BagwiseError(
-                f"similarity(a, b) must give a matrix of numbers of shape {expected} for {expected[0]} and "
-                f"{expected[1]} labels; it gave shape {similarities.shape} of {similarities.dtype}."
+                f"similarity(a, b) must return a numeric matrix of shape {expected} for so many labels a and b; it "
+                f"returned shape {similarities.shape} of {similarities.dtype}."
             )
         if not np.isfinite(similarities).all():
-            raise BagwiseError("similarity(a, b) gave numbers that are not finite. All similarities must be finite.")
+            raise BagwiseError("similarity(a, b) returned values that are not finite. All similarities must be finite.")
         return similarities.astype(np.float64, copy=False)
 
     def take(self, rows: NDArray[np.int64]) -> GivenSimilarity:
-        """Keep some samples."""
+        """The similarity of a subset of the samples."""
         return GivenSimilarity(self.function, self.y[rows])
 
 
 def label_similarity(similarity: str | Callable[[Any, Any], Any], y: Any) -> LabelSimilarity:
-    """Make the similarity of labels that a name, or a function, asks for.
+    """Create the similarity of labels for a name or a function.
 
     Parameters
     ----------
     similarity : {"auto", "classes", "shared"} or callable
-        "auto" is "classes" for one label a sample, "shared" for a matrix of zeros and ones.
+        "auto" is "classes" for one-dimensional y, "shared" for a 0/1 indicator matrix.
     y : ndarray of shape (n_samples,), or dense or sparse matrix of shape (n_samples, n_labels)
 
     Returns
@@ -189,44 +184,43 @@ def label_similarity(similarity: str | Callable[[Any, Any], Any], y: Any) -> Lab
     if callable(similarity):
         return GivenSimilarity(similarity, y.tocsr() if sp.issparse(y) else y)
     if similarity not in SIMILARITIES:
-        raise unknown_name("similarity", similarity, SIMILARITIES, "a function of two lists of labels")
+        raise unknown_name("similarity", similarity, SIMILARITIES, "a function of two arrays of labels")
     if similarity == "auto" and y.ndim == 2 and y.shape[1] == 1:
         raise BagwiseError(
-            f"y has shape {y.shape}: is it a class of each sample, or one label that samples have or lack? "
-            "Give y.ravel() for the first, similarity='shared' for the second."
+            f"y has shape {y.shape}, which is ambiguous. For the class of each sample give y.ravel(); for an indicator "
+            "matrix of one label use similarity='shared'."
         )
     if similarity == "shared" or (similarity == "auto" and y.ndim == 2):
         return _shared_labels(y)
     if y.ndim != 1:
-        raise BagwiseError(f"similarity='classes' takes one label a sample, got y of shape {y.shape}. Use 'shared'.")
+        raise BagwiseError(f"similarity='classes' needs one label per sample, got y of shape {y.shape}. Use 'shared'.")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise BagwiseError(f"y has one class, {classes[0]!s}: there is nothing to tell apart. Give at least two.")
+        raise BagwiseError(f"y has one class, {classes[0]!s}: at least two are needed.")
     return ClassAgreement(codes)
 
 
 def _shared_labels(y: Any) -> SharedLabels:
     if y.ndim != 2:
         raise BagwiseError(
-            "similarity='shared' takes a matrix of zeros and ones with a column for each label, "
-            f"got y of shape {y.shape}. Use 'classes' for one label a sample, or "
-            "sklearn.preprocessing.MultiLabelBinarizer."
+            f"similarity='shared' needs a 0/1 indicator matrix with a column per label, got y of shape {y.shape}. Use "
+            "'classes' for one label per sample, or sklearn.preprocessing.MultiLabelBinarizer."
         )
     values = y.data if sp.issparse(y) else y
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
-        raise BagwiseError(f"Labels that are shared must be zeros and ones, got others among y ({values.dtype}).")
+        raise BagwiseError(f"The indicator matrix y must be zeros and ones, but it has other values ({values.dtype}).")
     return SharedLabels(y)
 
 
 def _without_rounding(gradient: NDArray[np.float64], X: Any, largest: float) -> NDArray[np.float64]:
-    """Make zero what would be zero in exact numbers: its sign says nothing, but weights are scaled by the largest."""
+    """Set rounding errors to zero: their signs are meaningless, but weights are scaled by the largest."""
     sizes = np.asarray(abs(X).sum(axis=0, dtype=np.float64)).ravel()
     return np.where(np.abs(gradient) <= _ROUNDING * largest * sizes**2, 0.0, gradient)
 
 
 def column_squares(X: Any, sample_weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Give ``Σ_i weight_i x_id²`` for each column d, in float64."""
+    """``Σ_i weight_i x_id²`` for each column d, in float64."""
     if not sp.issparse(X):
         if sample_weights is None:
             return np.einsum("ij,ij->j", X, X, dtype=np.float64)
@@ -235,4 +229,4 @@ def column_squares(X: Any, sample_weights: NDArray[np.float64] | None = None) ->
     squares = X.data.astype(np.float64) ** 2
     if sample_weights is not None:
         squares *= np.repeat(sample_weights, np.diff(X.indptr))
-    return np.bincount(X.indices, weights=squares, minlength=X.shape[1]).astype(np.float64)  # of nothing: integers
+    return np.bincount(X.indices, weights=squares, minlength=X.shape[1]).astype(np.float64)  # integers if empty
