@@ -247,6 +247,35 @@ def test_weights_of_topics():
     np.testing.assert_allclose(topic_weights(counts, "map").sum(axis=0), 1)
 
 
+def test_the_line_search_keeps_bounds_and_objective():
+    truth = np.array([0.2, 1.0, 3.0])
+    logs = digamma(truth) - digamma(truth.sum())
+    start = np.array([1.0, 1.0, 1.0])
+    ascent = digamma(start.sum()) - digamma(start) + logs
+    for length in (1e-3, 1.0, 10.0, 1e4):
+        after = _line_search(start, length * ascent, logs)
+        assert after.min() >= SMALLEST
+        assert prior_objective(after, logs) >= prior_objective(start, logs)
+        np.testing.assert_allclose((after - start) / ascent, (after - start)[0] / ascent[0])  # only shortened
+    assert _line_search(start, -ascent, logs) is None  # every step leads down
+    assert _line_search(np.full(3, SMALLEST), -np.ones(3), logs) is None
+
+
+@pytest.mark.parametrize("truth", [0.001, 0.3, 50.0])
+def test_no_step_of_a_symmetric_prior_decreases_the_objective(truth):
+    logs = np.full(4, digamma(truth) - digamma(4 * truth))
+    for start in truth * np.logspace(-3, 3, 200):
+        if start >= SMALLEST:
+            after = learn_symmetric(start, logs, max_iter=1)
+            assert prior_objective(np.full(4, after), logs) >= prior_objective(np.full(4, start), logs)
+
+
+def test_documents_with_equal_proportions_have_the_largest_prior():
+    """The objective has no maximum and hardly any curvature."""
+    assert learn_symmetric(1.0, np.full(4, -np.log(4.0))) > 1e3
+    assert learn_asymmetric(np.ones(4), np.full(4, -np.log(4.0))).min() > 1e3
+
+
 @given(st.integers(1, 8), st.sampled_from([0.01, 0.3, 5.0]), st.integers(0, 1000))
 def test_learned_priors_have_no_slope(n_topics, size, seed):
     rng = np.random.default_rng(seed)
@@ -275,20 +304,6 @@ def test_priors_are_learned_from_far_away(truth, start):
     np.testing.assert_allclose(learn_asymmetric(np.full(3, start), logs), truth, rtol=1e-4)
     same = np.full(3, digamma(truth[0]) - digamma(3 * truth[0]))
     np.testing.assert_allclose(learn_symmetric(start, same), truth[0], rtol=1e-4)
-
-
-def test_the_line_search_keeps_bounds_and_objective():
-    truth = np.array([0.2, 1.0, 3.0])
-    logs = digamma(truth) - digamma(truth.sum())
-    start = np.array([1.0, 1.0, 1.0])
-    ascent = digamma(start.sum()) - digamma(start) + logs
-    for length in (1e-3, 1.0, 10.0, 1e4):
-        after = _line_search(start, length * ascent, logs)
-        assert after.min() >= SMALLEST
-        assert prior_objective(after, logs) >= prior_objective(start, logs)
-        np.testing.assert_allclose((after - start) / ascent, (after - start)[0] / ascent[0])  # only shortened
-    assert _line_search(start, -ascent, logs) is None  # every step leads down
-    assert _line_search(np.full(3, SMALLEST), -np.ones(3), logs) is None
 
 
 def test_words_that_no_topic_emits_and_tiny_documents():
