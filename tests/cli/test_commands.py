@@ -23,8 +23,8 @@ def stripes(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         output = bagwise("fit", source, *IMAGES)
-    assert "12 images of 2 classes: 12 words merged to 4" in output
-    assert "error on 12 test items" in output
+    assert "12 images of 2 classes: 12 words merged into 4 groups" in output
+    assert "error, 12 test items" in output
     return folder
 
 
@@ -67,7 +67,7 @@ def test_an_index_that_was_moved_needs_nothing_else(stripes, tmp_path):
 
 def test_indexing_gives_what_a_fit_gives(stripes, tmp_path):
     output = bagwise("index", stripes / "stripes.bagwise", stripes / "stripes.zip", "--out", tmp_path / "again.index")
-    assert "24 images, 4 words" in output
+    assert "24 images, 4 groups" in output
     query = stripes / "all" / "test"
     one, other = (as_json("search", index, query) for index in (tmp_path / "again.index", stripes / "stripes.index"))
     assert len(one["queries"]) == 12
@@ -171,7 +171,7 @@ def test_rows_of_tables_are_queries(tmp_path):
     assert [entry["hits"][0]["id"] for entry in every[:1]] == ["0"]
     one = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--row", 7)["queries"]
     assert one == every[7:8]
-    assert "rows from 0 to 44, but not 99" in bagwise("search", tmp_path / "counts.index", source, "--row", 99, code=1)
+    assert "--row must be from 0 to 44" in bagwise("search", tmp_path / "counts.index", source, "--row", 99, code=1)
 
 
 def test_the_command_line_wins_over_the_configuration(tmp_path):
@@ -189,7 +189,7 @@ def test_the_command_line_wins_over_the_configuration(tmp_path):
 def test_a_dry_run_writes_nothing(stripes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     output = bagwise("fit", stripes / "stripes.zip", *IMAGES, "--dry-run", "--cache", tmp_path / "cache")
-    assert "12 images, 2 classes; 12 more are kept apart for testing" in output
+    assert "12 images, 2 classes; 12 more in the test split" in output
     assert "Memory: about" in output
     assert "nothing was written" in output
     assert list(tmp_path.iterdir()) == []
@@ -209,7 +209,7 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
     table = bagwise("compare", *common).splitlines()
     assert table[1].split() == ["groups", "csm", "aib"]
     assert "Did you mean 'csm'" in bagwise("compare", source, "--criteria", "cms", code=1)
-    assert "whole numbers" in bagwise("compare", source, "--sizes", "2,five", code=1)
+    assert "integers separated by commas" in bagwise("compare", source, "--sizes", "2,five", code=1)
     assert "--criterion" in bagwise("compare", source, "--criterion", "csm", code=2)  # it would do nothing
 
 
@@ -245,7 +245,7 @@ def test_the_demo_ends_with_the_place_of_its_report(tmp_path, monkeypatch):
     monkeypatch.setattr(outputs, "write_digits", few)
     for _ in range(2):  # a second demo replaces the first
         lines = bagwise("demo", "--out", tmp_path / "demo").splitlines()
-        assert lines[-1] == f"Now look at the report: {(tmp_path / 'demo' / 'digits.report.html').resolve()}"
+        assert lines[-1] == f"Open the report: {(tmp_path / 'demo' / 'digits.report.html').resolve()}"
     assert "Handwritten" not in lines[0]
     assert (tmp_path / "demo" / "digits.report.html").exists()
     (tmp_path / "mine").mkdir()

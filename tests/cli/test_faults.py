@@ -185,7 +185,7 @@ def test_a_query_or_source_of_another_kind(made, tmp_path):
     assert "holds images" in said
     assert len(said.splitlines()) == 1
     assert "holds images" in bagwise("transform", made / "texts.bagwise", picture, "--out", tmp_path / "f.csv", code=1)
-    assert "nothing to search for" in bagwise("search", made / "texts.index", code=1)
+    assert "There is no query" in bagwise("search", made / "texts.index", code=1)
 
 
 STRANGE = ["with space.txt", "two\nlines.txt", b"not utf-8 \xff.txt", "quote'\".txt", "[bold]markup.txt"]

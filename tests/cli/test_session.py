@@ -78,10 +78,10 @@ def test_wrong_use_ends_with_2():
     [
         (BagwiseError("three\nlines."), 1, "Error: three\\nlines.\n"),
         (FileNotFoundError(2, "No such file or directory", "a\nb"), 1, "No such file or directory: a\\nb."),
-        (OSError(28, "No space left on device"), 1, "No space left on device. Make room"),
-        (MemoryError(), 1, "not enough memory"),
-        (KeyboardInterrupt(), 130, "Interrupted; nothing half-written is left."),
-        (ZeroDivisionError("division"), 3, "This is an error of bagwise: ZeroDivisionError: division."),
+        (OSError(28, "No space left on device"), 1, "No space left on device. Free some space"),
+        (MemoryError(), 1, "Not enough memory"),
+        (KeyboardInterrupt(), 130, "Interrupted; no partial files are left."),
+        (ZeroDivisionError("division"), 3, "Internal error of bagwise: ZeroDivisionError: division."),
     ],
 )
 def test_errors_are_one_sentence_and_a_code(error, code, said):
@@ -113,7 +113,7 @@ def test_the_log_has_times_steps_notes_and_the_traceback(tmp_path):
 
 def test_an_unexpected_error_without_a_log_leaves_one():
     result = ending_in(raising(ZeroDivisionError("oh")))
-    path = result.stderr.split("details: ")[1].strip()
+    path = result.stderr.split("Traceback: ")[1].strip()
     with open(path) as file:
         assert "ZeroDivisionError: oh" in file.read()
 
@@ -144,11 +144,11 @@ def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
     running.send_signal(number)
     output, errors = running.communicate(timeout=60)
     assert running.returncode == code
-    assert errors.endswith("nothing half-written is left.\n")
+    assert errors.endswith("no partial files are left.\n")
     assert "Traceback" not in errors
     assert output == ""
     assert list(work.iterdir()) == []
-    assert "half-written" in (tmp_path / "log").read_text()
+    assert "no partial files" in (tmp_path / "log").read_text()
 
 
 def test_tables_align_numbers_and_escape_names():

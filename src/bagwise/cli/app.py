@@ -1,4 +1,4 @@
-"""The program: its commands, in the order people need them."""
+"""The command-line program and its commands."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def bagwise(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Hold the options of the program itself."""
+    """Options of the program itself."""
 
 
 for _command in (

@@ -1,4 +1,4 @@
-"""Commands that learn: demo, fit, compare."""
+"""Commands that train models: demo, fit, compare."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["compare", "demo", "fit", "run_fit"]
 
-_PANEL = "Learn"
+_PANEL = "Train"
 
 Source = Annotated[Path, typer.Argument(help="Folder, zip or tar archive, file of records, or table.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
 
 
 @command(_PANEL)
 def demo(
     session: Session,
-    out: Annotated[Path, typer.Option("--out", help="Folder for what the demo writes.")] = Path("bagwise-demo"),
+    out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("bagwise-demo"),
 ) -> None:
-    """Learn handwritten digits, from images to a report: the whole way in about a minute."""
+    """Fit a model to handwritten digits, from images to a report, in about a minute."""
     from bagwise.cli.outputs import prepare_folder, write_digits
     from bagwise.training import FitOptions
 
@@ -39,7 +39,7 @@ def demo(
     outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)
     run_fit(session, source, FitOptions.from_mapping(options), outputs)
     session.say()
-    session.say(f"Now look at the report: {printable((out / 'digits.report.html').resolve())}")
+    session.say(f"Open the report: {printable((out / 'digits.report.html').resolve())}")
     session.answer(report=str((out / "digits.report.html").resolve()))
 
 
@@ -56,19 +56,21 @@ def fit(
             metavar="N|auto",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The model. Default: NAME.bagwise, NAME being the source's.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Model file. Default: NAME.bagwise with the name of the source.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
-    index: Annotated[bool, typer.Option(help="Write NAME.index, for bagwise search, beside the model.")] = True,
+    index: Annotated[bool, typer.Option(help="Write NAME.index for bagwise search beside the model.")] = True,
     markdown: Annotated[
         Path | None, typer.Option(help="Also write the report as Markdown with pictures into this folder.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, with how much memory and time; write nothing.")
+        bool, typer.Option("--dry-run", help="Print the steps with estimates of memory and time; write nothing.")
     ] = False,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Learn a model, a search index and a report from a folder, an archive or a table."""
+    """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
     chosen = fit_options(options, n_groups=_number_or_auto(groups))
     model_path = Path(f"{name_of_source(source)}.bagwise") if out is None else out
     outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
@@ -83,15 +85,17 @@ def fit(
 def compare(
     session: Session,
     source: Source,
-    criteria: Annotated[str, typer.Option(help="Names with commas between them: csm,nda,aib,…")] = "csm,nda,aib",
+    criteria: Annotated[str, typer.Option(help="Names of criteria, separated by commas.")] = "csm,nda,aib",
     sizes: Annotated[
-        str | None, typer.Option(help="Numbers of words with commas between them. Default: 2,5,10,20,50 and so on.")
+        str | None, typer.Option(help="Numbers of groups, separated by commas. Default: 2,5,10,20,50, …")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page with table and plot.", metavar="PAGE")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML page with a table and a chart.", metavar="PAGE")
+    ] = None,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Compare criteria of merging on the same words and folds, by their errors and times."""
+    """Compare the errors and times of merging criteria by cross-validation on the same words and folds."""
     from bagwise.training import compare_criteria
 
     names = [name.strip() for name in criteria.split(",") if name.strip()]
@@ -103,7 +107,7 @@ def compare(
     )
     path = compared[0].path
     rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
-    session.say(f"Errors by {path.protocol}")
+    session.say(f"Errors, {path.protocol}")
     session.table(["groups", *(one.name for one in compared)], rows)
     session.say(f"time   {'  '.join(f'{one.name} {duration(one.seconds)}' for one in compared)}")
     session.answer(
@@ -164,16 +168,16 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     model, path = fitted.model, fitted.model.path
     found = how_many(len(fitted.data.collection), model.modality)
     classes = f" of {len(model.classes)} classes" if model.classes else ""
-    merged = f"{fitted.data.n_words:,} words merged to {model.n_groups} by {model.hierarchy.criterion}"
+    merged = f"{fitted.data.n_words:,} words merged into {model.n_groups} groups by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings)
     heads, columns_of = ["groups"], []
     if path is not None:
-        heads += [f"error in {path.protocol}"]
+        heads += [f"error, {path.protocol}"]
         spread = zip(path.errors, path.standard_errors, strict=True)
         columns_of.append([f"{percent(error)} ± {100 * one_se:.1f}" for error, one_se in spread])
     if evaluation is not None:
-        heads += [f"error on {len(evaluation.collection):,} test items"]
+        heads += [f"error, {len(evaluation.collection):,} test items"]
         columns_of.append([percent(error) for error in evaluation.errors])
         tested = {"sizes": list(evaluation.sizes), "errors": list(evaluation.errors)}
         session.answer(test={"n_items": len(evaluation.collection), **tested})
@@ -187,7 +191,7 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
 def _mark(size: int, model: Any) -> str:
     marks = ["this model"] if size == model.n_groups else []
     if model.path is not None and size == model.path.one_se:
-        marks.append("smallest within one standard error of the best")
+        marks.append("1-SE choice: smallest within one standard error of the best")
     return "<- " + "; ".join(marks) if marks else ""
 
 
@@ -198,21 +202,20 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     plan = plan_fit(source, **options.to_dict())
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
     classes = f", {len(plan.classes)} classes" if plan.classes else ", no classes"
-    apart = f"; {plan.n_test:,} more are kept apart for testing" if plan.n_test else ""
+    apart = f"; {plan.n_test:,} more in the test split" if plan.n_test else ""
     session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
-    session.say("Would")
+    session.say("Steps:")
     for step in plan.steps:
         session.say(f"  {step.what}, about {duration(step.seconds)}")
-    groups = "as few groups as cross-validation allows" if plan.n_groups == "auto" else f"{plan.n_groups} groups"
-    session.say(f"and keep {groups}.")
-    free = "" if plan.free is None else f" of {readable_size(plan.free)} that are free"
+    session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
+    free = "" if plan.free is None else f" of {readable_size(plan.free)} available"
     session.say(f"Memory: about {readable_size(plan.memory)}{free}. Time: about {duration(plan.seconds)}.")
     if plan.free is not None and plan.memory > plan.free:
-        session.note("This is more memory than is free. Take fewer words (--words), or another machine.")
-    session.say(f"Would write {', '.join(printable(path) for path in outputs.all())}; nothing was written.")
+        session.note("This is more memory than available. Use a smaller vocabulary (--words), or another machine.")
+    session.say(f"Outputs: {', '.join(printable(path) for path in outputs.all())}. Dry run: nothing was written.")
     existing = [path for path in outputs.all() if path.exists()]
     if existing:
-        session.note(f"{existing[0]} exists already; a fit would need --force to replace it.")
+        session.note(f"{existing[0]} exists already; give --force to replace it.")
 
 
 def _number_or_auto(value: str | None) -> int | str | None:
@@ -225,4 +228,4 @@ def _sizes(given: str | None) -> list[int] | None:
     try:
         return [int(size) for size in given.split(",")]
     except ValueError as error:
-        raise BagwiseError(f"--sizes must be whole numbers with commas between them, got {given!r}.") from error
+        raise BagwiseError(f"--sizes must be integers separated by commas, got {given!r}.") from error

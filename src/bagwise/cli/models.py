@@ -1,4 +1,4 @@
-"""Commands about models themselves: info, cut, export, warmup."""
+"""Commands for model files and the installation: info, cut, export, warmup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bagwise.cli.using import Force, ModelPath, load_model
 
 __all__ = ["cut", "export", "info", "warmup"]
 
-_PANEL = "Models and this program"
+_PANEL = "Model files and installation"
 _MOST_CLASSES = 8
 
 
@@ -24,13 +24,13 @@ _MOST_CLASSES = 8
 def info(
     session: Session, path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")]
 ) -> None:
-    """Say what a model or an index is, and what it was made from."""
+    """Print the properties of a model or an index."""
     from bagwise.training.item_index import ItemIndex, is_item_index
 
     if is_item_index(path):
         opened = ItemIndex.load(path)
-        session.say(f"index of {how_many(len(opened), opened.model.modality)}, compared by {opened.index.metric}")
-        session.say(f"items were in {printable(opened.source)}")
+        session.say(f"index of {how_many(len(opened), opened.model.modality)}, metric {opened.index.metric}")
+        session.say(f"source: {printable(opened.source)}")
         session.say()
         session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})
         _print_model(session, opened.model)
@@ -43,10 +43,10 @@ def cut(
     session: Session,
     model: ModelPath,
     groups: Annotated[int, typer.Option("--groups", "--to", min=1, help="Number of groups.")],
-    out: Annotated[Path | None, typer.Option(help="The new model. Default: NAME-N.bagwise.")] = None,
+    out: Annotated[Path | None, typer.Option(help="New model file. Default: NAME-N.bagwise.")] = None,
     force: Force = False,
 ) -> None:
-    """Give a model fewer words, or more again; nothing is learned anew."""
+    """Write a model with another number of groups, without training."""
     target = model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise") if out is None else out
     check_outputs([target], force)
     smaller = load_model(model).cut(groups)
@@ -54,7 +54,7 @@ def cut(
     if smaller.heads and groups not in smaller.heads:
         sizes = ", ".join(map(str, smaller.heads))
         session.note(
-            f"There is no classifier for {groups} groups, so this model transforms only; there are some for {sizes}."
+            f"There is no classifier for {groups} groups, so the new model cannot predict; sizes with one: {sizes}."
         )
     session.answer(n_groups=groups)
     session.wrote(smaller.save(target), "model")
@@ -67,7 +67,7 @@ def export(
     onnx: Annotated[Path, typer.Option(help="ONNX file to write.")],
     force: Force = False,
 ) -> None:
-    """Write a model for other programs: from descriptors or counts to features, scores and class."""
+    """Export a model to ONNX, from descriptors or counts to features, scores and class."""
     from bagwise._utils.extras import require
 
     require("onnx", "onnx", "Exporting")
@@ -81,7 +81,7 @@ def export(
 
 @command(_PANEL)
 def warmup(session: Session) -> None:
-    """Compile ahead of time, so that first runs are quick; once after installing."""
+    """Compile all functions ahead of time, once after installing."""
     import time
 
     import bagwise
@@ -101,10 +101,12 @@ def _print_model(session: Session, model: Any) -> None:
     lines: list[tuple[str, str]] = [("items", model.modality)]
     if "source" in made:
         items = f", {made['n_items']:,} items" if "n_items" in made else ""
-        lines.append(("learned from", f"{made['source']}{items}"))
+        lines.append(("trained on", f"{made['source']}{items}"))
     if "created" in made:
         lines.append(("created", f"{made['created']} by {told['library']}"))
-    lines.append(("words", f"{model.hierarchy.n_words:,} merged to {model.n_groups} by {model.hierarchy.criterion}"))
+    lines.append(
+        ("words", f"{model.hierarchy.n_words:,} merged into {model.n_groups} groups by {model.hierarchy.criterion}")
+    )
     if model.descriptor_record is not None:
         record = model.descriptor_record
         lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
@@ -115,10 +117,10 @@ def _print_model(session: Session, model: Any) -> None:
         some = ", ".join(model.classes[:_MOST_CLASSES]) + (", …" if len(model.classes) > _MOST_CLASSES else "")
         lines.append(("classes", f"{len(model.classes)}: {some}"))
     if model.heads:
-        lines.append(("classifiers", f"for {', '.join(map(str, model.heads))} words"))
+        lines.append(("classifiers", f"for {', '.join(map(str, model.heads))} groups"))
     if model.path is not None and model.n_groups in model.path.sizes:
         error = model.path.errors[model.path.sizes.index(model.n_groups)]
-        lines.append(("error", f"{percent(error)} with {model.n_groups} words, {model.path.protocol}"))
+        lines.append(("error", f"{percent(error)} with {model.n_groups} groups, {model.path.protocol}"))
     if made.get("content_hash"):
         lines.append(("content hash", str(made["content_hash"])))
     for name, value in lines:

@@ -1,4 +1,4 @@
-"""Options that several commands take, declared once, and the decorator that adds them to a command."""
+"""Options shared by commands, and the decorator that adds them to a command."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bagwise.cli.session import session
 
 __all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Options", "command", "fit_options"]
 
-# From the name of a parameter to its type and default.
+# Name of a parameter: its type and default.
 Options = Mapping[str, tuple[Any, Any]]
 
-_LEARNING, _READING, _RUNNING = "What is learned", "How the source is read", "How it runs"
+_LEARNING, _READING, _RUNNING = "Model", "Source", "Run"
 
 
 def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> Any:
@@ -26,11 +26,11 @@ def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> A
 
 READ_OPTIONS: Options = {
     "modality": (
-        Annotated[str | None, _option(_READING, "images, texts, videos, records or table. Default: what is there.")],
+        Annotated[str | None, _option(_READING, "images, texts, videos, records or table. Default: detected.")],
         None,
     ),
-    "text": (Annotated[str | None, _option(_READING, "Column with texts, in files of records.")], None),
-    "label": (Annotated[str | None, _option(_READING, "Column with labels, in files of records and tables.")], None),
+    "text": (Annotated[str | None, _option(_READING, "Column of texts in a file of records.")], None),
+    "label": (Annotated[str | None, _option(_READING, "Column of labels in a file of records or a table.")], None),
     "encoding": (Annotated[str | None, _option(_READING, "Encoding of texts, such as latin-1. Default: UTF-8.")], None),
     "on_error": (
         Annotated[
@@ -42,7 +42,7 @@ READ_OPTIONS: Options = {
     "cache": (
         Annotated[
             str | None,
-            _option(_RUNNING, "Folder that keeps descriptors, so that a second run is quick.", metavar="DIR"),
+            _option(_RUNNING, "Folder that caches descriptors between runs.", metavar="DIR"),
         ],
         None,
     ),
@@ -76,19 +76,19 @@ FIT_OPTIONS: Options = {
         ],
         None,
     ),
-    "step": (Annotated[int | None, _option(_LEARNING, "Pixels between two descriptors.")], None),
-    "patch": (Annotated[int | None, _option(_LEARNING, "Pixels along the square of a descriptor.")], None),
+    "step": (Annotated[int | None, _option(_LEARNING, "Distance between descriptors in pixels.")], None),
+    "patch": (Annotated[int | None, _option(_LEARNING, "Side of the patch of a descriptor in pixels.")], None),
     "pyramid": (
-        Annotated[int | None, _option(_LEARNING, "Cells laid over each image: 5, 8 or 21.", metavar="5|8|21")],
+        Annotated[int | None, _option(_LEARNING, "Cells of the spatial pyramid: 5, 8 or 21.", metavar="5|8|21")],
         None,
     ),
     "min_count": (
-        Annotated[int | None, _option(_LEARNING, "Texts: leave out words that occur in fewer texts. Default: 2.")],
+        Annotated[int | None, _option(_LEARNING, "Texts: minimum document frequency of a word. Default: 2.")],
         None,
     ),
-    "stop_words": (Annotated[str | None, _option(_LEARNING, "Texts: english leaves out common words.")], None),
+    "stop_words": (Annotated[str | None, _option(_LEARNING, "Texts: english removes English stop words.")], None),
     "ngrams": (
-        Annotated[int | None, _option(_LEARNING, "Texts: up to so many words in a row are one. Default: 1.")],
+        Annotated[int | None, _option(_LEARNING, "Texts: maximum length of n-grams. Default: 1.")],
         None,
     ),
     "C": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 1.", "--C")], None),
@@ -97,7 +97,7 @@ FIT_OPTIONS: Options = {
         None,
     ),
     "random_state": (
-        Annotated[int | None, _option(_LEARNING, "The same seed gives the same model. Default: 0.", "--seed")],
+        Annotated[int | None, _option(_LEARNING, "Random seed. Default: 0.", "--seed")],
         None,
     ),
     "memory_limit": (
@@ -110,7 +110,7 @@ FIT_OPTIONS: Options = {
     "config": (
         Annotated[
             Path | None,
-            _option(_RUNNING, "TOML file with options; those of the command line win.", metavar="FILE"),
+            _option(_RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
         ],
         None,
     ),
@@ -123,7 +123,7 @@ _COMMON: Options = {
     "log_file": (
         Annotated[
             Path | None,
-            _option(_RUNNING, "Write times, steps, notes and errors to the end of this file.", metavar="FILE"),
+            _option(_RUNNING, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
         ],
         None,
     ),
@@ -131,10 +131,10 @@ _COMMON: Options = {
 
 
 def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., None]], Any]:
-    """Make a command of a function: its first argument is the `Session`, ``**options`` are those of `also`.
+    """Make a function a command: its first argument is the `Session`, ``**options`` are those of `also`.
 
-    The options that every command takes are added, and errors become sentences and exit codes. `panel` is the part of
-    the help in which the command stands.
+    Adds the options of all commands and turns errors into messages and exit codes. `panel` is the section of the help
+    that lists the command.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -163,7 +163,7 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
 
 
 def fit_options(given: Mapping[str, Any], **more: Any) -> Any:
-    """Build `FitOptions` from the command line, and from the configuration where the command line says nothing."""
+    """Build `FitOptions` from the command line, with the configuration file as defaults."""
     from bagwise.training.options import FitOptions, read_config
 
     said = {name: value for name, value in {**given, **more}.items() if value is not None}

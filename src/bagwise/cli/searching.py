@@ -1,4 +1,4 @@
-"""Commands of search: index, search."""
+"""Commands for similarity search: index, search."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def index(
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Make an index of items, in which bagwise search finds those that are like another one."""
+    """Index items for bagwise search."""
     from bagwise.training.item_index import ItemIndex
 
     target = Path(f"{name_of_source(source)}.index") if out is None else out
@@ -46,7 +46,7 @@ def index(
         loaded, collection, histograms, source=os.path.abspath(source), options=chosen, metric=metric
     )
     made.save(target)
-    session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} words, compared by {metric}")
+    session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, metric {metric}")
     session.answer(n_items=len(made), modality=loaded.modality, metric=metric)
     session.wrote(target, "index")
 
@@ -54,29 +54,31 @@ def index(
 @command(_PANEL, READ_OPTIONS)
 def search(
     session: Session,
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="What bagwise fit or bagwise index wrote.")],
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Index, from bagwise fit or bagwise index.")],
     query: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[QUERY]...", help="Image, text or table; of folders and tables every item is a query."),
+        typer.Argument(metavar="[QUERY]...", help="Image, text or table; each item of a folder or table is a query."),
     ] = None,
     query_text: Annotated[
-        list[str] | None, typer.Option("--query-text", "-t", help="Text to search for; may be given several times.")
+        list[str] | None, typer.Option("--query-text", "-t", help="Text of a query; may be given several times.")
     ] = None,
-    row: Annotated[int | None, typer.Option(min=0, help="Of a table, only this row, counted from 0.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many items to find.")] = 10,
-    page: Annotated[Path | None, typer.Option(help="Write a page that shows what was found.", metavar="PAGE")] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    row: Annotated[
+        int | None, typer.Option(min=0, help="Use only this row of a table as query, counted from 0.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
+    page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
-        Path | None, typer.Option(help="Where the items are now, for their pictures, if they were moved.")
+        Path | None, typer.Option(help="Location of the items, for their pictures, if they were moved.")
     ] = None,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Find the items that are most like an image, a text or a row."""
+    """Find the items that are most similar to an image, a text or a row."""
     from bagwise.training import ItemIndex
 
     if not query and not query_text:
-        raise BagwiseError("There is nothing to search for. Give a file, or --query-text for texts.")
+        raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
         check_report()
         check_outputs([page] if page is not None else [], force)
@@ -84,9 +86,9 @@ def search(
     answers = []
     for name, shown, histograms in _queries(session, opened, query or [], query_text or [], row, fit_options(options)):
         known = abs(histograms).sum() > 0
-        hits = opened.search(histograms, k)[0] if known else []  # to nothing, all items are equally near
+        hits = opened.search(histograms, k)[0] if known else []  # all items are equally similar to an empty histogram
         if not known:
-            session.note(f"{shortened(name, _SHOWN_QUERY)} has none of the words of this index, so nothing is like it.")
+            session.note(f"{shortened(name, _SHOWN_QUERY)} has no words of the vocabulary, so there are no results.")
         answers.append((name, shown, hits))
         session.say(f"{printable(shortened(name, _SHOWN_QUERY))}:")
         labelled = any(hit.label is not None for hit in hits)
@@ -104,11 +106,11 @@ def search(
 def _queries(
     session: Session, opened: Any, paths: list[Path], texts: list[str], row: int | None, options: Any
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Queries one by one: what they are called, the item to show (a str for texts), and their words."""
+    """Yield the name, the item (a str for texts) and the histogram of each query."""
     model = opened.model
     if texts and model.modality != "texts":
         raise BagwiseError(
-            f"The index holds {model.modality}, but --query-text searches texts. Give a file of {model.modality}."
+            f"--query-text needs an index of texts, but this index holds {model.modality}. Give a file instead."
         )
     for text in texts:
         yield text, text, model.histograms([text])
@@ -116,9 +118,9 @@ def _queries(
         collection, histograms = counted(session, model, path, options)
         if row is not None:
             if collection.modality != "table":
-                raise BagwiseError(f"--row chooses a row of a table, but {path} holds {collection.modality}.")
+                raise BagwiseError(f"--row needs a table as query, but {path} holds {collection.modality}.")
             if row >= len(collection):
-                raise BagwiseError(f"{path} has rows from 0 to {len(collection) - 1}, but not {row}.")
+                raise BagwiseError(f"--row must be from 0 to {len(collection) - 1} for {path}, got {row}.")
             collection, histograms = collection[[row]], histograms[[row]]
         for number, item in enumerate(collection):
             alone = len(collection) == 1 and collection.modality != "table"
@@ -128,16 +130,16 @@ def _queries(
 def _write_pages(
     session: Session, opened: Any, index: Path, answers: list[Any], page: Path | None, show: bool, source: Path | None
 ) -> None:
-    """Write a page for each query; further ones have numbers in their names."""
+    """Write a page for each query; names of further pages are numbered."""
     from bagwise.report import Hit, SearchResults, write_results
 
-    kind, items = opened.model.modality, _items_of(session, opened, source)
-    facts = {"Index": index.name, "Items": f"{len(opened):,} {kind}"}
+    modality, items = opened.model.modality, _items_of(session, opened, source)
+    facts = {"Index": index.name, "Items": f"{len(opened):,} {modality}"}
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
     for number, (name, shown, hits) in enumerate(answers, 1):
-        found = [Hit(hit.id, hit.score, hit.label, *_seen(items.get(hit.id), kind)) for hit in hits]
-        results = SearchResults(name, found, *_seen(shown, kind), score_name=opened.index.metric, facts=facts)
+        found = [Hit(hit.id, hit.score, hit.label, *_preview(items.get(hit.id), modality)) for hit in hits]
+        results = SearchResults(name, found, *_preview(shown, modality), score_name=opened.index.metric, facts=facts)
         target = page if number == 1 else page.with_stem(f"{page.stem}-{number}")
         session.wrote(write_results(results, target), "page")
         if show:
@@ -146,28 +148,28 @@ def _write_pages(
             webbrowser.open(target.resolve().as_uri())
 
 
-def _seen(item: Any, kind: str) -> tuple[bytes | None, str | None]:
-    """A picture or an excerpt of an item or of a text; nothing where it cannot be read any more."""
+def _preview(item: Any, modality: str) -> tuple[bytes | None, str | None]:
+    """Return a picture or an excerpt of an item or text; nothing if it cannot be read."""
     from bagwise.sources import ItemError
     from bagwise.training.report_data import excerpt_of, preview
 
     if isinstance(item, str):
         return None, excerpt_of(item)
     try:
-        return (None, None) if item is None else preview(item, kind)
+        return (None, None) if item is None else preview(item, modality)
     except ItemError:
         return None, None
 
 
 def _items_of(session: Session, opened: Any, source: Path | None) -> dict[str, Any]:
-    """The items of the index by their ids, where they are still there."""
+    """Return the items of the index by their ids, if their source still exists."""
     from bagwise.training import FitOptions, open_items
 
     place = source or (Path(opened.source) if opened.source else None)
     if place is None or opened.model.modality == "table":
         return {}
     if not place.exists():
-        session.note(f"{place} is no longer there, so the page has no pictures. Say where it is by --source.")
+        session.note(f"{place} does not exist any more, so the page has no pictures. Give its location with --source.")
         return {}
     collection = open_items(opened.model, place, FitOptions.from_mapping(opened.reading))
     return {item.id: item for item in collection}

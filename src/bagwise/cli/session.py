@@ -1,4 +1,4 @@
-"""What all commands share: talking to people and to programs, progress, the log, and how a run ends."""
+"""One run of a command: its output, progress, log, errors and exit code."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ["EXIT_CODES", "Session", "session"]
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
 EXIT_CODES = {
-    0: "done",
-    BAD_INPUT: "something is wrong with the data, the files or the values of options",
-    2: "the command line is not understood: an unknown command or option, a missing argument",
-    UNEXPECTED: "an error of bagwise itself; the log says where",
+    0: "success",
+    BAD_INPUT: "invalid data, files or option values",
+    2: "usage error: unknown command or option, missing argument",
+    UNEXPECTED: "internal error; see the log",
     INTERRUPTED: "interrupted by Ctrl-C",
-    TERMINATED: "asked to end by SIGTERM",
+    TERMINATED: "terminated by SIGTERM",
 }
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, so that files are cleaned up as after Ctrl-C."""
+    """Raised on SIGTERM, so that files are cleaned up as after Ctrl-C."""
 
 
 class Session:
@@ -71,11 +71,11 @@ class Session:
             self._logger.addHandler(handler)
 
     def log(self, text: str, level: int = logging.INFO) -> None:
-        """Write a line into the log, if there is one."""
+        """Write a line to the log, if there is one."""
         self._logger.log(level, "%s", text)
 
     def say(self, text: str = "") -> None:
-        """Print a line of the answer, for people."""
+        """Print a line, unless the output is JSON."""
         self.log(text)
         if not self.as_json:
             self.progress.clear()
@@ -97,29 +97,29 @@ class Session:
             self.log(line)
 
     def note(self, text: str) -> None:
-        """Tell, beside the answer, what people should know."""
+        """Print a note on standard error."""
         self.log(text, logging.WARNING)
         if not self.quiet:
             self.progress.clear()
             typer.echo(f"Note: {printable(text)}", err=True)
 
     def answer(self, **fields: Any) -> None:
-        """Add to the JSON object."""
+        """Add fields to the JSON object."""
         self._answer |= fields
 
     def wrote(self, path: str | os.PathLike[str], what: str) -> None:
-        """Tell that a file is written."""
+        """Print that a file was written."""
         self._written.append(os.fspath(path))
         self.say(f"{what:<8} {printable(os.fspath(path))}")
 
     def finish(self) -> None:
-        """Print the JSON object, if it was asked for."""
+        """Print the JSON object, if requested."""
         if self.as_json:
             written = {"written": self._written} if self._written else {}
             self._print_json(self._answer | written)
 
     def fail(self, message: str, code: int) -> typer.Exit:
-        """Print what went wrong, in one line, and give the exception that ends the program."""
+        """Print an error as one line and return the exception that ends the program."""
         self.progress.clear()
         self.log(message, logging.ERROR)
         if self.as_json:
@@ -129,7 +129,7 @@ class Session:
         return typer.Exit(code)
 
     def keep_traceback(self) -> Path:
-        """Write the traceback of the exception being handled to the log, or to a new file where there is none."""
+        """Write the current traceback to the log, or to a new file if there is no log."""
         text = traceback.format_exc()
         if self.log_file is not None:
             self.log(text, logging.CRITICAL)
@@ -140,7 +140,7 @@ class Session:
         return Path(name)
 
     def close(self) -> None:
-        """Finish the progress bar and the log."""
+        """Close the progress bar and the log."""
         self.progress.clear()
         for handler in self._logger.handlers:
             handler.close()
@@ -157,7 +157,7 @@ class Session:
         file: Any = None,
         line: Any = None,
     ) -> None:
-        """Show warnings meant for people as notes; those meant for programmers only go to the log."""
+        """Print warnings as notes; deprecation warnings only go to the log."""
         if issubclass(category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
             self.log(f"{category.__name__}: {message}", logging.WARNING)
         else:
@@ -166,7 +166,7 @@ class Session:
 
 @contextmanager
 def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) -> Iterator[Session]:
-    """Run a command: whatever happens ends in an answer, or in one sentence and an exit code."""
+    """Run a command; every exception becomes one line and an exit code."""
     try:
         run = Session(command, quiet=quiet, as_json=as_json, log_file=log_file)
     except BagwiseError as error:
@@ -184,18 +184,18 @@ def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) 
     except BagwiseError as error:
         raise run.fail(message_of(error), BAD_INPUT) from error
     except _Terminated as error:
-        raise run.fail("Asked to end; nothing half-written is left.", TERMINATED) from error
+        raise run.fail("Terminated; no partial files are left.", TERMINATED) from error
     except KeyboardInterrupt as error:
-        raise run.fail("Interrupted; nothing half-written is left.", INTERRUPTED) from error
+        raise run.fail("Interrupted; no partial files are left.", INTERRUPTED) from error
     except OSError as error:
         raise run.fail(_system_sentence(error), BAD_INPUT) from error
     except MemoryError as error:
         raise run.fail(
-            "There is not enough memory. Take fewer words (--words), or look at --dry-run first.", BAD_INPUT
+            "Not enough memory. Use a smaller vocabulary (--words), and check with --dry-run.", BAD_INPUT
         ) from error
     except Exception as error:
         place = run.keep_traceback()
-        message = f"This is an error of bagwise: {type(error).__name__}: {error}. The log with all details: {place}"
+        message = f"Internal error of bagwise: {type(error).__name__}: {error}. Traceback: {place}"
         raise run.fail(message, UNEXPECTED) from error
     finally:
         run.close()
@@ -203,14 +203,14 @@ def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) 
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM clean up as Ctrl-C does."""
+    """Handle SIGTERM as Ctrl-C."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise _Terminated
 
     try:
         before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # not in the main thread, where signals do not arrive anyway
+    except ValueError:  # not in the main thread, which receives all signals
         yield
         return
     try:
@@ -222,5 +222,5 @@ def _sigterm_interrupts() -> Iterator[None]:
 def _system_sentence(error: OSError) -> str:
     what = error.strerror or str(error)
     where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
-    advice = " Make room, or write elsewhere by --out." if error.errno == errno.ENOSPC else ""
+    advice = " Free some space, or write elsewhere with --out." if error.errno == errno.ENOSPC else ""
     return f"{what}{where}.{advice}"

@@ -1,4 +1,4 @@
-"""Commands that use a model on items: transform, evaluate, cluster."""
+"""Commands that apply a model to items: transform, evaluate, cluster."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _MOST_CLASSES = 12
 _MOST_PAIRS = 10
 _EXAMPLES = 3
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="What bagwise fit wrote.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
 SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
 
 
 @command(_PANEL, READ_OPTIONS)
@@ -39,11 +39,11 @@ def transform(
     session: Session,
     model: ModelPath,
     source: SourcePath,
-    out: Annotated[Path, typer.Option(help="File that ends in .npz, .csv or .parquet.")],
+    out: Annotated[Path, typer.Option(help="Feature file: .npz, .csv or .parquet.")],
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Turn items into features of few words: a table with ids, labels and named columns."""
+    """Write the grouped features of items as a table with ids, labels and named columns."""
     check_feature_file(out)
     check_outputs([out], force)
     loaded = load_model(model)
@@ -60,11 +60,11 @@ def evaluate(
     session: Session,
     model: ModelPath,
     source: SourcePath,
-    report: Annotated[Path | None, typer.Option(help="Write a page about it.", metavar="PAGE")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Classify labelled items: the error at every size of the model, and the confusion matrix."""
+    """Classify labelled items; print the error at each number of groups and the confusion matrix."""
     from bagwise.training import evaluate_model, evaluation_report_data
 
     if report is not None:
@@ -103,11 +103,11 @@ def cluster(
     clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
     method: Annotated[str, typer.Option(help="kmeans or spectral.")] = "kmeans",
     out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same clusters.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Cluster items by their features; with labels, say how well clusters agree with them."""
+    """Cluster items by their features; with labels, print how well the clusters agree with them."""
     if out is not None:
         check_outputs([out], force)
     loaded = load_model(model)
@@ -153,16 +153,16 @@ def _cluster_features(features: Any, n_clusters: int, method: str, random_state:
 
 
 def load_model(path: Path) -> Any:
-    """Load a model, or say what is wrong with the path."""
+    """Load a model; raise if the path does not exist."""
     from bagwise.model import Model
 
     if not path.exists():
-        raise BagwiseError(f"{path} does not exist. Make a model by: bagwise fit SOURCE")
+        raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     return Model.load(path)
 
 
 def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[Any, Any]:
-    """Open a source and count its words; tell how many items could not be read."""
+    """Open a source and return its items and histograms; note how many items could not be read."""
     from bagwise.training import count_words, open_items
 
     collection = open_items(model, source, options)

@@ -77,12 +77,14 @@ class _Panel:
         return "".join(parts)
 
 
-def merging_chart(curve: MergingCurve) -> str:
+def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
     """Draw the error against the number of groups, and below it the criterion.
 
     Parameters
     ----------
     curve : MergingCurve
+    readouts : bool, default=True
+        Whether to add labels of the values that appear on hover and focus.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def merging_chart(curve: MergingCurve) -> str:
         shown.append("error")
         panel = _error_panel(curve, x)
         bottom = panel.bottom
-        parts.append(panel.frame(_percentages(panel.y)) + _error_curve(curve, panel))
+        parts.append(panel.frame(_percentages(panel.y)) + _error_curve(curve, panel, readouts))
         if not curve.criterion_sizes:
             parts.append(panel.x_axis())
     if curve.criterion_sizes:
@@ -112,7 +114,7 @@ def merging_chart(curve: MergingCurve) -> str:
         panel = _criterion_panel(curve, x, bottom)
         bottom = panel.bottom
         parts.append(panel.frame([number(tick) for tick in panel.y.ticks]) + panel.x_axis())
-        parts.append(_criterion_curve(curve, panel))
+        parts.append(_criterion_curve(curve, panel, readouts))
     return _chart(parts, bottom + 52, f"Chart: {' and '.join(shown)} against the number of groups")
 
 
@@ -124,7 +126,7 @@ def _error_panel(curve: MergingCurve, x: Axis) -> _Panel:
     return _Panel(x, linear_axis(ends, _TOP + 230, _TOP, zero=True), title)
 
 
-def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
+def _error_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
     places = [panel.x(size) for size in curve.sizes]
     kept = thinned(places, curve.errors, _MAX_DRAWN)
     parts = []
@@ -138,7 +140,7 @@ def _error_curve(curve: MergingCurve, panel: _Panel) -> str:
         parts.append(path(above + below[::-1], "band", closed=True))
     points = [(places[i], panel.y(curve.errors[i])) for i in kept]
     parts += [path(points, "curve"), _knots(points), _marks(curve, panel)]
-    read = _spread_out(kept, _MAX_READOUTS)
+    read = _spread_out(kept, _MAX_READOUTS) if readouts else []
     spread = [f" ± {percent(error)}" for error in curve.standard_errors] or [""] * len(places)
     labels = [f"{plural(curve.sizes[i], 'group')}: error {percent(curve.errors[i])}{spread[i]}" for i in read]
     sizes, errors = [curve.sizes[i] for i in read], [curve.errors[i] for i in read]
@@ -179,13 +181,13 @@ def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
     return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), title, head=18)
 
 
-def _criterion_curve(curve: MergingCurve, panel: _Panel) -> str:
+def _criterion_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
     places = [panel.x(size) for size in curve.criterion_sizes]
     kept = thinned(places, curve.criterion_values, _MAX_DRAWN)
     parts = [path([(places[i], panel.y(curve.criterion_values[i])) for i in kept], "curve thin")]
     if curve.n_groups is not None:
         parts.append(line(panel.x(curve.n_groups), panel.top, panel.x(curve.n_groups), panel.bottom, "mark"))
-    read = _spread_out(kept, _MAX_READOUTS)
+    read = _spread_out(kept, _MAX_READOUTS) if readouts else []
     sizes, values = [curve.criterion_sizes[i] for i in read], [curve.criterion_values[i] for i in read]
     labels = [f"{plural(size, 'group')}: {number(value)}" for size, value in zip(sizes, values, strict=True)]
     parts.append(panel.readouts(sizes, values, labels, stops=False))

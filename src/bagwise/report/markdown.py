@@ -182,7 +182,7 @@ def _curve(data: ReportData, folder: Path) -> list[str]:
     curve = data.curve
     if curve is None:
         return []
-    write_atomically(folder / "merging-curve.svg", chart_file(merging_chart(curve)))
+    write_atomically(folder / "merging-curve.svg", chart_file(merging_chart(curve, readouts=False)))
     parts = ["## Error by number of groups", _say(*sentences.about_curve(curve))] if curve.sizes else ["## Criterion"]
     parts.append("![Error and criterion against the number of groups](merging-curve.svg)")
     if curve.protocol:
