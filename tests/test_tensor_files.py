@@ -107,6 +107,14 @@ def test_values_are_checked_when_they_are_read(tmp_path):
         read_tensors(path, KIND, {1: TABLE})
 
 
+@pytest.mark.parametrize(("bounds", "message"), [({"low": 1}, "0.0; expected at least 1"), ({"high": 4}, "5.0; exp")])
+def test_values_have_bounds(tmp_path, bounds, message):
+    path = small(tmp_path / "file")
+    assert read_tensors(path, KIND, {1: TABLE | {"a": tensor("float64", "n", 2, low=0, high=5)}})[1]["a"].max() == 5
+    with pytest.raises(BagwiseError, match=f"is damaged: its a .*{message}"):
+        read_tensors(path, KIND, {1: TABLE | {"a": tensor("float64", "n", 2, **bounds)}})
+
+
 def test_other_tensors_schemas_and_kinds_are_refused(tmp_path):
     path = small(tmp_path / "file")
     for table in ({"a": TABLE["a"]}, TABLE | {"c": TABLE["a"]}):

@@ -1,5 +1,6 @@
 """Sums over chunks of samples, and merging from them."""
 
+import json
 import os
 import pickle
 from dataclasses import fields, replace
@@ -260,6 +261,44 @@ def test_files_that_are_something_else(tmp_path):
     with pytest.raises(BagwiseError, match="written as numbers or strings"):
         Statistics.of([[1.0], [2]], [0, 1], 2, classes=np.array([(1, 2), None], dtype=object)).save(path)
     assert Hierarchy.load(path).n_words == 3  # the old file is still there
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"dtype": "<i400000000"}, "the dtype of its classes is"),
+        ({"dtype": "<M8[s]"}, "the dtype of its classes is"),
+        ({"dtype": ["<i8"]}, "not a whole file"),
+        ({"classes": [[1], 2]}, "expected a list of numbers or strings"),
+        ({"classes": "ab"}, "expected a list of numbers or strings"),
+        ({"parts": ["virus"]}, "not a whole file"),
+        ({"dtype": "<U200000000"}, None),
+    ],
+)
+def test_headers_of_files_are_not_believed(tmp_path, wrong, message):
+    path = Statistics.of(np.eye(4), [0, 0, 1, 1], 2, classes=["a", "b"]).save(tmp_path / "file")
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8 : 8 + length])
+    header = json.loads(entries["__metadata__"]["bagwise"]) | wrong
+    text = json.dumps(entries | {"__metadata__": {"bagwise": json.dumps(header)}}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    if message is None:  # no memory is taken for strings of that length
+        assert Statistics.load(path).classes.nbytes == 8
+        return
+    with pytest.raises(BagwiseError, match=message):
+        Statistics.load(path)
+
+
+def test_sparse_grams_are_checked(tmp_path):
+    path = Statistics.of(sp.csr_array(np.eye(4)), [0, 0, 1, 1], 2).save(tmp_path / "file")
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    first, last = json.loads(content[8 : 8 + length])["gram_indices"]["data_offsets"]
+    wrong = np.full((last - first) // 4, 77, dtype=np.int32).tobytes()
+    path.write_bytes(content[: 8 + length + first] + wrong + content[8 + length + last :])
+    with pytest.raises(BagwiseError, match="not a whole file"):
+        Statistics.load(path)
 
 
 def test_what_cannot_be_added():

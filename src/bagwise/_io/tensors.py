@@ -65,7 +65,9 @@ class TensorSpec:
         Lengths. A name stands for any length, the same wherever it occurs in the table, and that of the header's field
         of this name if there is one. None accepts any shape.
     finite : bool
-        Whether NaN and infinities are refused. Tensors that are mapped are not looked at.
+        Whether NaN and infinities are refused. Values of tensors that are mapped are not checked.
+    low, high : float or None
+        Least and greatest value.
     optional : bool
         Whether it may be missing.
     mapped : bool
@@ -75,6 +77,8 @@ class TensorSpec:
     dtypes: tuple[np.dtype[Any], ...]
     shape: tuple[int | str, ...] | None
     finite: bool = False
+    low: float | None = None
+    high: float | None = None
     optional: bool = False
     mapped: bool = False
 
@@ -350,6 +354,10 @@ def _read_tensor(file: BinaryIO, name: str, spec: TensorSpec, form: _Form, start
             _damaged(f"its {name} holds the byte {array.view(np.uint8).max()}", "0 and 1")
         if spec.finite and not np.isfinite(array).all():
             _damaged(f"its {name} holds {array[~np.isfinite(array)].flat[0]}", "finite numbers")
+        if spec.low is not None and array.size and array.min() < spec.low:
+            _damaged(f"its {name} holds {array.min()}", f"at least {spec.low}")
+        if spec.high is not None and array.size and array.max() > spec.high:
+            _damaged(f"its {name} holds {array.max()}", f"at most {spec.high}")
     if spec.mapped:
         array.flags.writeable = False
     return array

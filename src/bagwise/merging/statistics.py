@@ -38,12 +38,12 @@ _ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored"
 _PARTS = {"gram": "gram", "frequencies": "shares"}  # optional arrays, and their names in files
 _NOTHING = np.empty((0, 0))
 _TENSORS = {
-    "class_sizes": tensor("int64", "n_classes"),
+    "class_sizes": tensor("int64", "n_classes", low=0),
     "class_sums": tensor("float64", "n_classes", "n_words", finite=True),
     "smallest": tensor("float64", "n_words"),
     "largest": tensor("float64", "n_words"),
     "whole": tensor("bool", "n_words"),
-    "stored": tensor("int64", "n_words"),
+    "stored": tensor("int64", "n_words", low=0),
     # of any shape: empty where there is none, and a Gram matrix may be sparse
     "gram": tensor("float64", finite=True),
     "gram_indices": tensor("int32 int64", "n_stored"),

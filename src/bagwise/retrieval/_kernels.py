@@ -54,6 +54,15 @@ def row_totals(starts, values, power, out):
 
 
 @njit(cache=True, nogil=True)
+def count_words(words, starts):
+    """``starts[1:] = np.cumsum(np.bincount(words))``; `starts` begins as zeros."""
+    for p in range(words.shape[0]):
+        starts[words[p] + 1] += 1
+    for w in range(starts.shape[0] - 1):
+        starts[w + 1] += starts[w]
+
+
+@njit(cache=True, nogil=True)
 def fill_lists(row_starts, words, values, starts, items, item_values):
     """Write the entries of rows (CSR) into the lists of their words, items in rising order. O(words + non-zeros)."""
     places = starts[:-1].copy()

@@ -25,8 +25,8 @@ __all__ = ["KIND", "SCHEMA", "TENSORS", "SavedIndex", "index_from_tensors", "ind
 
 KIND, SCHEMA = "bagwise.BagIndex", 1
 TENSORS = {
-    "sizes": tensor("int64", "n_blocks"),  # items of each block
-    "is_dense": tensor("uint8", "n_blocks"),
+    "sizes": tensor("int64", "n_blocks", low=1, high=BLOCK_ITEMS),  # items of each block
+    "is_dense": tensor("uint8", "n_blocks", high=1),
     "starts": tensor("int64", "n_inverted_blocks", "n_words + 1"),
     "totals": tensor("float64", "n_items", finite=True, mapped=True),
     "items": tensor("uint16", "n_values", mapped=True),
@@ -36,7 +36,7 @@ TENSORS = {
     "id_offsets": tensor("int64", "n_strings + 1", mapped=True),
     "id_text": tensor("uint8", "n_bytes", mapped=True),
     "centres": tensor("float32", "n_cells", "n_features", finite=True),
-    "cell_of": tensor("int32", "n_cell_items"),
+    "cell_of": tensor("int32", "n_cell_items", low=0),
 }
 _MAX_METADATA = 1 << 16
 
@@ -129,10 +129,6 @@ def _integer(header: Mapping[str, Any], name: str, lowest: int, highest: int) ->
 def _read_blocks(tensors: dict[str, NDArray[Any]], n_words: int) -> list[Block]:
     """Cut the tensors into blocks; all places where inverted lists begin lie inside of them."""
     sizes, is_dense, starts = tensors["sizes"], tensors["is_dense"], tensors["starts"]
-    if (is_dense > 1).any():
-        raise BagwiseError(f"its is_dense holds {is_dense.max()}; expected 0 and 1")
-    if len(sizes) and (sizes.min() < 1 or sizes.max() > BLOCK_ITEMS):
-        raise BagwiseError(f"its blocks hold {sizes.min()} to {sizes.max()} items; expected 1 to {BLOCK_ITEMS}")
     n_inverted, n_dense = int((is_dense == 0).sum()), int(sizes[is_dense == 1].sum())
     n_values, ends = len(tensors["values"]), starts[:, -1] if starts.size else np.empty(0, dtype=np.int64)
     found = (int(sizes.sum()), *starts.shape, *tensors["dense"].shape)
@@ -186,6 +182,6 @@ def _read_cells(tensors: dict[str, NDArray[Any]]) -> Cells | None:
         return None
     if len(cell_of) != len(tensors["totals"]):
         raise BagwiseError(f"it has cells of {len(cell_of)} items; expected {len(tensors['totals'])}, or none")
-    if cell_of.min() < 0 or cell_of.max() >= len(centres):
-        raise BagwiseError(f"its cells are {cell_of.min()} to {cell_of.max()}; expected 0 to {len(centres) - 1}")
+    if cell_of.max() >= len(centres):
+        raise BagwiseError(f"its items are in cell {cell_of.max()}; expected at most {len(centres) - 1}")
     return Cells(centres, cell_of)

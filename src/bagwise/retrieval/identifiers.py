@@ -31,8 +31,9 @@ class Identifiers:
         # parts that are concatenated when all are needed
         self._parts: list[NDArray[Any]] = [values] if isinstance(values, np.ndarray) else []
         self.next_number = next_number
-        # the number of each item; made when it is needed
-        self._number_of: dict[Any, int] | None = None
+        # the serial of each identifier, made when it is needed, and the serials of all items: removed ones leave gaps
+        self._serial_of: dict[Any, int] | None = None
+        self._serials = np.empty(0, dtype=np.int64)
 
     @property
     def kind(self) -> str | None:
@@ -83,7 +84,7 @@ class Identifiers:
                 "Use one type for all items."
             )
         if n and len(self) and (_kind(given) == "str" or given.min() < self.next_number):
-            known = self._numbers()
+            known = self._lookup()
             taken = next((identifier for identifier in given.tolist() if identifier in known), None)
             if taken is not None:
                 raise BagwiseError(
@@ -95,11 +96,12 @@ class Identifiers:
         """Append what `new` gave."""
         if len(ids) == 0:
             return
-        n_before = len(self)
-        if n_before == 0:  # the kind may change
-            self._packed, self._parts, self._number_of = None, [], None
-        if self._number_of is not None:
-            self._number_of.update(zip(ids.tolist(), range(n_before, n_before + len(ids)), strict=True))
+        if len(self) == 0:  # the kind may change
+            self._packed, self._parts, self._serial_of = None, [], None
+        if self._serial_of is not None:
+            serials = self._serials[-1] + 1 + np.arange(len(ids))
+            self._serial_of.update(zip(ids.tolist(), serials.tolist(), strict=True))
+            self._serials = np.concatenate([self._serials, serials])
         self._parts = [self.values, ids] if self._packed is not None else [*self._parts, ids]
         if _kind(ids) == "int":
             self.next_number = max(self.next_number, int(ids.max()) + 1)
@@ -107,26 +109,31 @@ class Identifiers:
     def find(self, ids: Any) -> NDArray[np.int64]:
         """Give the numbers of items, in rising order; raise an error if one is not there."""
         given = check_ids(ids, "ids to remove").tolist()
-        known = self._numbers()
+        known = self._lookup()
         missing = [identifier for identifier in given if identifier not in known]
         if missing:
             others = f", and {len(missing) - 1} more," if len(missing) > 1 else ""
             raise BagwiseError(
                 f"There is no item {missing[0]!r}{others} in this index of {len(self)}; none was removed."
             )
-        return np.sort(np.array([known[identifier] for identifier in given], dtype=np.int64))
+        serials = np.sort(np.array([known[identifier] for identifier in given], dtype=np.int64))
+        return np.searchsorted(self._serials, serials)
 
     def remove(self, numbers: NDArray[np.int64]) -> None:
         """Remove items by the numbers that `find` gave; later items are renumbered."""
-        self._parts, self._number_of = [np.delete(self.values, numbers)], None
+        lookup = self._lookup()
+        for identifier in self.values[numbers].tolist():
+            del lookup[identifier]
+        self._parts, self._serials = [np.delete(self.values, numbers)], np.delete(self._serials, numbers)
 
-    def _numbers(self) -> dict[Any, int]:
-        if self._number_of is None:
+    def _lookup(self) -> dict[Any, int]:
+        if self._serial_of is None:
             values = self.values.tolist()
-            self._number_of = {identifier: number for number, identifier in enumerate(values)}
-            if len(self._number_of) < len(values):
+            self._serial_of = {identifier: serial for serial, identifier in enumerate(values)}
+            self._serials = np.arange(len(values))
+            if len(self._serial_of) < len(values):
                 raise BagwiseError("The index is damaged: it holds the same identifier twice.")
-        return self._number_of
+        return self._serial_of
 
 
 def check_ids(ids: Any, what: str) -> NDArray[Any]:

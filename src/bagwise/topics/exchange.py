@@ -17,7 +17,7 @@ __all__ = ["Fitted", "read_fitted", "read_model", "write_model"]
 
 _KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
 _TENSORS_1 = {
-    "topic_counts": tensor("float64", "n_topics", "n_words", finite=True),
+    "topic_counts": tensor("float64", "n_topics", "n_words", finite=True, low=0),
     "alpha": tensor("float64", "n_topics", finite=True),
     "bounds": tensor("float64", "n_bounds"),
 }
@@ -103,7 +103,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     if "names" in state and "name_offsets" in state:
         words = PackedStrings(state["names"], state["name_offsets"]).tolist()
     valid = (
-        bool((state["topic_counts"] >= 0).all() and (state["alpha"] > 0).all())
+        bool((state["alpha"] > 0).all())
         and isinstance(header.get("parameters"), dict)
         and all(type(header.get(name)) is int for name in ("n_updates", "n_iter", "n_documents_seen"))
         and (words is None or (isinstance(words, list) and all(type(word) is str for word in words)))
@@ -111,7 +111,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     )
     if not valid:
         raise BagwiseError(
-            f"{os.fspath(path)} is damaged: topic counts must not be negative, priors must be positive, and the header "
+            f"{os.fspath(path)} is damaged: priors must be positive, and the header "
             f"needs parameters, n_updates, n_iter and n_documents_seen, and names of all {n_words} words or none."
         )
     header["parameters"] = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}

@@ -28,7 +28,7 @@ __all__ = ["Found", "ItemIndex", "index_of_fit", "is_item_index"]
 _KIND, _SCHEMA = "bagwise.ItemIndex", 2
 _PREFIX = "index."
 _TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
-    "labels": tensor("int64", "n_items"),
+    "labels": tensor("int64", "n_items", low=-1),
     "ids": tensor("uint8", "n_id_bytes"),
     "id_offsets": tensor("int64", "n_items + 1"),
     "model": tensor("uint8", "n_model_bytes", mapped=True),  # a file as `Model.save` writes it

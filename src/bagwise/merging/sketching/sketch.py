@@ -27,7 +27,7 @@ _TENSORS = {
     "sums": tensor("float32 float64", "n_features", "size", finite=True),
     "coefficient_sums": tensor("int64", "size"),
     "totals": tensor("float64", "n_features", finite=True),
-    "n_active": tensor("int64", "n_features"),
+    "n_active": tensor("int64", "n_features", low=0),
     "smallest": tensor("float64", "n_features"),
     "largest": tensor("float64", "n_features"),
 }
