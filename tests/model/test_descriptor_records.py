@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from bagwise import BagwiseError, descriptors
 from bagwise.descriptors import DenseSIFT, Patches
 from bagwise.descriptors.lbp import N_PATTERNS
-from bagwise.model.descriptor_records import KNOWN_DESCRIPTORS, DescriptorRecord
+from bagwise.model.parts import KNOWN_DESCRIPTORS, DescriptorRecord
 
 HOW = {"n_jobs", "verbose", "cache"}
 # What is tried for every parameter: edges, wrong types, sizes.

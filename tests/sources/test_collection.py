@@ -8,8 +8,8 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning
+from bagwise.sources.media import TextDecoder
 from bagwise.sources.places import FileContent, arrange
-from bagwise.sources.texts import TextDecoder
 
 TEXTS = {"train/cat/1.txt": "meow", "train/cat/10.txt": "purr", "train/dog/2.txt": "woof", "test/dog/3.txt": "growl"}
 

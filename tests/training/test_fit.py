@@ -283,7 +283,7 @@ def test_saved_models_predict_the_same(image_folder, tmp_path):
 
 
 def test_each_item_is_read_once(tmp_path, monkeypatch):
-    from bagwise.sources.images import ImageDecoder
+    from bagwise.sources.media import ImageDecoder
 
     source = write_image_folder(tmp_path / "stripes")
     read = []

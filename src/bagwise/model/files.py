@@ -14,8 +14,7 @@ import bagwise
 from bagwise._io.tensors import PackedStrings, check_file_path, tensor_bytes, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.model.descriptor_records import DescriptorRecord
-from bagwise.model.parts import Head, PathErrors
+from bagwise.model.parts import DescriptorRecord, Head, PathErrors
 from bagwise.runtime import KIND, MOST_HEADER, SCHEMA, ModelFileError, name_of, read_model_file
 
 __all__ = ["model_bytes", "parts_of", "read_model", "write_model"]

@@ -19,8 +19,16 @@ from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
-from bagwise.model.descriptor_records import BuiltWhenUsed, DescriptorRecord
-from bagwise.model.parts import Head, PathErrors, checked_names, checked_tokenizer, frozen, json_copy
+from bagwise.model.parts import (
+    BuiltWhenUsed,
+    DescriptorRecord,
+    Head,
+    PathErrors,
+    checked_names,
+    checked_tokenizer,
+    frozen,
+    json_copy,
+)
 from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS
 
 if TYPE_CHECKING:

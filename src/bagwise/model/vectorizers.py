@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,7 +32,7 @@ from bagwise.codebooks.encoding import pooled
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
-from bagwise.model.descriptor_records import BuiltWhenUsed
+from bagwise.model.parts import BuiltWhenUsed
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, Skipped
 
@@ -123,6 +123,17 @@ class Histograms:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Run:
+    """How items are read, for `Vectorizer.transform`."""
+
+    on_error: str = "raise"
+    n_jobs: int | None = None
+    cache: Any = None
+    n_samples: int = 0
+    progress: Progress = no_progress
+
+
 class Vectorizer(ABC):
     """Turns items of one modality into histograms over the full vocabulary."""
 
@@ -133,24 +144,15 @@ class Vectorizer(ABC):
     def n_words(self) -> int:
         """Size of the vocabulary."""
 
-    @abstractmethod
-    def fit_transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
-        """Learn the vocabulary and count its words; items are read once. Parameters as in `transform`."""
-
-    def fit(self, X: Any, **options: Any) -> Vectorizer:
+    def fit(self, X: Any, **options: Any) -> Self:
         """Learn the vocabulary. Parameters as in `transform`."""
         self.fit_transform(X, **options)
         return self
 
-    @abstractmethod
+    def fit_transform(self, X: Any, **options: Any) -> Histograms:
+        """Learn the vocabulary and count its words; items are read once. Parameters as in `transform`."""
+        return self._fit_transform(X, _Run(**options))
+
     def transform(
         self,
         X: Any,
@@ -174,13 +176,20 @@ class Vectorizer(ABC):
         cache : path, default=None
             Folder of cached descriptors.
         n_samples : int, default=0
-            Number of items to give `WordSample` of, evenly spaced.
+            Number of items to return a `WordSample` of, evenly spaced.
         progress : callable, default=no_progress
 
         Returns
         -------
         histograms : Histograms
         """
+        return self._transform(X, _Run(on_error, n_jobs, cache, n_samples, progress))
+
+    @abstractmethod
+    def _fit_transform(self, X: Any, run: _Run) -> Histograms: ...
+
+    @abstractmethod
+    def _transform(self, X: Any, run: _Run) -> Histograms: ...
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
@@ -235,18 +244,10 @@ class VisualVectorizer(Vectorizer):
     def _encoder(self) -> HardEncoder:
         return HardEncoder(np.asarray(self.codebook))
 
-    def fit_transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
+    def _fit_transform(self, X: Any, run: _Run) -> Histograms:
         """Describe all items once, learn words by k-means from a sample of descriptors, and count them."""
-        learner = BagOfFeatures(self.n_words, n_init=1, random_state=self.random_state, n_jobs=n_jobs)
-        describing = self._describe(X, on_error, n_jobs, None)
+        learner = BagOfFeatures(self.n_words, n_init=1, random_state=self.random_state, n_jobs=run.n_jobs)
+        describing = self._describe(X, run)
         step, n_items = f"Describing {self.modality}", describing.n_items
         times = [time.perf_counter()]
         with BagsSpool(self.memory_limit) as spool:
@@ -254,34 +255,25 @@ class VisualVectorizer(Vectorizer):
             def batches() -> Iterator[Bags]:
                 for bags in describing:
                     spool.append(bags)
-                    progress(step, describing.n_done, n_items)
+                    run.progress(step, describing.n_done, n_items)
                     yield bags
                 times.append(time.perf_counter())
-                progress(f"Learning {self.n_words} words", 0, 0)
+                run.progress(f"Learning {self.n_words} words", 0, 0)
 
             learner.fit(batches())
             times.append(time.perf_counter())
             self.codebook = learner.codebook_
             self.__dict__.pop("_encoder", None)
-            counting = _Counting(self, n_jobs, describing.kept, n_items, n_samples)
+            counting = _Counting(self, run, describing.kept, n_items)
             for bags in self._checked(spool):
                 counting.add(bags)
-                progress("Counting words", counting.n_rows, len(describing.kept))
+                run.progress("Counting words", counting.n_rows, len(describing.kept))
         times.append(time.perf_counter())
         stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
         return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
 
-    def transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        cache: Any = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
-        """Count the words of items, of `Bags`, or of an iterable of them; see `Vectorizer.transform`."""
+    def _transform(self, X: Any, run: _Run) -> Histograms:
+        """Count the words of items, of `Bags`, or of an iterable of them."""
         first = None
         if isinstance(X, (list, tuple)) and len(X):
             first = X[0]
@@ -291,15 +283,15 @@ class VisualVectorizer(Vectorizer):
         if isinstance(X, Bags) or isinstance(first, Bags) or sp.issparse(first):
             if self.codebook is None and not sp.issparse(first):
                 raise BagwiseError("This model has no codebook: it takes images or counts of patterns, got Bags.")
-            counting = _Counting(self, n_jobs, None, 0, 0)
+            counting = _Counting(self, run, None, 0)
             for batch in self._checked(X):
                 counting.add(batch)
             return counting.histograms(())
-        describing = self._describe(X, on_error, n_jobs, cache)
-        counting = _Counting(self, n_jobs, describing.kept, describing.n_items, n_samples)
+        describing = self._describe(X, run)
+        counting = _Counting(self, run, describing.kept, describing.n_items)
         for batch in self._checked(describing):
             counting.add(batch)
-            progress("Counting words", describing.n_done, describing.n_items)
+            run.progress("Counting words", describing.n_done, describing.n_items)
         return counting.histograms(describing.skipped)
 
     def _checked(self, batches: Any) -> Iterator[Any]:
@@ -308,15 +300,15 @@ class VisualVectorizer(Vectorizer):
             return iter(batches)
         return batches_of_width(batches, self.codebook.shape[1], self.codebook.dtype, "this model")
 
-    def _describe(self, X: Any, on_error: str, n_jobs: int | None, cache: Any) -> ItemIterator:
+    def _describe(self, X: Any, run: _Run) -> ItemIterator:
         if self.descriptor is None:
             raise BagwiseError(
                 f"This model has no descriptor: it takes Bags of the descriptors of {self.modality}, got "
                 f"{type(X).__name__}. Describe the items first, as for its codebook."
             )
-        changes = {name: value for name, value in (("n_jobs", n_jobs), ("cache", cache)) if value is not None}
+        changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
         descriptor = clone(self.descriptor).set_params(**changes) if changes else self.descriptor
-        describing = descriptor.iter_transform(X, batch_size=_BATCH_SIZE, on_error=on_error)
+        describing = descriptor.iter_transform(X, batch_size=_BATCH_SIZE, on_error=run.on_error)
         describing.warn = False
         return describing
 
@@ -328,13 +320,11 @@ class VisualVectorizer(Vectorizer):
 class _Counting:
     """Histograms of one batch of bags after the other, and samples of some of their items."""
 
-    def __init__(
-        self, vectorizer: VisualVectorizer, n_jobs: int | None, kept: list[int] | None, n_items: int, n_samples: int
-    ) -> None:
+    def __init__(self, vectorizer: VisualVectorizer, run: _Run, kept: list[int] | None, n_items: int) -> None:
         self._vectorizer = vectorizer
-        self._n_threads = effective_n_jobs(n_jobs)
+        self._n_threads = effective_n_jobs(run.n_jobs)
         self._kept = kept  # grows while items are described
-        n_samples = n_samples if vectorizer.codebook is not None else 0
+        n_samples = run.n_samples if vectorizer.codebook is not None else 0
         self._wanted = set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
         self._table = WordDistances(np.asarray(vectorizer.codebook)) if self._wanted else None
         self._samples: dict[int, WordSample] = {}
@@ -412,20 +402,12 @@ class TextVectorizer(Vectorizer):
     def _fitted_counter(self) -> Any:
         return self._counter(vocabulary=list(self.word_names or ()))
 
-    def fit_transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
+    def _fit_transform(self, X: Any, run: _Run) -> Histograms:
         """Learn the most frequent words and count them."""
-        started, texts = time.perf_counter(), self._texts(X, on_error)
+        started, texts = time.perf_counter(), self._texts(X, run.on_error)
         counter = self._counter(min_df=min(self.min_count, texts.n_items), max_features=self.max_words)
         try:
-            counts = counter.fit_transform(_with_progress(texts, progress))
+            counts = counter.fit_transform(_with_progress(texts, run.progress))
         except BagwiseError:
             raise
         except ValueError as error:  # scikit-learn's message about an empty vocabulary
@@ -439,19 +421,10 @@ class TextVectorizer(Vectorizer):
         seconds = {"counting words": time.perf_counter() - started}
         return Histograms(matrix, np.array(texts.kept), tuple(texts.skipped), seconds=seconds)
 
-    def transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        cache: Any = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
-        """Count the words of texts; see `Vectorizer.transform`."""
-        texts = self._texts(X, on_error)
-        counts = self._fitted_counter.transform(_with_progress(texts, progress))
+    def _transform(self, X: Any, run: _Run) -> Histograms:
+        """Count the words of texts."""
+        texts = self._texts(X, run.on_error)
+        counts = self._fitted_counter.transform(_with_progress(texts, run.progress))
         return Histograms(sp.csr_array(counts, dtype=np.float32), np.array(texts.kept), tuple(texts.skipped))
 
     @staticmethod
@@ -489,15 +462,7 @@ class TableVectorizer(Vectorizer):
         """Number of columns."""
         return self._n_words or 0
 
-    def fit_transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
+    def _fit_transform(self, X: Any, run: _Run) -> Histograms:
         """Check that the table holds finite numbers of at least 0."""
         values = X.X.data if sp.issparse(X.X) else X.X
         if values.size and not np.isfinite(values).all():
@@ -512,17 +477,8 @@ class TableVectorizer(Vectorizer):
         matrix = sp.csr_array(X.X, dtype=np.float32) if sp.issparse(X.X) else np.asarray(X.X, np.float32)
         return Histograms(matrix, np.arange(len(X)))
 
-    def transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        cache: Any = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
-        """Check the shape and the names of the columns; see `Vectorizer.transform`."""
+    def _transform(self, X: Any, run: _Run) -> Histograms:
+        """Check the shape and the names of the columns."""
         matrix = as_histograms(X, self.n_words, self.word_names)
         return Histograms(matrix, np.arange(matrix.shape[0]))
 

@@ -101,7 +101,7 @@ class _InMemory:
 
 
 def _decoded(content: bytes) -> NDArray[np.uint8]:
-    from bagwise.sources.images import ImageDecoder
+    from bagwise.sources.media import ImageDecoder
 
     require("PIL.Image", "image", "Making thumbnails")
     try:

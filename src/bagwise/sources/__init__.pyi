@@ -1,13 +1,13 @@
 from .archives import ArchiveLimits as ArchiveLimits
 from .collection import Collection as Collection
-from .images import open_images as open_images
 from .items import Item as Item
 from .items import ItemError as ItemError
 from .items import ItemIterator as ItemIterator
 from .items import SkippedItemsWarning as SkippedItemsWarning
+from .media import open_images as open_images
+from .media import open_texts as open_texts
+from .media import open_videos as open_videos
 from .opening import open_collection as open_collection
 from .records import open_records as open_records
 from .tables import TableCollection as TableCollection
 from .tables import open_table as open_table
-from .texts import open_texts as open_texts
-from .videos import open_videos as open_videos

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +26,13 @@ __all__ = [
     "ListItem",
     "Skipped",
     "SkippedItemsWarning",
+    "check_encoding",
     "check_on_error",
+    "decode_text",
     "item_errors",
     "warn_skipped",
 ]
+
 
 _HASHED_BYTES = 1 << 20
 
@@ -345,3 +349,40 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
     if warn:
         message = f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {listed}"
         warnings.warn(message, SkippedItemsWarning, stacklevel=stacklevel)
+
+
+_OTHER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Check that Python knows an encoding."""
+    try:
+        codecs.lookup(encoding or "utf-8")
+    except (LookupError, TypeError) as error:
+        raise BagwiseError(f"encoding={encoding!r} is not known. Use a name such as 'latin-1' or 'cp1252'.") from error
+
+
+def decode_text(content: bytes, encoding: str | None, start: int = 0) -> str:
+    """Decode text: UTF-8, with or without a byte-order mark, unless another encoding is named. Never guesses.
+
+    `start` is where the bytes begin in their file: the mark is one only at its beginning, and errors name the byte.
+    """
+    likely = next((name for mark, name in _OTHER_MARKS if content.startswith(mark)), None)
+    if encoding is None and start == 0 and likely:
+        raise BagwiseError(f"it begins with the mark of {likely}. Pass encoding={likely!r}.")
+    try:
+        return content.decode(encoding or ("utf-8-sig" if start == 0 else "utf-8"))
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start : error.start + 1].hex()
+        # utf-8-sig counts from behind the mark
+        skipped = len(content) - len(error.object)
+        used = f"encoding={encoding!r}" if encoding else "UTF-8"
+        raise BagwiseError(
+            f"byte {start + skipped + error.start} (0x{byte}) is not {used}. "
+            "Pass the right encoding=, such as 'cp1252', or 'latin-1', which takes any byte."
+        ) from error

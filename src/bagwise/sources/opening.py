@@ -1,4 +1,4 @@
-"""One way in: open whatever is there."""
+"""`open_collection`: open a folder, an archive, a file of records or a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from typing import Any
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection
-from bagwise.sources.images import IMAGE_ENDINGS, open_images
 from bagwise.sources.items import Content
+from bagwise.sources.media import IMAGE_ENDINGS, TEXT_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import ending, list_place, nothing_found
-from bagwise.sources.record_files import RECORD_ENDINGS
-from bagwise.sources.records import has_text_column, open_records
-from bagwise.sources.texts import TEXT_ENDINGS, open_texts
-from bagwise.sources.videos import VIDEO_ENDINGS, open_videos
+from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 
 __all__ = ["open_collection"]
 

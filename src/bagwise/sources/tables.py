@@ -1,10 +1,13 @@
-"""Collections that are rows of a matrix: histograms and other tables of numbers."""
+"""Collections of the rows of a matrix, and the readers of its files."""
 
 from __future__ import annotations
 
+import csv
 import io
+import math
 import os
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -12,14 +15,232 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
-from bagwise.sources.archives import ArchiveLimits
+from bagwise.sources.archives import ArchiveLimits, list_archive
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Content, Item
+from bagwise.sources.items import Content, Item, decode_text
 from bagwise.sources.places import annotated, ending
-from bagwise.sources.table_files import READERS, TABLE_ENDINGS, RawTable
+from bagwise.sources.records import TAB_ENDINGS, shortened
 
-__all__ = ["TableCollection", "open_table"]
+__all__ = ["READERS", "TABLE_ENDINGS", "RawTable", "TableCollection", "open_table"]
+
+
+USUAL_LABEL = ("label", "labels", "class", "category", "target")
+_NPZ_DATA = ("X", "x", "data")
+_NPZ_LABELS = ("y", "labels", "label", "target")
+
+
+@dataclass
+class RawTable:
+    """What a file holds. `labels`, `ids` and `splits` have one string per row, where there are any."""
+
+    X: Any
+    labels: list[str] | None = None
+    ids: list[str] | None = None
+    splits: list[str | None] | None = None
+    feature_names: list[str] | None = None
+
+
+def read_npz(path: str, *, data: str | None, label: str | None, limits: ArchiveLimits | None, **_: Any) -> RawTable:
+    """Read arrays saved by NumPy, or a sparse matrix saved by SciPy."""
+    list_archive(path, limits or ArchiveLimits(max_member_bytes=1 << 36))
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            names = list(arrays.files)
+            if "format" in names and "shape" in names and data is None:
+                named = label or next((name for name in _NPZ_LABELS if name in names), None)
+                return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, named))
+            if data is None and label is None:
+                parts = _npz_parts(names)
+                if parts:
+                    return _join([(_matrix(arrays[x], x), _strings(arrays[y])) for _, x, y in parts], parts)
+            x = data or next((name for name in _NPZ_DATA if name in names), None)
+            y = label or next((name for name in _NPZ_LABELS if name in names), None)
+            for name in (x, y):
+                if name is not None and name not in names:
+                    raise BagwiseError(f"there is no array {name!r}; there are {shortened(names)}.")
+            if x is None:
+                raise BagwiseError(f"none of its arrays is named X; there are {shortened(names)}. Choose one by data=.")
+            return RawTable(_matrix(arrays[x], x), **_npz_others(arrays, y))
+    except BagwiseError:
+        raise
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
+
+
+def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
+    """Read what stands beside the matrix: labels, and arrays ids, splits and feature_names."""
+    if label is not None and label not in arrays.files:
+        raise BagwiseError(f"there is no array {label!r}; there are {shortened(list(arrays.files))}.")
+    found = {name: _strings(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
+    return _optional(found) | {"labels": None if label is None else _strings(arrays[label])}
+
+
+def _npz_parts(names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Find x_train, y_train, x_test, y_test."""
+    by_small = {name.lower(): name for name in names}
+    parts = ("train", "validation", "val", "test")
+    found = [(part, by_small.get(f"x_{part}"), by_small.get(f"y_{part}")) for part in parts]
+    return [("validation" if part == "val" else part, x, y) for part, x, y in found if x and y]
+
+
+def _join(tables: list[tuple[Any, list[str]]], parts: list[tuple[str, str, str]]) -> RawTable:
+    for (X, labels), (_, x, y) in zip(tables, parts, strict=True):
+        if len(X) != len(labels) or X.shape[1] != tables[0][0].shape[1]:
+            raise BagwiseError(f"arrays {x!r} of shape {X.shape} and {y!r} of {len(labels)} do not fit the others.")
+    return RawTable(
+        np.concatenate([X for X, _ in tables]),
+        [label for _, labels in tables for label in labels],
+        [f"{part}:{i}" for (X, _), (part, _, _) in zip(tables, parts, strict=True) for i in range(len(X))],
+        [part for (X, _), (part, _, _) in zip(tables, parts, strict=True) for _ in range(len(X))],
+    )
+
+
+def _matrix(array: Any, name: str) -> Any:
+    if not isinstance(array, np.ndarray):
+        raise BagwiseError(f"it is damaged: {name!r} is not an array.")
+    if array.ndim < 2:
+        raise BagwiseError(f"array {name!r} has shape {array.shape}; a table has a row per item.")
+    return array.reshape(len(array), math.prod(array.shape[1:]))
+
+
+def _strings(values: Any) -> list[str]:
+    """Write labels as strings; whole numbers without a point."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise BagwiseError(f"labels have shape {array.shape}; expected one per row.")
+    if array.dtype.kind == "f":
+        return [f"{value:.17g}" if value != int(value) else str(int(value)) for value in array.tolist()]
+    return [str(value) for value in array.tolist()]
+
+
+def _as_csr(matrix: Any) -> Any:
+    """Give a sparse matrix as CSR, after checking that its indices are within its shape."""
+    rows = sp.csr_array(matrix)
+    rows.check_format(full_check=True)
+    rows.sum_duplicates()
+    return rows
+
+
+def read_mtx(path: str, **_: Any) -> RawTable:
+    """Read a Matrix Market file."""
+    from scipy.io import mmread
+
+    try:
+        matrix = mmread(path)
+        return RawTable(_as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
+    except (ValueError, OverflowError, IndexError, TypeError) as error:
+        raise BagwiseError(f"it is not a Matrix Market file, or damaged: {error}") from error
+
+
+def read_svmlight(path: str, **_: Any) -> RawTable:
+    """Read an svmlight file. Lines with several labels are refused by scikit-learn."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, y = load_svmlight_file(path)
+    except (ValueError, OverflowError) as error:
+        raise BagwiseError(f"it is not an svmlight file, or damaged: {error}") from error
+    return RawTable(_as_csr(X), _strings(y))
+
+
+def read_csv(path: str, *, label: str | None, id: str | None, split: str | None, **_: Any) -> RawTable:
+    """Read numbers between commas or tabs."""
+    delimiter = "\t" if ending(os.path.basename(path)) in TAB_ENDINGS else ","
+    with open(path, "rb") as file:
+        text = decode_text(file.read(), None)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    first, second = next(rows, []), next(rows, None)
+    if not first:
+        raise BagwiseError("it is empty.")
+    has_names = not all(_is_number(cell) for cell in first)
+    names = first if has_names else [str(i) for i in range(len(first))]
+    if has_names and second is None:
+        raise BagwiseError("it has no rows, only names of columns.")
+    special = _special_columns(names, label, id, split)
+    numbers = [i for i in range(len(names)) if i not in special.values()]
+    reading: dict[str, Any] = {"delimiter": delimiter, "comments": None, "quotechar": '"', "ndmin": 2}
+    reading["skiprows"] = int(has_names)
+    try:
+        X = np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=numbers, **reading)
+        others = {
+            what: np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **reading).ravel().tolist()
+            for what, i in special.items()
+        }
+    except ValueError as error:
+        raise BagwiseError(
+            f"{error} Columns are {shortened(names)}; those of text are chosen by label=, id= and split=, "
+            "and a table of texts is opened by modality='records'."
+        ) from error
+    feature_names = [names[i] for i in numbers] if has_names else None
+    return RawTable(X, **_optional(others), feature_names=feature_names)
+
+
+def read_parquet(path: str, *, label: str | None, id: str | None, split: str | None, **_: Any) -> RawTable:
+    """Read a Parquet file by pyarrow."""
+    parquet = require("pyarrow.parquet", "io", "Reading Parquet files")
+    arrow = require("pyarrow", "io", "Reading Parquet files")
+    try:
+        table = parquet.read_table(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
+    names = table.column_names
+    special = _special_columns(names, label, id, split)
+    numbers = [i for i in range(len(names)) if i not in special.values()]
+    types = arrow.types
+    for i in numbers:
+        kind = table.schema.field(i).type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise BagwiseError(f"column {names[i]!r} is {kind}, not numbers. Choose columns by label=, id=, split=.")
+    columns = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in numbers]
+    X = np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
+    others = {
+        what: ["" if value is None else str(value) for value in table.column(i).to_pylist()]
+        for what, i in special.items()
+    }
+    return RawTable(X, **_optional(others), feature_names=[names[i] for i in numbers])
+
+
+def _special_columns(names: Sequence[str], label: str | None, id: str | None, split: str | None) -> dict[str, int]:
+    """Find the columns that are not numbers of the matrix."""
+    found = {}
+    for what, wanted, usual in (("labels", label, USUAL_LABEL), ("ids", id, ("id",)), ("splits", split, ("split",))):
+        if wanted is not None and wanted not in names:
+            raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}.")
+        name = wanted or next((name for name in usual if name in names), None)
+        if name is not None:
+            found[what] = list(names).index(name)
+    return found
+
+
+def _optional(others: dict[str, list[str]]) -> dict[str, Any]:
+    if "splits" in others:
+        return {**others, "splits": [part or None for part in others["splits"]]}
+    return dict(others)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+READERS: dict[str, Callable[..., RawTable]] = {
+    ".npz": read_npz,
+    ".mtx": read_mtx,
+    ".svm": read_svmlight,
+    ".svmlight": read_svmlight,
+    ".libsvm": read_svmlight,
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".tab": read_csv,
+    ".parquet": read_parquet,
+}
+TABLE_ENDINGS = frozenset(READERS)
+
 
 _ONLY_CSV_OR_PARQUET = (".csv", ".tsv", ".tab", ".parquet")
 

@@ -1,0 +1,305 @@
+"""Collections of images, texts and videos: one file per item, in a folder or an archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._utils.checks import as_count
+from bagwise._utils.extras import require
+from bagwise._utils.memory import readable_size
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.sources.archives import ArchiveLimits
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Content, check_encoding, decode_text
+from bagwise.sources.places import chosen_endings, collect
+
+__all__ = [
+    "IMAGE_ENDINGS",
+    "TEXT_ENDINGS",
+    "VIDEO_ENDINGS",
+    "ImageDecoder",
+    "TextDecoder",
+    "VideoDecoder",
+    "open_images",
+    "open_texts",
+    "open_videos",
+]
+
+
+IMAGE_ENDINGS = frozenset(
+    [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"]
+)
+# Below the size from which Pillow warns (89 million), so that our message comes first.
+DEFAULT_MAX_PIXELS = 64_000_000
+
+
+def open_images(
+    path: str | os.PathLike[str],
+    *,
+    mode: str = "grey",
+    labels: Any = "folders",
+    splits: Any = "folders",
+    extensions: Iterable[str] | str | None = None,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    limits: ArchiveLimits | None = None,
+) -> Collection:
+    """Open the images of a folder or an archive. Needs ``bagwise[image]``.
+
+    Images are decoded by Pillow to uint8: rotated as their EXIF data say, 16 bits scaled to 8, transparency put on
+    white, palettes and CMYK converted; of animations the first frame.
+
+    Parameters
+    ----------
+    path : path
+        Folder, zip or tar archive, or one image.
+    mode : {"grey", "rgb"}, default="grey"
+        Arrays of shape (height, width), or (height, width, 3).
+    labels : "folders", None, mapping or path, default="folders"
+        The class of an image is the name of its folder; or there are no labels; or they are given, see
+        `Collection.with_labels`.
+    splits : "folders", None, mapping or path, default="folders"
+        The same for parts of the collection: outermost folders named train and test, or see `Collection.with_splits`.
+    extensions : iterable of str or "*", default=None
+        Endings of the files that are images, by default the usual ones. ``"*"``: all files.
+    max_pixels : int, default=64_000_000
+        Larger images are refused before they are decoded. (Pillow has a limit of its own at 178 million.)
+    limits : ArchiveLimits, default=None
+        What archives may hold.
+
+    Returns
+    -------
+    collection : Collection
+        Its items' `load` gives arrays of uint8.
+    """
+    require("PIL.Image", "image", "Reading images")
+    if isinstance(max_pixels, bool) or not isinstance(max_pixels, (int, np.integer)) or max_pixels < 1:
+        raise BagwiseError(f"max_pixels must be a positive integer, got {max_pixels!r}.")
+    decoder = ImageDecoder(check_mode(mode), int(max_pixels))
+    endings = chosen_endings(extensions, IMAGE_ENDINGS)
+    return collect(path, "images", decoder, endings, labels=labels, splits=splits, limits=limits)
+
+
+def check_mode(mode: str) -> str:
+    """Check the `mode` parameter of images and videos."""
+    if mode not in ("grey", "rgb"):
+        raise unknown_name("mode", mode, ("grey", "rgb"))
+    return mode
+
+
+@dataclass(frozen=True)
+class ImageDecoder:
+    """Decodes images to uint8 by Pillow."""
+
+    mode: str
+    max_pixels: int = DEFAULT_MAX_PIXELS
+
+    def decode(self, content: Content) -> NDArray[np.uint8]:
+        """Give the image as an array; whatever stops Pillow is an error with its reason."""
+        from PIL import Image, ImageOps
+
+        with content.open() as file:
+            if not file.read(1):
+                raise BagwiseError("the file is empty")
+            file.seek(0)
+            try:
+                with Image.open(file) as image:
+                    width, height = image.size
+                    if width * height > self.max_pixels:
+                        raise BagwiseError(
+                            f"it has {width} x {height} pixels, the limit max_pixels is {self.max_pixels}. "
+                            "If you trust it, pass a larger one."
+                        )
+                    return self._to_array(ImageOps.exif_transpose(image))
+            except (BagwiseError, MemoryError):
+                raise
+            except Exception as error:
+                # A damaged file can make a decoder fail in any way: struct.error, SyntaxError, IndexError, ...
+                raise BagwiseError(f"it is damaged or not an image: {error or type(error).__name__}") from error
+
+    def _to_array(self, image: Any) -> NDArray[np.uint8]:
+        from PIL import Image
+
+        mode = "L" if self.mode == "grey" else "RGB"
+        if image.mode.startswith("I") or image.mode == "F":
+            image = Image.fromarray(_to_8_bits(np.asarray(image), image.mode))
+        elif image.has_transparency_data:
+            rgba = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+        elif image.mode not in ("L", "RGB"):
+            image = image.convert("RGB")
+        return np.array(image.convert(mode))
+
+
+def _to_8_bits(pixels: NDArray[Any], mode: str) -> NDArray[np.uint8]:
+    """Scale 16 bits to 8, rounding. Pillow opens them as ``I;16``, or as ``I``, which may be 32 bits as well."""
+    if mode == "F" or (pixels.size and (pixels.min() < 0 or pixels.max() > 65535)):
+        raise BagwiseError(
+            f"its pixels are {pixels.dtype} from {pixels.min():g} to {pixels.max():g}, and which mean black and white "
+            "is not known. Convert it to 8 or 16 bits first."
+        )
+    return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+TEXT_ENDINGS = frozenset([".txt", ".text"])
+
+
+def open_texts(
+    path: str | os.PathLike[str],
+    *,
+    encoding: str | None = None,
+    labels: Any = "folders",
+    splits: Any = "folders",
+    extensions: Iterable[str] | str | None = None,
+    limits: ArchiveLimits | None = None,
+) -> Collection:
+    """Open the texts of a folder or an archive, one file a text. Empty texts are fine.
+
+    Parameters
+    ----------
+    path : path
+        Folder, zip or tar archive, or one text.
+    encoding : str, default=None
+        Encoding of the texts. None is UTF-8, with or without a byte-order mark; a text that is not is an error which
+        names the byte. Nothing is guessed: for older texts pass ``"cp1252"``, or ``"latin-1"``, which takes any byte.
+    labels : "folders", None, mapping or path, default="folders"
+        The class of a text is the name of its folder; or there are no labels; or they are given, see
+        `Collection.with_labels`.
+    splits : "folders", None, mapping or path, default="folders"
+        The same for parts of the collection: outermost folders named train and test, or see `Collection.with_splits`.
+    extensions : iterable of str or "*", default=None
+        Endings of the files that are texts, by default ``.txt`` and ``.text``. ``"*"``: all files.
+    limits : ArchiveLimits, default=None
+        What archives may hold.
+
+    Returns
+    -------
+    collection : Collection
+        Its items' `load` gives str, with line ends as in the file.
+    """
+    check_encoding(encoding)
+    endings = chosen_endings(extensions, TEXT_ENDINGS)
+    return collect(path, "texts", TextDecoder(encoding), endings, labels=labels, splits=splits, limits=limits)
+
+
+@dataclass(frozen=True)
+class TextDecoder:
+    """Decodes a whole file to text."""
+
+    encoding: str | None = None
+
+    def decode(self, content: Content) -> str:
+        """Give the text."""
+        with content.open() as file:
+            return decode_text(file.read(), self.encoding)
+
+
+VIDEO_ENDINGS = frozenset([".avi", ".mp4", ".m4v", ".mkv", ".mov", ".mpg", ".mpeg", ".webm", ".wmv", ".ogv", ".flv"])
+
+
+def open_videos(
+    path: str | os.PathLike[str],
+    *,
+    mode: str = "grey",
+    every: int = 1,
+    max_frames: int | None = None,
+    max_bytes: int = 1 << 31,
+    labels: Any = "folders",
+    splits: Any = "folders",
+    extensions: Iterable[str] | str | None = None,
+    limits: ArchiveLimits | None = None,
+) -> Collection:
+    """Open the videos of a folder or an archive. Needs ``bagwise[video]``. Videos of one frame are fine.
+
+    Frames come as they are stored: marks that tell players to rotate them are not followed.
+
+    Parameters
+    ----------
+    path : path
+        Folder, zip or tar archive, or one video.
+    mode : {"grey", "rgb"}, default="grey"
+        Arrays of shape (frames, height, width), or (frames, height, width, 3).
+    every : int, default=1
+        Take every such frame, beginning with the first.
+    max_frames : int, default=None
+        Stop after so many frames taken. None takes all.
+    max_bytes : int, default=2 GiB
+        A video whose frames would take more memory is refused.
+    labels : "folders", None, mapping or path, default="folders"
+        The class of a video is the name of its folder; or there are no labels; or they are given, see
+        `Collection.with_labels`.
+    splits : "folders", None, mapping or path, default="folders"
+        The same for parts of the collection: outermost folders named train and test, or see `Collection.with_splits`.
+    extensions : iterable of str or "*", default=None
+        Endings of the files that are videos, by default the usual ones. ``"*"``: all files.
+    limits : ArchiveLimits, default=None
+        What archives may hold.
+
+    Returns
+    -------
+    collection : Collection
+        Its items' `load` gives arrays of uint8.
+    """
+    require("av", "video", "Reading videos")
+    decoder = VideoDecoder(
+        check_mode(mode),
+        as_count(every, "every", least=1),
+        None if max_frames is None else as_count(max_frames, "max_frames", least=1),
+        as_count(max_bytes, "max_bytes", least=1),
+    )
+    endings = chosen_endings(extensions, VIDEO_ENDINGS)
+    return collect(path, "videos", decoder, endings, labels=labels, splits=splits, limits=limits)
+
+
+@dataclass(frozen=True)
+class VideoDecoder:
+    """Decodes the first video stream of a file to uint8."""
+
+    mode: str
+    every: int = 1
+    max_frames: int | None = None
+    max_bytes: int = 1 << 31
+
+    def decode(self, content: Content) -> NDArray[np.uint8]:
+        """Give the frames as one array."""
+        import av
+
+        with content.open() as file:
+            if not file.read(1):
+                raise BagwiseError("the file is empty")
+            file.seek(0)
+            try:
+                with av.open(file, metadata_errors="replace") as container:
+                    if not container.streams.video:
+                        raise BagwiseError("it holds no video stream")
+                    frames = self._frames(container)
+            except av.error.FFmpegError as error:
+                raise BagwiseError(f"it is damaged or not a video: {error.strerror or error}") from error
+        if not frames:
+            raise BagwiseError("it holds no frame")
+        return np.stack(frames)
+
+    def _frames(self, container: Any) -> list[NDArray[np.uint8]]:
+        format = "gray" if self.mode == "grey" else "rgb24"
+        frames: list[NDArray[np.uint8]] = []
+        n_bytes = 0
+        for number, frame in enumerate(container.decode(video=0)):
+            if number % self.every:
+                continue
+            frames.append(frame.to_ndarray(format=format))
+            if frames[-1].shape != frames[0].shape:
+                raise BagwiseError(f"frame {number} has shape {frames[-1].shape}, the first has {frames[0].shape}")
+            n_bytes += frames[-1].nbytes
+            if n_bytes > self.max_bytes:
+                raise BagwiseError(
+                    f"its first {number + 1} frames take {readable_size(n_bytes)}, the limit max_bytes is "
+                    f"{readable_size(self.max_bytes)}. Take fewer by every= or max_frames=, or pass a larger limit."
+                )
+            if len(frames) == self.max_frames:
+                break
+        return frames
