@@ -98,7 +98,7 @@ def _print_model(session: Session, model: Any) -> None:
     told = model.info()
     made = model.provenance
     session.answer(model=told)
-    lines: list[tuple[str, str]] = [("items", model.modality)]
+    lines: list[tuple[str, str]] = [("modality", model.modality)]
     if "source" in made:
         items = f", {made['n_items']:,} items" if "n_items" in made else ""
         lines.append(("trained on", f"{made['source']}{items}"))

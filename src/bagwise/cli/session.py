@@ -29,7 +29,7 @@ EXIT_CODES = {
     0: "success",
     BAD_INPUT: "invalid data, files or option values",
     2: "usage error: unknown command or option, missing argument",
-    UNEXPECTED: "internal error; see the log",
+    UNEXPECTED: "internal error, see the log",
     INTERRUPTED: "interrupted by Ctrl-C",
     TERMINATED: "terminated by SIGTERM",
 }
