@@ -295,3 +295,15 @@ def test_a_later_n_groups_needs_a_fit(data):
     merger = DivisiveMerger(3).fit(X, y).set_params(n_groups=5)
     assert merger.transform(X).shape == (60, 3)
     assert merger.fit(X, y).transform(X).shape == (60, 5)
+
+
+@pytest.mark.parametrize("start", ["class", "aib"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_weights_count_samples(data, start, form):
+    X, y = data
+    counts = np.random.default_rng(3).integers(0, 4, len(y))
+    weighted = DivisiveMerger(7, start=start).fit(form(X), y, sample_weight=counts)
+    repeated = DivisiveMerger(7, start=start).fit(form(np.repeat(X, counts, axis=0)), np.repeat(y, counts))
+    np.testing.assert_array_equal(weighted.labels_, repeated.labels_)
+    np.testing.assert_allclose(weighted.objective_, repeated.objective_)
+    np.testing.assert_allclose(weighted.word_totals_, repeated.word_totals_)

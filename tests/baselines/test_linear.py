@@ -230,3 +230,30 @@ def test_numbers_too_large_are_reported_and_leave_nothing():
     with pytest.raises(BagwiseError, match="Scale X"):
         classifier.partial_fit(X * 1e200, y)
     assert not hasattr(classifier, "coef_")
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_weights_scale_the_steps(form):
+    """Against the update written out."""
+    X, y = texts(n=30, n_classes=2)
+    weights = np.random.default_rng(2).uniform(0.2, 2, 30)
+    how = {"max_iter": 1, "shuffle": False, "fit_intercept": False}
+    classifier = ConfidenceWeightedClassifier(0.9, **how).fit(form(X), y, sample_weight=weights)
+    phi, mean, variance = NormalDist().inv_cdf(0.9), np.zeros(X.shape[1]), np.ones(X.shape[1])
+    for x, label, weight in zip(X, np.where(y == classifier.classes_[1], 1.0, -1.0), weights, strict=True):
+        M, V = label * mean @ x, variance @ x**2
+        if phi * V > M:
+            b = 1 + 2 * phi * M
+            a = weight * (np.sqrt(b**2 - 8 * phi * (M - phi * V)) - b) / (4 * phi * V)
+            mean = mean + a * label * variance * x
+            variance = 1 / (1 / variance + 2 * a * phi * x**2)
+    np.testing.assert_allclose(classifier.coef_[0], mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(classifier.variance_[0], variance, rtol=1e-9)
+    kept = weights > 0.8
+    without = ConfidenceWeightedClassifier(random_state=0).fit(form(X), y, sample_weight=np.where(kept, 1.0, 0.0))
+    dropped = ConfidenceWeightedClassifier(random_state=0).fit(form(X[kept]), y[kept])
+    np.testing.assert_array_equal(without.coef_, dropped.coef_)
+    streamed = ConfidenceWeightedClassifier(**how)
+    for rows in (slice(0, 11), slice(11, 30)):
+        streamed.partial_fit(form(X[rows]), y[rows], classes=np.unique(y), sample_weight=weights[rows])
+    np.testing.assert_array_equal(streamed.coef_, classifier.coef_)

@@ -163,7 +163,7 @@ def step_size(margin, variance, phi):
 
 @njit(cache=True, nogil=True)
 def confidence_weighted_pass(
-    indptr, indices, data, dense, order, codes, positive, phi, intercept, mean, variance, drift, n_before
+    indptr, indices, data, dense, order, codes, weights, positive, phi, intercept, mean, variance, drift, n_before
 ):
     """Go through the samples once, in the given order, and update one class's weights in place.
 
@@ -171,8 +171,9 @@ def confidence_weighted_pass(
     ``mean`` and ``variance`` have one number more than there are columns, for the intercept. ``drift`` adds up
     ``t * (change of the mean at step t)``, from which the mean over all steps follows; it may be empty.
 
-    NumPy equivalent of a step, for a dense row x with label s = 1 or -1: ``a = step_size(s * mean @ x, variance @ x**2,
-    phi); mean += a * s * variance * x; variance = 1 / (1 / variance + 2 * a * phi * x**2)``. O(non-zeros).
+    NumPy equivalent of a step, for a dense row x with label s = 1 or -1: ``a = weight * step_size(s * mean @ x,
+    variance @ x**2, phi); mean += a * s * variance * x; variance = 1 / (1 / variance + 2 * a * phi * x**2)``.
+    O(non-zeros).
     """
     last = len(mean) - 1
     averaging = len(drift) > 0
@@ -191,7 +192,7 @@ def confidence_weighted_pass(
         if not spread > 0.0:  # an empty sample says nothing
             continue
         sign = 1.0 if codes[i] == positive else -1.0
-        size = step_size(sign * margin, spread, phi)
+        size = weights[i] * step_size(sign * margin, spread, phi)
         if size == 0.0:
             continue
         n_updates += 1

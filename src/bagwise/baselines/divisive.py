@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,15 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from bagwise._compat import Interval, _fit_context
+from bagwise._compat import Interval, _check_sample_weight, _fit_context
 from bagwise._utils.matrices import check_non_negative, class_sums
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.criteria.information import InformationLoss
-from bagwise.merging.grouping import FLOATS, GroupTransformer
+from bagwise.merging.grouping import FLOATS, GroupTransformer, reset_fitted
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
-from bagwise.merging.pooling import POOLINGS
 from bagwise.merging.scoring import Information, x_log_x
 from bagwise.merging.searches.partners import PartnerSearch
 
@@ -34,49 +33,51 @@ _BLOCK = 2**22
 
 
 class DivisiveMerger(GroupTransformer, BaseEstimator):
-    """Move words between groups until little information about classes is lost (DITC).
+    """Group words so that little information about the classes is lost (DITC).
 
-    A flat clustering like k-means, with the distribution of a word over classes as its position:
+    Divisive information-theoretic clustering: like k-means, with the distribution of a word over the classes as its
+    position.
 
-    1. each group's distribution over classes is that of its words together;
-    2. each word moves to the group whose distribution is nearest, in Kullback-Leibler divergence.
+    1. A group has the distribution over classes of all its words.
+    2. Each word moves to the group with the nearest distribution, in Kullback-Leibler divergence.
 
     Parameters
     ----------
     n_groups : int, default=50
         Number of groups. If there are no more words than that, all are kept.
     start : {"class", "aib"}, default="class"
-        Where to begin: each word with the class it is most frequent in, or the groups that AIB finds. Groups of the
-        first are split in halves, or the cheapest pairs of them merged, until there are `n_groups`.
+        Initial groups: each word with the class in which it is most frequent, or the groups that AIB finds. Groups of
+        the first are split in halves, or those pairs merged that lose least information, until there are `n_groups`.
     smoothing : float, default=0.0
-        Groups have the distribution ``(p + a/C) / (1 + a)`` when words are moved, with a = `smoothing` in the first
-        iteration and half of the last in each further one. Without it a word never enters a group that lacks one of
-        its classes.
+        Distributions of groups are smoothed to ``(p + a/C) / (1 + a)`` when words are moved, with a = `smoothing` in
+        the first iteration, halved in each further one. Without smoothing a word never moves to a group that lacks one
+        of its classes.
     max_iter : int, default=100
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-3
-        Stop once the objective falls by no more than this share of itself.
+        Relative decrease of the objective below which iterations stop.
     pooling : {"sum", "mean", "sqrt"}, default="sum"
-        How the words of a group are put together: sum, mean, or sum over the root of the group's size.
+        How the words of a group are combined: their sum, their mean, or their sum divided by the square root of the
+        group's size.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_features_in_,)
         Group of each word. Groups are numbered by their first word; none is empty.
     objective_ : ndarray of shape (n_iter_ + 1,)
-        Information about classes lost, in nats: by the groups at the start, then after each iteration. Never grows
-        if `smoothing` is 0.
+        Loss of mutual information with the classes, in nats, of the initial groups and after each iteration. It never
+        increases if `smoothing` is 0.
     n_iter_ : int
-        Number of iterations; 1 if there were groups enough for all words that occur.
+        Number of iterations; 1 if there are as many groups as words that occur.
     word_totals_ : ndarray of shape (n_features_in_,)
-        Sum of each word over the training data; names of groups begin with their heaviest words.
+        Sum of each word over the training data; names of groups begin with the most frequent words.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
 
     See Also
     --------
-    bagwise.criteria.InformationLoss : The same objective, lowered by merging pairs; gives all sizes at once.
+    bagwise.criteria.InformationLoss : The same objective, optimised by merging pairs; gives all sizes at once.
     WordMerger : Merging by any criterion.
 
     Notes
@@ -137,7 +138,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         self.pooling = pooling
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike | None = None) -> DivisiveMerger:
+    def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the groups.
 
         Parameters
@@ -145,26 +146,30 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Non-negative histograms or counts, one sample a row.
         y : array-like of shape (n_samples,)
-            Labels, of two classes at least.
+            Labels, of at least two classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights. A weight of 2 counts as the sample twice, of 0 as no sample.
 
         Returns
         -------
         self : DivisiveMerger
         """
-        for name in ("labels_", "objective_", "n_iter_", "word_totals_"):  # a fit that fails leaves nothing behind
-            if hasattr(self, name):
-                delattr(self, name)
+        reset_fitted(self)
         if self.start not in _STARTS:
             raise unknown_name("start", self.start, _STARTS)
-        if self.pooling not in POOLINGS:
-            raise unknown_name("pooling", self.pooling, POOLINGS)
+        self._check_pooling()
         if y is None:
             raise BagwiseError("DivisiveMerger requires y to be passed, but the target y is None. Pass labels.")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
         check_non_negative(X, "DivisiveMerger", "Negative values in data passed to it have no probability: use counts.")
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not sample_weight.all():  # samples of weight 0 do not count, nor do classes that have no others
+                kept = np.flatnonzero(sample_weight)
+                X, y, sample_weight = X[kept], y[kept], sample_weight[kept]
         codes = class_codes(y, "ditc")
         with np.errstate(over="ignore"):
-            counts = class_sums(X, codes).T
+            counts = class_sums(X, codes, weights=sample_weight).T
             totals = counts.sum(axis=1)
             total = totals.sum()
         if total == 0:
@@ -172,14 +177,16 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         if not np.isfinite(total):
             raise BagwiseError("The sum of X is too large to be represented. Scale X: the groups do not depend on it.")
 
-        labels, objective = self._find_groups(X, y, counts / total)
+        labels, objective = self._find_groups(X, y, counts / total, sample_weight)
         self.labels_ = _number_by_first_word(labels)
         self.objective_ = np.array(objective)
         self.n_iter_ = len(objective) - 1
         self.word_totals_ = totals
         return self
 
-    def _find_groups(self, X: Any, y: ArrayLike, joint: NDArray[np.float64]) -> tuple[NDArray[np.int64], list[float]]:
+    def _find_groups(
+        self, X: Any, y: ArrayLike, joint: NDArray[np.float64], sample_weight: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.int64], list[float]]:
         n_words, n_groups = len(joint), min(int(self.n_groups), len(joint))
         occurs = joint.sum(axis=1) > 0
         n_occurring = int(occurs.sum())
@@ -194,7 +201,8 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
             return labels, [0.0, 0.0]
         if self.start == "aib":
             chosen = InformationLoss(smoothing=0)
-            start = merge_words(X, y, criterion=chosen, n_groups=n_groups).cut(n_groups)[occurs]
+            hierarchy = merge_words(X, y, criterion=chosen, n_groups=n_groups, sample_weight=sample_weight)
+            start = hierarchy.cut(n_groups)[occurs]
         else:
             start = joint[occurs].argmax(axis=1)
         # Only words that occur take part: a group of others would have no distribution and never get a word.
@@ -209,10 +217,8 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 

@@ -1,9 +1,9 @@
-"""`ConfidenceWeightedClassifier`: a linear classifier that knows how sure it is of each weight."""
+"""`ConfidenceWeightedClassifier`: a linear classifier with a variance for each weight."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,10 +15,11 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from bagwise._compat import Interval, _fit_context
+from bagwise._compat import Interval, _check_sample_weight, _fit_context
 from bagwise._utils.threads import run_over_ranges
 from bagwise.baselines._kernels import confidence_weighted_pass
 from bagwise.errors import BagwiseError
+from bagwise.merging.grouping import reset_fitted
 
 __all__ = ["ConfidenceWeightedClassifier", "GaussianWeights"]
 
@@ -40,12 +41,12 @@ class GaussianWeights:
     ----------
     n_features : int
     positives : ndarray of int, shape (n_problems,)
-        Binary problem k tells the samples with code ``positives[k]`` from all others.
+        Binary problem k has the samples with code ``positives[k]`` as positives, all others as negatives.
     initial_variance : float
     intercept : bool
         Whether there is a weight for a feature that is 1 in all samples; it is the last of each row.
     averaged : bool
-        Whether the mean of μ over all steps can be asked for.
+        Whether the mean of μ over all steps is kept.
     """
 
     def __init__(
@@ -64,11 +65,20 @@ class GaussianWeights:
         self.drift = np.zeros(shape if averaged else (len(positives), 0))
         self.n_seen = 0
 
-    def learn(self, X: Any, codes: NDArray[np.int64], order: NDArray[np.int64], phi: float, n_threads: int = 1) -> int:
-        """Go through rows of X in the given order, and say how many updates that made.
+    def learn(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        order: NDArray[np.int64],
+        phi: float,
+        n_threads: int = 1,
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> int:
+        """Update the weights with rows of X in the given order; returns the number of updates.
 
-        X is C-contiguous, or CSR with each column at most once in a row. Threads take whole problems.
+        X is C-contiguous, or CSR with each column at most once in a row. Each thread takes whole problems.
         """
+        weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         dense = not sp.issparse(X)
         if dense:
             indptr, indices = np.arange(X.shape[0] + 1) * X.shape[1], np.arange(X.shape[1])
@@ -80,7 +90,7 @@ class GaussianWeights:
         def learn_problems(start: int, stop: int) -> None:
             for k in range(start, stop):
                 updates[k] = confidence_weighted_pass(
-                    indptr, indices, data, dense, order, codes, self.positives[k], phi, self.intercept,
+                    indptr, indices, data, dense, order, codes, weights, self.positives[k], phi, self.intercept,
                     self.mean[k], self.variance[k], self.drift[k], self.n_seen,
                 )  # fmt: skip
 
@@ -99,19 +109,19 @@ class GaussianWeights:
 
 
 class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
-    """Linear classifier with a variance for each weight: rare words move much, frequent ones little.
+    """Linear classifier with a variance for each weight: weights of rare words change more than those of frequent ones.
 
-    1. Each weight is a Gaussian, with mean 0 and the same variance at first.
-    2. A sample that is not yet right with enough `confidence` moves the means of its features, those the most
-       that are the least certain, and makes these features more certain.
-    3. Several classes are learned one against the rest.
+    1. Each weight is a Gaussian, initially with mean 0 and the same variance.
+    2. A sample that is not classified correctly with enough `confidence` changes the means of its features, most where
+       the variance is largest, and reduces their variances.
+    3. Several classes are learned one versus rest.
 
-    Nothing is to be tuned to the scale of the loss, one to ten passes suffice, and `partial_fit` learns from a stream.
+    There is no learning rate to tune, one to ten passes suffice, and `partial_fit` learns from a stream.
 
     Parameters
     ----------
     confidence : float, default=0.9
-        How sure the classifier should be of a training sample, as a probability between 0.5 and 1: φ is its quantile
+        Probability, between 0.5 and 1, with which a training sample should be classified correctly: φ is its quantile
         under the normal distribution. Lower it for noisy labels.
     initial_variance : float, default=1.0
         Variance of all weights before the first sample. Without an intercept, multiplying it by c² is the same as
@@ -119,15 +129,15 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     max_iter : int, default=5
         Number of passes of `fit` over the data.
     shuffle : bool, default=True
-        Whether `fit` takes the samples in a new random order in each pass. `partial_fit` takes them as they come.
+        Whether `fit` shuffles the samples in each pass. `partial_fit` keeps their order.
     average : bool, default=False
-        Whether the mean weights of all steps are used, rather than the last; steadier on noisy data.
+        Whether to use the mean of the weights over all steps rather than the last weights; more robust to noise.
     fit_intercept : bool, default=True
-        Whether there is a weight for a feature that is always 1.
+        Whether to learn an intercept.
     n_jobs : int, default=None
-        Threads; they share the classes, if there are more than two.
+        Number of threads, if there are more than two classes.
     random_state : int, RandomState or None, default=None
-        For shuffling. The same seed gives the same weights.
+        Seed for shuffling. The same seed gives the same weights.
 
     Attributes
     ----------
@@ -136,9 +146,9 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         Means of the weights. One row for two classes.
     intercept_ : ndarray of shape (1 or n_classes,)
     variance_ : ndarray of shape (1 or n_classes, n_features_in_)
-        Variances of the weights: small where much was learned.
+        Variances of the weights.
     n_updates_ : int
-        Samples that changed something, over all passes and problems.
+        Number of updates, over all passes and problems.
     n_iter_ : int
         Passes over the data in the last call of `fit` or `partial_fit`.
     n_features_in_ : int
@@ -147,8 +157,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
 
     See Also
     --------
-    sklearn.linear_model.SGDClassifier : One step size for all weights.
-    sklearn.svm.LinearSVC : Slower, on all data at once.
+    sklearn.linear_model.SGDClassifier : One learning rate for all weights.
+    sklearn.svm.LinearSVC : Batch learning; slower.
 
     Notes
     -----
@@ -202,24 +212,27 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike) -> ConfidenceWeightedClassifier:
-        """Learn from the samples in `max_iter` passes; what was learned before is forgotten.
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the classifier in `max_iter` passes over the data.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             Class of each sample.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative factors of the step sizes α. Samples of weight 0 do not count. As in
+            `sklearn.linear_model.SGDClassifier`, a weight of 2 is not the same as the sample twice.
 
         Returns
         -------
         self : ConfidenceWeightedClassifier
         """
         self._forget()
-        X, y = self._check(X, y, reset=True)
+        X, y, sample_weight = self._check(X, y, sample_weight, reset=True)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise BagwiseError(f"y has one class, {classes[0]!s}: there is nothing to tell apart. Give at least two.")
+            raise BagwiseError(f"y has one class, {classes[0]!s}: a classifier needs at least two.")
         weights = self._start(len(classes))
         random = check_random_state(self.random_state)
         order = np.arange(X.shape[0])
@@ -227,21 +240,25 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         for _ in range(self.max_iter):
             if self.shuffle:
                 order = random.permutation(X.shape[0])
-            n_updates += self._learn(weights, X, codes, order)
+            n_updates += self._learn(weights, X, codes, order, sample_weight)
         self._store(classes, weights, n_updates)
         self.n_iter_ = int(self.max_iter)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> ConfidenceWeightedClassifier:
-        """Learn from more samples, in one pass in the order they come. Any cut of a stream gives the same.
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from more samples, in one pass in the given order. The result does not depend on how a stream is split.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         classes : array-like, default=None
-            All classes that will ever come. Needed in the first call; later it may be left out.
+            All classes that can occur. Required in the first call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            See `fit`.
 
         Returns
         -------
@@ -249,8 +266,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         """
         first = not hasattr(self, "_weights")
         if first and classes is None:
-            raise BagwiseError("The first call of partial_fit needs classes=, all the classes that will come.")
-        X, y = self._check(X, y, reset=first)
+            raise BagwiseError("The first call of partial_fit needs classes=, a list of all classes.")
+        X, y, sample_weight = self._check(X, y, sample_weight, reset=first)
         known = self.classes_ if classes is None else np.unique(column_or_1d(classes))
         if not first and not np.array_equal(known, self.classes_):
             raise BagwiseError(
@@ -267,7 +284,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
             raise BagwiseError("fit_intercept and average cannot be changed between calls of partial_fit; use fit.")
         n_updates = 0 if first else self.n_updates_
         try:
-            n_updates += self._learn(weights, X, np.searchsorted(known, y), np.arange(X.shape[0]))
+            order = np.arange(X.shape[0])
+            n_updates += self._learn(weights, X, np.searchsorted(known, y), order, sample_weight)
         except BaseException:
             self._forget()  # weights that are half changed are of no use
             raise
@@ -276,7 +294,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Give the mean margins.
+        """Compute the mean margins.
 
         Parameters
         ----------
@@ -293,7 +311,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         return margins.ravel() if len(self.classes_) == 2 else margins
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give the class with the largest margin.
+        """Predict the class with the largest margin.
 
         Parameters
         ----------
@@ -307,20 +325,26 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         best = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
         return self.classes_[best]
 
-    def _check(self, X: Any, y: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
+    def _check(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, NDArray[Any], Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, order="C", reset=reset)
         check_classification_targets(y)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not sample_weight.all():
+                kept = np.flatnonzero(sample_weight)
+                X, y, sample_weight = X[kept], y[kept], sample_weight[kept]
         if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()  # the caller's matrix stays as it came
+            X = X.copy()  # do not change the caller's matrix
             X.sum_duplicates()
-        return X, y
+        return X, y, sample_weight
 
     def _start(self, n_classes: int) -> GaussianWeights:
         positives = np.array([1]) if n_classes == 2 else np.arange(n_classes)
         return GaussianWeights(self.n_features_in_, positives, self.initial_variance, self.fit_intercept, self.average)
 
-    def _learn(self, weights: GaussianWeights, X: Any, codes: NDArray[np.int64], order: NDArray[np.int64]) -> int:
-        return weights.learn(X, codes, order, float(ndtri(self.confidence)), effective_n_jobs(self.n_jobs))
+    def _learn(self, weights: GaussianWeights, X: Any, codes: Any, order: Any, sample_weight: Any) -> int:
+        phi = float(ndtri(self.confidence))
+        return weights.learn(X, codes, order, phi, effective_n_jobs(self.n_jobs), sample_weight)
 
     def _store(self, classes: NDArray[Any], weights: GaussianWeights, n_updates: int) -> None:
         means = weights.averaged_mean() if self.average else weights.mean
@@ -332,10 +356,9 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         self._weights = weights
 
     def _forget(self) -> None:
-        """Leave nothing of an earlier fit, should this one fail."""
-        for name in ("classes_", "coef_", "intercept_", "variance_", "n_updates_", "n_iter_", "_weights"):
-            if hasattr(self, name):
-                delattr(self, name)
+        """Remove what was fitted, should this fit fail."""
+        reset_fitted(self)
+        self.__dict__.pop("_weights", None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
