@@ -11,12 +11,14 @@ import pickle
 import subprocess
 import sys
 import warnings
+from unittest import SkipTest
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import bagwise
@@ -116,9 +118,7 @@ def test_all_packages_are_walked():
 
 
 def expected_failures(estimator):
-    name = type(estimator).__name__
-    failures = {}
-    return failures
+    return {}
 
 
 @pytest.mark.filterwarnings("ignore:No feature agrees")  # scikit-learn's random data have no classes to agree with
@@ -128,3 +128,161 @@ def expected_failures(estimator):
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_with_array_api():
+    """Under SCIPY_ARRAY_API=1 SciPy and scikit-learn check and dispatch differently."""
+    command = [sys.executable, __file__, *sorted(MATRICES)]
+    found = subprocess.run(command, env=os.environ | {"SCIPY_ARRAY_API": "1"}, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def run_checks(names):
+    """Run all checks of the given classes and print those that fail; the entry point of the subprocess."""
+    failed = 0
+    for name in names:
+        estimator = cheap(MATRICES[name])
+        expected = expected_failures(estimator)
+        for copy, check in estimator_checks_generator(estimator):
+            try:
+                check(copy)
+            except SkipTest:
+                pass
+            except Exception as error:
+                if check.func.__name__ not in expected:
+                    print(f"{name}, {check.func.__name__}: {type(error).__name__}: {error}")
+                    failed += 1
+    return failed
+
+
+def smooth_images():
+    random = np.random.default_rng(0)
+    coarse = [random.integers(0, 256, (6 + k, 7, 3)) for k in range(3)]
+    return [np.kron(image, np.ones((8, 8, 1))).astype(np.uint8) for image in coarse]
+
+
+def moving_squares():
+    videos = np.full((2, 30, 48, 64), 50, np.uint8)
+    for number, video in enumerate(videos):
+        for t, frame in enumerate(video):
+            left = 10 + abs(15 - t) + number
+            frame[18:30, left : left + 12] = 200
+    return list(videos)
+
+
+def short_texts():
+    return ["The cat sat on the mat. It slept.", "A dog and a cat; the dog sat.", "Mat! Mat! The dog ran."]
+
+
+def small_bags():
+    random = np.random.default_rng(0)
+    return [random.normal(size=(length, 3)) + 3 * (length % 2) for length in (5, 1, 7, 4, 6, 3)]
+
+
+# Whatever an estimator of items takes is found by trying.
+INPUTS = (smooth_images, short_texts, moving_squares, small_bags)
+
+
+def input_of(kind):
+    refused = []
+    for make in INPUTS:
+        try:
+            cheap(kind).fit_transform(make())
+        except (ValueError, TypeError, AttributeError) as error:
+            refused.append(f"{make.__name__}: {error}")
+        else:
+            return make
+    raise AssertionError(f"{kind.__name__} takes none of the inputs:\n" + "\n".join(refused))
+
+
+@pytest.fixture(scope="module", params=sorted(ITEMS))
+def item_case(request):
+    kind = ITEMS[request.param]
+    return kind, input_of(kind)
+
+
+@pytest.fixture(params=["BagOfFeatures", "ManifoldBagOfFeatures"])
+def bag_case(request):
+    return FOUND[request.param], small_bags
+
+
+def arrays_of(value):
+    """The arrays of which a result consists: a matrix, bags, or a list of either."""
+    if isinstance(value, (list, tuple)):
+        return [array for part in value for array in arrays_of(part)]
+    if sp.issparse(value):
+        value = value.sorted_indices()
+        return [value.data, value.indices, value.indptr, np.array(value.shape)]
+    if isinstance(value, Bags):
+        return [value.values, value.offsets, *([] if value.positions is None else [value.positions])]
+    if hasattr(value, "rows"):
+        return [*arrays_of(value.rows), value.offsets, value.positions]
+    return [np.asarray(value)]
+
+
+def assert_same(one, other):
+    assert type(one) is type(other)
+    for a, b in zip(arrays_of(one), arrays_of(other), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def check_items(kind, make):
+    estimator = cheap(kind)
+    given = make()
+    expected = clone(estimator).fit(given).transform(given)
+    assert_same(given, make())  # nothing was written into the input
+    fitted = clone(estimator).fit(given)
+    for other in (fitted, fitted.fit(given), clone(fitted).fit(given), pickle.loads(pickle.dumps(fitted))):
+        assert_same(other.transform(given), expected)
+    assert_same(clone(estimator).fit_transform(given), expected)
+    assert fitted.get_params() == estimator.get_params() == clone(fitted).get_params()
+    assert fitted.set_params(**fitted.get_params(deep=False)) is fitted
+    if estimator.__sklearn_tags__().requires_fit:
+        with pytest.raises((NotFittedError, ValueError)):
+            clone(estimator).transform(given)
+    for wrong in ([object()], 3, None):
+        with pytest.raises((ValueError, TypeError)):
+            clone(estimator).fit(given).transform(wrong)
+
+
+def test_estimators_of_items(item_case):
+    check_items(*item_case)
+
+
+def test_estimators_of_bags(bag_case):
+    check_items(*bag_case)
+
+
+def test_empty_input(item_case):
+    """No items give no rows, or an error."""
+    kind, make = item_case
+    fitted = cheap(kind).fit(make())
+    try:
+        empty = fitted.transform([])
+    except ValueError:
+        return
+    assert (empty.shape[0] if hasattr(empty, "shape") else len(empty)) == 0
+
+
+@pytest.mark.parametrize("name", sorted(ITEMS))
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_parameters_default_constructible,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_scikit_learn_checks_without_data(name, check):
+    check(name, cheap(ITEMS[name]))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "No feature agrees")
+    sys.exit(run_checks(sys.argv[1:]))
