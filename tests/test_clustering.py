@@ -1,23 +1,10 @@
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagOfFeatures, BagwiseError, SpectralClusterer
 from bagwise.clustering import cluster_bags
 from bagwise.metrics import clustering_report
-
-
-def expected_failures(estimator):
-    return {"check_clustering": "its data have negative values"} if estimator.metric == "chi2" else {}
-
-
-@parametrize_with_checks(
-    [SpectralClusterer(3), SpectralClusterer(3, metric="euclidean", laplacian="random_walk")],
-    expected_failed_checks=expected_failures,
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def rings(rng, n=60):

@@ -244,7 +244,7 @@ def test_sketch_mergers_take_collections(data, bipolar):
         np.testing.assert_array_equal(merger.labels_, expected.labels_)
         Z = merger.transform(chunked).compute()
         np.testing.assert_array_equal(Z.toarray() if sp.issparse(Z) else Z, expected.transform(X))
-    with pytest.raises(BagwiseError, match="n_neighbors=3 needs the samples themselves"):
+    with pytest.raises(BagwiseError, match="n_neighbors=3 needs the samples"):
         SketchMerger(6, n_neighbors=3).fit(chunked)
 
 

@@ -171,7 +171,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     def _checked(self, X: Any, reset: bool) -> NDArray[np.float64]:
         X = validate_data(self, X, reset=reset, dtype=np.float64)
         if self.metric == "chi2":
-            check_non_negative(X, "Negative values in data: metric='chi2'", "Use metric='euclidean', or histograms.")
+            check_non_negative(X, "metric='chi2'", "Use metric='euclidean', or histograms.")
         return X
 
     def _sigma(self, distances: NDArray[np.float64]) -> float:

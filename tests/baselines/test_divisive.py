@@ -8,25 +8,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import rel_entr
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, merge_words
 from bagwise.baselines import divisive
 from bagwise.baselines.divisive import DivisiveMerger
 from bagwise.criteria import InformationLoss
 from helpers import labelled_counts, topic_counts
-
-
-@parametrize_with_checks(
-    [
-        DivisiveMerger(),
-        DivisiveMerger(n_groups=2, pooling="mean"),
-        DivisiveMerger(n_groups=2, start="aib", pooling="sqrt"),
-        DivisiveMerger(n_groups=3, smoothing=1.0),
-    ]
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def joint_of(X, y):

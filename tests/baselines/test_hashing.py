@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise._utils.hashing import hashes
 from bagwise.baselines.hashing import HashMerger
-
-
-@parametrize_with_checks([HashMerger(), HashMerger(2, random_state=3), HashMerger(3, signed=False)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def test_the_hash_is_splitmix64():

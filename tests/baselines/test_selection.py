@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from sklearn.feature_selection import mutual_info_classif
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise.baselines.selection import MinRedundancyMaxRelevance
 from bagwise.errors import BagwiseError
-
-
-@parametrize_with_checks([MinRedundancyMaxRelevance(n_features=2)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def slow_states(column, width):

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagOfFeatures, Bags, BagwiseError
 from bagwise.codebooks import BagNormalizer, encode_bags, learn_codebook
@@ -26,13 +25,6 @@ ESTIMATORS = [
     BagOfFeatures(4, random_state=0, n_init=1, pyramid=21, normalize=("l1", "power")),
 ]
 EVERY_ESTIMATOR = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e.assignment}-{e.pyramid}")
-
-
-# Bags are no matrices, but one matrix is taken as bags of one vector each. So all of scikit-learn's checks can be run,
-# and none has to be excepted. A pyramid needs positions, which a matrix does not have.
-@parametrize_with_checks([estimator for estimator in ESTIMATORS if estimator.pyramid is None])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def make_bags(seed=0, n=30, D=6, dtype=np.float32):

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures
 from bagwise.clustering import cluster_bags
@@ -22,12 +21,6 @@ ESTIMATORS = [
     ManifoldBagOfFeatures(4, **FEW, laplacian="random_walk", held_out=0.3, bag_sample=None, max_objects=8),
 ]
 EVERY_ESTIMATOR = pytest.mark.parametrize("estimator", ESTIMATORS, ids=["spectral", "isomap", "random_walk"])
-
-
-# One matrix is taken as bags of one vector each, so all of scikit-learn's checks can be run.
-@parametrize_with_checks(ESTIMATORS[:2])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def make_bags(seed=0, n=12, D=3, dtype=np.float64):

@@ -4,17 +4,11 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import normalize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.codebooks import BagNormalizer
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.kernels import hellinger
-
-
-@parametrize_with_checks([BagNormalizer(), BagNormalizer("l2"), BagNormalizer(["power", "l2"], power=0.3)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def divided(X, order):

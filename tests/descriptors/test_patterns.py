@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns, SparseBags
@@ -244,11 +243,6 @@ def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns()
     counts = LocalBinaryPatterns(uniform=True, cell=8, norm=None).describe(image)[0]  # 0: all dark, 57: all bright
     shared = np.column_stack([counts[:, 1:57], counts[:, 0] + counts[:, 57], counts[:, 58]])
     np.testing.assert_allclose(root[:, 31:] ** 2, shared / shared.sum(axis=1, keepdims=True), atol=1e-6)
-
-
-@parametrize_with_checks([PatternWords(n_groups=3, random_state=0)])
-def test_pattern_words_keep_the_contract(estimator, check):
-    check(estimator)
 
 
 def some_counts(seed=0, d=65536, n=6, filled=0.01):

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
-from sklearn.exceptions import NotFittedError, SkipTestWarning
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import InvalidParameterError
-from sklearn.utils.estimator_checks import check_estimator
 
 from bagwise import Bags, BagwiseError, open_collection
 from bagwise.descriptors import SentenceVectors, split_sentences
@@ -107,12 +106,6 @@ TEXTS = [
 def numbers_of_letters(sentences):
     assert sentences
     return np.array([[len(sentence), sentence.count("a"), 1] for sentence in sentences])
-
-
-@pytest.mark.parametrize("estimator", [SentenceVectors(), SentenceVectors(embedding=numbers_of_letters)])
-def test_scikit_learn_contract(estimator):
-    with pytest.warns(SkipTestWarning, match="requires input"):  # it has no checks for texts
-        check_estimator(estimator)
 
 
 def test_vectors_are_the_decomposed_weights_of_sentences():

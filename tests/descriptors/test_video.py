@@ -8,37 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils._param_validation import InvalidParameterError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import Bags, BagwiseError, open_collection
 from bagwise.descriptors import VideoHogHof
 from bagwise.descriptors import _video_kernels as kernels
 from bagwise.descriptors.video import GreyFrames, SpaceTimePoints, _gaussian, describe_points, find_points
 from bagwise.sources import ItemError, SkippedItemsWarning
-
-NO_MATRIX = "takes videos: a row of a matrix is none"
-EXPECTED_FAILURES = dict.fromkeys(
-    [
-        "check_dict_unchanged",
-        "check_estimators_dtypes",
-        "check_estimators_pickle",
-        "check_f_contiguous_array_estimator",
-        "check_fit_idempotent",
-        "check_fit_score_takes_y",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-        "check_pipeline_consistency",
-        "check_transformer_general",
-        "check_transformer_preserve_dtypes",
-        "check_transformers_unfitted_stateless",
-    ],
-    NO_MATRIX,
-) | {"check_estimator_sparse_tag": "fit looks at no data, so it takes any"}
-
-
-@parametrize_with_checks([VideoHogHof()], expected_failed_checks=lambda _: EXPECTED_FAILURES)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def square(xs, height=48, width=64, side=12, top=18):

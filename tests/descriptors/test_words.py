@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError, SkipTestWarning
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import check_estimator
 
 from bagwise import BagwiseError, open_collection
 from bagwise.descriptors import WordCounts
@@ -22,11 +21,6 @@ OPTIONS = [
     {"vocabulary": ["cat", "dog"]},
     {"analyzer": "char", "lowercase": False, "binary": True},
 ]
-
-
-def test_scikit_learn_contract():
-    with pytest.warns(SkipTestWarning, match="requires input"):  # it has no checks for texts
-        check_estimator(WordCounts())
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -9,7 +9,6 @@ from hypothesis.extra import numpy as npst
 from scipy.optimize import approx_fprime
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.kernels import DiagonalKernelLearner
@@ -19,18 +18,6 @@ from bagwise.kernels.diagonal_kernel import PairLoss, ball_weights
 from bagwise.kernels.label_similarity import ClassAgreement, GivenSimilarity, SharedLabels, label_similarity
 
 OBJECTIVES = ("ball", "prox", "logistic")
-
-
-@pytest.mark.filterwarnings("ignore:No feature agrees")  # scikit-learn's random data have no classes to agree with
-@parametrize_with_checks(
-    [
-        DiagonalKernelLearner(),
-        DiagonalKernelLearner("prox", non_negative=True, pretrain_size=0.5),
-        DiagonalKernelLearner("logistic", max_iter=3),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def slow_gradient(X, similarities):

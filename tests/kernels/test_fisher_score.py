@@ -9,18 +9,12 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import Bags, BagwiseError
 from bagwise.kernels import DiagonalKernelLearner, FisherScore
 from bagwise.kernels import fisher_score as fisher_score_module
 
 K, D = 3, 2
-
-
-@parametrize_with_checks([FisherScore(n_components=2, reg_covar=1e-3)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def vectors(n=60, seed=0, d=D):

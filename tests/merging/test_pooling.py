@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError
-from bagwise.merging import _pooling_kernels
+from bagwise.merging import _kernels
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
 
@@ -45,7 +45,7 @@ def test_pooling_adds_up_groups_dense_and_sparse(pooling, dtype, case):
         assert (np.diff(sparse.indices)[np.diff(np.repeat(np.arange(len(X)), np.diff(sparse.indptr))) == 0] > 0).all()
 
 
-@pytest.mark.parametrize("kernel", [_pooling_kernels._pool_to_few, _pooling_kernels._pool_to_many])
+@pytest.mark.parametrize("kernel", [_kernels._pool_to_few, _kernels._pool_to_many])
 @pytest.mark.parametrize("filled", [0.005, 0.2, 0.9])
 @pytest.mark.parametrize("n_groups", [3, 90, 400])
 def test_both_ways_to_pool_sparse_rows(kernel, filled, n_groups):

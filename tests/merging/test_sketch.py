@@ -237,7 +237,7 @@ def test_sums_over_neighbours_without_forming_them():
     centred = X - X.mean(axis=0)
     Z = (graph != 0) @ centred
     np.testing.assert_allclose(sketch.signature(), Z.T @ hash_matrix(30, 6, 4), atol=1e-4)
-    with pytest.raises(BagwiseError, match="Neighbours are known of 30 samples, but 31 came"):
+    with pytest.raises(BagwiseError, match="Neighbours are known for 30 samples, but 31 came"):
         sketch._update_neighbors(X[:1], followers)
     with pytest.raises(BagwiseError, match="sums over neighbours"):
         sketch.update(X)
@@ -319,7 +319,7 @@ def test_a_sketch_that_was_interrupted_says_so(monkeypatch, tmp_path):
         lambda: after + sketch,
         lambda: sketch.save(tmp_path / "sketch"),
     ):
-        with pytest.raises(BagwiseError, match="interrupted, so it holds part of some"):
+        with pytest.raises(BagwiseError, match="interrupted, so it is incomplete"):
             use()
     assert not list(tmp_path.iterdir())
 

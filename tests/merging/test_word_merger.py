@@ -11,29 +11,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
 from bagwise.merging import MergingInterrupted
 from bagwise.merging.engine import Engine
 from bagwise.merging.grouping import name_groups
-
-
-@parametrize_with_checks(
-    [
-        WordMerger(),
-        WordMerger(n_groups=2, pooling="mean", search="polar"),
-        WordMerger(n_groups=2, criterion="lpp", search="exhaustive"),
-        WordMerger(n_groups=3, criterion=NonparametricDiscriminant(2, 3, metric="euclidean")),
-        WordMerger(n_groups=2, criterion="semi_supervised", store="sparse"),
-        WordMerger(n_groups=2, store="factored"),
-        WordMergerCV(cv=2),
-        WordMergerCV([1, 2], cv=2, rule="1se", pooling="sqrt"),
-    ]
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture

@@ -11,22 +11,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import latent_dirichlet
 from bagwise.topics.inference import infer, split_tokens, to_counts, topic_bound, topic_weights
 from helpers import topic_counts
-
-
-@parametrize_with_checks(
-    [
-        LatentDirichlet(2, max_iter=3, random_state=0),
-        LatentDirichlet(3, solver="online", max_iter=2, prior="symmetric", random_state=0),
-    ]
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def planted(seed=0, n_documents=200, n_topics=4, words_per_topic=8):

@@ -1,16 +1,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError
 from bagwise.topics import PLSA
 from helpers import topic_counts
-
-
-@parametrize_with_checks([PLSA(2, max_iter=5, random_state=0), PLSA(3, max_iter=3, temperature=0.8, random_state=0)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def plain_step(X, shares, topics, temperature):

@@ -5,24 +5,10 @@ from scipy.special import digamma, gammaln
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import FreeEnergyScore, LatentDirichletNB
 from helpers import topic_counts
-
-QUICK = LatentDirichlet(2, max_iter=3, random_state=0)
-
-
-@parametrize_with_checks(
-    [
-        FreeEnergyScore(QUICK),
-        FreeEnergyScore(QUICK, word_block="word", standardize=True, per_token=True),
-        LatentDirichletNB(LatentDirichlet(1, max_iter=3, random_state=0)),
-    ]
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

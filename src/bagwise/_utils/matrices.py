@@ -84,7 +84,10 @@ def check_non_negative(X: Any, who: str, advice: str) -> None:
     else:
         sample, word = np.unravel_index(int(np.argmax(X < 0)), X.shape)
         value = X[sample, word]
-    raise BagwiseError(f"{who} needs non-negative data, but sample {sample}, word {word} is {value:g}. {advice}")
+    raise BagwiseError(
+        f"Negative values in data: {who} needs non-negative data, but sample {sample}, word {word} is {value:g}. "
+        + advice
+    )
 
 
 def centre_full_words(X: sp.csr_array) -> sp.csr_array:

@@ -161,15 +161,15 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         if y is None:
             raise BagwiseError("DivisiveMerger requires y to be passed, but the target y is None. Pass labels.")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
-        check_non_negative(X, "DivisiveMerger", "Negative values in data passed to it have no probability: use counts.")
+        check_non_negative(X, "DivisiveMerger", "Use counts or histograms.")
+        weights: NDArray[np.float64] | None = None
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not sample_weight.all():  # samples of weight 0 do not count, nor do classes that have no others
-                kept = np.flatnonzero(sample_weight)
-                X, y, sample_weight = X[kept], y[kept], sample_weight[kept]
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            kept = np.flatnonzero(weights)  # samples of weight 0 do not count, nor do classes that have no others
+            X, y, weights = X[kept], np.asarray(y)[kept], weights[kept]
         codes = class_codes(y, "ditc")
         with np.errstate(over="ignore"):
-            counts = class_sums(X, codes, weights=sample_weight).T
+            counts = class_sums(X, codes, weights=weights).T
             totals = counts.sum(axis=1)
             total = totals.sum()
         if total == 0:
@@ -177,7 +177,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         if not np.isfinite(total):
             raise BagwiseError("The sum of X is too large to be represented. Scale X: the groups do not depend on it.")
 
-        labels, objective = self._find_groups(X, y, counts / total, sample_weight)
+        labels, objective = self._find_groups(X, y, counts / total, weights)
         self.labels_ = _number_by_first_word(labels)
         self.objective_ = np.array(objective)
         self.n_iter_ = len(objective) - 1

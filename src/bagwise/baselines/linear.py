@@ -221,15 +221,18 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Class of each sample.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative factors of the step sizes α. Samples of weight 0 do not count. As in
-            `sklearn.linear_model.SGDClassifier`, a weight of 2 is not the same as the sample twice.
+            Non-negative weights. The step size α of a sample is multiplied by its weight relative to the largest.
+            Samples of weight 0 do not count. As for `sklearn.linear_model.SGDClassifier`, weighting a sample is not the
+            same as repeating it.
 
         Returns
         -------
         self : ConfidenceWeightedClassifier
         """
         self._forget()
-        X, y, sample_weight = self._check(X, y, sample_weight, reset=True)
+        X, y, factors = self._check(X, y, sample_weight, reset=True)
+        if factors is not None:
+            factors = factors / factors.max()
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise BagwiseError(f"y has one class, {classes[0]!s}: a classifier needs at least two.")
@@ -240,7 +243,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         for _ in range(self.max_iter):
             if self.shuffle:
                 order = random.permutation(X.shape[0])
-            n_updates += self._learn(weights, X, codes, order, sample_weight)
+            n_updates += self._learn(weights, X, codes, order, factors)
         self._store(classes, weights, n_updates)
         self.n_iter_ = int(self.max_iter)
         return self
@@ -258,7 +261,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         classes : array-like, default=None
             All classes that can occur. Required in the first call.
         sample_weight : array-like of shape (n_samples,), default=None
-            See `fit`.
+            Factors of the step sizes, from 0 to 1: the largest of a stream is not known in advance.
 
         Returns
         -------
@@ -267,7 +270,12 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         first = not hasattr(self, "_weights")
         if first and classes is None:
             raise BagwiseError("The first call of partial_fit needs classes=, a list of all classes.")
-        X, y, sample_weight = self._check(X, y, sample_weight, reset=first)
+        X, y, factors = self._check(X, y, sample_weight, reset=first)
+        if factors is not None and factors.max() > 1:
+            raise BagwiseError(
+                f"sample_weight of partial_fit must be from 0 to 1, got {factors.max():g}. Divide the weights by "
+                "the largest of the stream."
+            )
         known = self.classes_ if classes is None else np.unique(column_or_1d(classes))
         if not first and not np.array_equal(known, self.classes_):
             raise BagwiseError(
@@ -285,7 +293,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         n_updates = 0 if first else self.n_updates_
         try:
             order = np.arange(X.shape[0])
-            n_updates += self._learn(weights, X, np.searchsorted(known, y), order, sample_weight)
+            n_updates += self._learn(weights, X, np.searchsorted(known, y), order, factors)
         except BaseException:
             self._forget()  # weights that are half changed are of no use
             raise
@@ -330,6 +338,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not sample_weight.any():
+                raise BagwiseError("sample_weight is 0 for all samples. At least one weight must be positive.")
             if not sample_weight.all():
                 kept = np.flatnonzero(sample_weight)
                 X, y, sample_weight = X[kept], y[kept], sample_weight[kept]

@@ -55,7 +55,7 @@ def pool(
     -------
     Z : ndarray or CSR matrix of shape (n_samples, n_cells * n_groups)
     """
-    from bagwise.merging._pooling_kernels import pool_dense, pool_sparse
+    from bagwise.merging._kernels import pool_dense, pool_sparse
 
     if n_cells > 1:
         labels = (np.arange(n_cells)[:, np.newaxis] * n_groups + labels).ravel()

@@ -40,49 +40,49 @@ def needs_non_negative(criterion: Any, kernel: Any) -> bool:
 
 
 class WordMerger(GroupTransformer, BaseEstimator):
-    """Merge many words into a few groups that keep what the criterion asks for.
+    """Merge words into a few groups, at each step the pair that keeps the criterion highest.
 
-    1. `fit` finds the hierarchy of all merges, from the words as they are down to one, exactly.
+    1. `fit` finds the hierarchy of all merges, from single words to one group, exactly.
     2. `transform` cuts it at `n_groups` and adds up the words of each group.
-    3. Any other size is one ``set_params(n_groups=...)`` away, without fitting again.
+    3. `cut` and ``set_params(n_groups=...)`` give any other size without fitting again.
 
     Parameters
     ----------
     n_groups : int, default=50
-        Number of groups to keep. If there are no more words than that, all are kept.
+        Number of groups. If there are no more words than that, each is its own group.
     criterion : str or object from `bagwise.criteria`, default="csm"
-        What makes a merge good: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "mmi", "mlt", "gml",
-        "uvd", "mme", "linkage" or an object. Grid searches over its parameters, such as ``criterion__n_neighbors``,
-        need the object.
+        Criterion to maximise: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "mmi", "mlt", "gml", "uvd",
+        "mme", "linkage" or an object. Grid searches over its parameters, such as ``criterion__n_neighbors``, need the
+        object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
-        The space in which distances are taken, for criteria that are ratios of distances.
+        Kernel whose feature space distances are computed in, for trace ratio criteria.
     search : {"bound", "polar", "exhaustive"}, default="bound"
         How the best pair is found. All are exact; "bound" is the fastest.
     pooling : {"sum", "mean", "sqrt"}, default="sum"
-        How the words of a group are put together: sum, mean, or sum over the root of the group's size.
+        How the words of a group are combined: their sum, their mean, or their sum divided by the square root of the
+        group's size.
     store : {"auto", "dense", "factored", "sparse"}, default="auto"
-        Where the statistics of a ratio of distances are kept: as two d x d matrices, as the values they are made from,
-        or as the non-zeros of sparse data. "auto" takes the first if it fits, else one of the others by how many zeros
-        there are; see `merge_words`.
+        How the statistics of a trace ratio criterion are stored: as two d x d matrices, as their factors, or as the
+        non-zeros of sparse data. "auto" uses "dense" if it fits in memory; see `merge_words`.
     memory_limit : int or str, default=None
-        Most memory the statistics may take, in bytes or as "2GB". None: 80 % of what is free.
+        Maximum memory for the statistics, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None
-        Threads for forming the statistics.
+        Number of threads for forming the statistics.
     verbose : int, default=0
         1 shows a progress bar.
 
     Attributes
     ----------
     hierarchy_ : Hierarchy
-        All merges. After Ctrl-C, those done until then.
+        All merges. If fitting was interrupted (Ctrl-C), those done so far.
     labels_ : ndarray of shape (n_features_in_,)
         Group of each word at the current `n_groups`.
     scores_ : ndarray of shape (n_features_in_ - 1,)
         Criterion after each merge.
     word_totals_ : ndarray of shape (n_features_in_,)
-        Sum of each word over the training data; names of groups begin with their heaviest words.
+        Sum of each word over the training data; names of groups begin with the most frequent words.
     store_ : {"dense", "factored", "sparse"} or None
-        The store that was used; None for criteria that have no choice.
+        The store that was used; None for criteria that are not trace ratios.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had column names.
@@ -95,9 +95,9 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     Notes
     -----
-    Which criterion: the default does best on two kinds of images, with "lde" level. For many classes at once take "aib"
-    or "mlt": ratios of distances such as "csm" and "nda" are made large by a few directions with much scatter, in which
-    many classes are not told apart. For texts and few words the same two came out best, with two classes as well.
+    Choosing a criterion: "csm" and "lde" are best for two classes of images. For many classes use "aib" or "mlt": trace
+    ratios such as "csm" and "nda" are dominated by a few directions of high variance, which do not separate many
+    classes. "aib" and "mlt" are also best for texts and few groups, with two classes as well.
 
     Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
     ``store="sparse"`` of the order of the non-zeros. Transforming takes one pass over the data; the model is one
@@ -120,7 +120,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
            [1., 9.]])
     >>> merger.get_feature_names_out(["paw", "meow", "bark", "bone"])
     array(['paw+meow', 'bark+bone'], dtype=object)
-    >>> merger.set_params(n_groups=3).transform(X).shape
+    >>> merger.cut(3).transform(X).shape
     (4, 3)
     """
 

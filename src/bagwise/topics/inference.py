@@ -43,9 +43,7 @@ _WORD_CHUNK = 256
 
 def to_counts(X: Any, caller: str) -> sp.csr_array:
     """Convert X to a canonical CSR matrix of float64 without stored zeros. X is not modified."""
-    check_non_negative(
-        X, caller, "Negative values in data cannot be counts: give counts, or other weights such as TF-IDF."
-    )
+    check_non_negative(X, caller, "Give counts, or other weights such as TF-IDF.")
     counts = sp.csr_array(X, dtype=np.float64)
     if not counts.has_canonical_format or (counts.data == 0).any():
         counts = counts.copy()

@@ -18,8 +18,9 @@ from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
+from bagwise.merging.neighbors import Nearness, neighbor_graph
 
-__all__ = ["Sketch"]
+__all__ = ["Sketch", "reverse_neighbors"]
 
 _KIND = "bagwise.Sketch"
 _SCHEMA = 1
@@ -39,54 +40,54 @@ _FEATURES = 2048
 
 
 class Sketch:
-    """A signature of `size` numbers for each feature of a stream, from which features can be compared and clustered.
+    """A signature of `size` numbers for each feature of a stream of samples, for comparing and clustering features.
 
-    Sample i is added, times a sign, to some of the `size` columns: ``S[f, row_m(i)] += sign_m(i) X[i, f]`` for each
-    of the hashes m. Signs cancel what does not belong together, so inner products between the rows of the signature
-    are, on average over seeds, `n_hashes` times those between the centred columns of X. Samples are seen once and
-    not kept.
+    Sample i is added with a random sign to some of the `size` columns: ``S[f, row_m(i)] += sign_m(i) X[i, f]`` for each
+    of the hashes m. The expectation over seeds of the inner product of two rows of the signature is `n_hashes` times
+    that of the centred columns of X. Samples are read once and not kept.
 
     Parameters
     ----------
     n_features : int
         Number of columns of the data.
     size : int, default=256
-        Length of the signature of a feature. The error of inner products falls as its inverse root.
+        Length of the signature of a feature. The error of inner products is proportional to ``1/√size``.
     n_hashes : int, default=30
-        Columns that each sample is added to; if hashes choose the same one, it gets the sum of their signs.
+        Number of columns that each sample is added to; signs are added where hashes collide.
     seed : int, default=0
-        Another seed gives other hashes. Below 2³².
+        Seed of the hashes, below 2³².
     first_sample : int, default=0
-        Place in the stream of the first sample that will be added, for sketches of parts of a stream.
+        Index in the stream of the first sample, for sketches of parts of a stream.
     dtype : {"float32", "float64"}, default="float32"
-        Numbers of the signature. It takes ``n_features * size`` of them. See the notes for data with a large offset.
+        Type of the ``n_features * size`` numbers of the signature. See the notes for data with a large offset.
 
     Attributes
     ----------
     n_samples : int
-        Samples seen until now.
+        Number of samples added so far.
     totals : ndarray of shape (n_features,)
         Sum of each feature.
     n_active : ndarray of shape (n_features,)
         Number of samples in which each feature is not zero.
     from_neighbors : bool
-        Whether it holds sums over neighbours of samples, as `SketchMerger` makes them, instead of samples.
+        Whether it holds sums over neighbours or classes of samples, as `SketchMerger` forms them, instead of samples.
 
     Notes
     -----
     For sample i, counted from the beginning of the stream, and hash m, with SplitMix64's output function ``mix`` and
     all in 64-bit integers, the column is ``mix(z) mod size`` and the sign is the highest bit (0 for 1, 1 for -1) of
     ``mix(z + 0x243F6A8885A308D3)``, where ``z = i + 0x6A09E667F3BCC909 seed + 0xB7E151628AED2A6B m``. So results
-    depend neither on the platform nor on how the stream is cut into chunks: the bytes are the same. Sums of sketches
-    (``a + b``) add parts in another order; they are the same for whole numbers, and up to rounding for others.
+    depend neither on the platform nor on how the stream is split into chunks, to the last bit. Sums of sketches
+    (``a + b``) add parts in another order: they are identical for integers, and equal up to rounding otherwise.
 
-    Adding samples costs O(size) for each value that is not zero: all columns are updated in one vectorised step, which
-    is faster than to visit a few of them.
+    Adding samples costs O(size) for each non-zero value: all columns are updated in one vectorised step, which is
+    faster than updating a few of them.
 
-    Centring comes after summing, so that an offset which is large beside the spread of a feature costs digits. In
-    float32, for 4000 samples, the signature of a feature whose mean is 10³ times its standard deviation has a relative
-    error of 4·10⁻⁴, at 10⁵ times of 4 %, and at 10⁷ it says nothing. Choose ``dtype="float64"`` then (2·10⁻¹⁰ at
-    10⁵), or subtract the offset. `totals` and `constant` are taken from the values as they came, whatever the dtype.
+    Features are centred after summing, so that an offset which is large compared with the standard deviation costs
+    precision. In float32, for 4000 samples, the signature of a feature whose mean is 10³ times its standard deviation
+    has a relative error of 4·10⁻⁴, at 10⁵ times of 4 %, and at 10⁷ times it is noise. Use ``dtype="float64"`` then
+    (2·10⁻¹⁰ at 10⁵), or subtract the offset. `totals` and `constant` are computed from the values as given, whatever
+    the dtype.
 
     References
     ----------
@@ -136,7 +137,7 @@ class Sketch:
         self._coefficient_sums = np.zeros(self.size, dtype=np.int64)
         self.totals = np.zeros(self.n_features)
         self.n_active = np.zeros(self.n_features, dtype=np.int64)
-        # of the values that are not zero
+        # of the non-zero values
         self._smallest = np.full(self.n_features, np.inf)
         self._largest = np.full(self.n_features, -np.inf)
 
@@ -146,7 +147,7 @@ class Sketch:
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
-            Any number of samples. CSC is turned into CSR first.
+            Any number of samples. CSC is converted to CSR first.
         n_threads : int, default=1
 
         Returns
@@ -154,7 +155,7 @@ class Sketch:
         self : Sketch
         """
         self._check_takes_samples()
-        from bagwise.merging.sketching._sketch_kernels import hashed_coefficients
+        from bagwise.merging.sketching._kernels import hashed_coefficients
 
         def fill(out: NDArray[Any]) -> None:
             hashed_coefficients(self._state(self.first_sample + self.n_samples), self.n_hashes, out)
@@ -162,39 +163,52 @@ class Sketch:
         self._add(self._checked(X), fill, n_threads)
         return self
 
-    def _update_neighbors(self, X: Any, followers: sp.csr_array, n_threads: int = 1) -> None:
-        """Add the next samples, each with the coefficients of all those that it is a neighbour of.
+    def _update_neighbors(self, X: Any, reverse: sp.csr_array, n_threads: int = 1) -> None:
+        """Add the next samples, each with the coefficients of its reverse nearest neighbours.
 
-        Row j of `followers` lists them for sample j of the stream, all of it. That is `update` with the sums of the
-        neighbours of each sample, which are never formed.
+        Row j of `reverse` lists those of sample j of the whole stream; see `reverse_neighbors`. This is `update` with
+        the sum of each sample and its neighbours, without forming these sums.
         """
-        from bagwise.merging.sketching._sketch_kernels import neighbor_coefficients
+        from bagwise.merging.sketching._kernels import neighbor_coefficients
 
         self.from_neighbors = True
         X = self._checked(X)
         last = self.n_samples + X.shape[0]
-        if last > followers.shape[0]:
-            raise BagwiseError(f"Neighbours are known of {followers.shape[0]} samples, but {last} came.")
+        if last > reverse.shape[0]:
+            raise BagwiseError(f"Neighbours are known for {reverse.shape[0]} samples, but {last} came.")
 
         def fill(out: NDArray[Any]) -> None:
             state = self._state(self.first_sample)
-            neighbor_coefficients(state, self.n_hashes, followers.indptr, followers.indices, self.n_samples, out)
+            neighbor_coefficients(state, self.n_hashes, reverse.indptr, reverse.indices, self.n_samples, out)
 
         self._add(X, fill, n_threads)
 
+    @classmethod
+    def _of_classes(cls, X: Any, codes: NDArray[np.intp], *, seed: int, dtype: Any, n_threads: int = 1) -> Sketch:
+        """Sum up the samples of each class: column c of the signature is that of the class with code c, exactly."""
+        sketch = cls(X.shape[1], int(codes.max()) + 1, 1, seed=seed, dtype=dtype)
+        sketch.from_neighbors = True
+
+        def fill(out: NDArray[Any]) -> None:
+            out[:] = 0
+            out[np.arange(len(out)), codes[sketch.n_samples : sketch.n_samples + len(out)]] = 1
+
+        sketch._add(sketch._checked(X), fill, n_threads)
+        return sketch
+
     def _add(self, X: Any, fill: Callable[[NDArray[Any]], None], n_threads: int) -> None:
         """Add checked samples, block by block; ``fill(out)`` writes the coefficients of a block."""
-        from bagwise.merging.sketching._sketch_kernels import add_dense, add_sorted, sort_by_feature
+        from bagwise.merging.sketching._kernels import add_dense, add_sorted, sort_by_feature
 
         n_block = max(_BLOCK_BYTES // (self.size * self.dtype.itemsize), 1)
-        room = np.empty((min(n_block, X.shape[0]), self.size), dtype=self.dtype)
+        buffer = np.empty((min(n_block, X.shape[0]), self.size), dtype=self.dtype)
         statistics = (self._sums, self.totals, self.n_active, self._smallest, self._largest)
         ends = np.empty(self.n_features, dtype=np.int64)
         parts: tuple[Any, ...]
         add: Callable[..., None]
         for first in range(0, X.shape[0], n_block):
             last = min(first + n_block, X.shape[0])
-            coefficients = room[: last - first]
+            coefficients = buffer[: last - first]
             fill(coefficients)
             if sp.issparse(X):
                 n_entries = int(X.indptr[last] - X.indptr[first])
@@ -218,23 +232,23 @@ class Sketch:
         self._check_whole()
         if self.from_neighbors:
             raise BagwiseError(
-                "This sketch holds sums over neighbours, which single samples cannot be added to. "
+                "This sketch holds sums over neighbours or classes, to which samples cannot be added. "
                 "Fit SketchMerger again with all samples."
             )
 
     def _check_whole(self) -> None:
         if not self._whole:
             raise BagwiseError(
-                "Adding samples to this sketch was interrupted, so it holds part of some. "
-                "Begin a new one, or load one that was saved before."
+                "Adding samples to this sketch was interrupted, so it is incomplete. "
+                "Start a new one, or load one that was saved before."
             )
 
     def _state(self, sample: int) -> np.uint64:
-        """Where the hashes of a sample begin."""
+        """Initial state of the hashes of a sample."""
         return np.uint64((sample + PER_SEED * self.seed) % 2**64)
 
     def _checked(self, X: Any) -> Any:
-        """Bring data into a form that kernels take, or say what is wrong with it."""
+        """Convert data to what the kernels take, or raise."""
         self._check_whole()
         try:
             X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
@@ -257,21 +271,23 @@ class Sketch:
             sample = self.first_sample + self.n_samples + row
             raise BagwiseError(
                 f"Row {row} of X (sample {sample} of the stream) is {value} (NaN or infinity) at feature {feature}. "
-                "Only finite numbers can be added: mend it or leave the row out."
+                "Only finite numbers can be added: replace it, or drop the row."
             )
-        self._check_range(max(-float(values.min()), float(values.max()), self._peak()), self.n_samples + X.shape[0])
+        self._check_range(
+            max(-float(values.min()), float(values.max()), self._largest_magnitude()), self.n_samples + X.shape[0]
+        )
         return X
 
-    def _peak(self) -> float:
-        """Largest absolute value seen; not above 0 if there was none but zero."""
+    def _largest_magnitude(self) -> float:
+        """Largest absolute value so far; not above 0 if all were zero."""
         return max(-float(self._smallest.min()), float(self._largest.max()))
 
-    def _check_range(self, peak: float, n_samples: int) -> None:
-        """Raise where sums over `n_samples` samples with values up to `peak` may not be finite, or vanish."""
+    def _check_range(self, largest: float, n_samples: int) -> None:
+        """Raise where sums over `n_samples` samples with values up to `largest` may overflow or underflow."""
         limits = np.finfo(self.dtype)
-        if peak * self.n_hashes * n_samples > float(limits.max) or 0 < peak < float(limits.tiny):
+        if largest * self.n_hashes * n_samples > float(limits.max) or 0 < largest < float(limits.tiny):
             raise BagwiseError(
-                f"Values reach {peak:g}, too {'large' if peak > 1 else 'small'} for sums in {self.dtype}. "
+                f"Values reach {largest:g}, too {'large' if largest > 1 else 'small'} for sums in {self.dtype}. "
                 "Scale X, or use dtype='float64'."
             )
 
@@ -287,7 +303,7 @@ class Sketch:
         It is ``S[f] - mean(f) c``, where c sums the coefficients of all samples, so that means need not be known
         beforehand. Computed in float64, then rounded.
         """
-        from bagwise.merging.sketching._sketch_kernels import centre_rows
+        from bagwise.merging.sketching._kernels import centre_rows
 
         self._check_whole()
         if self.n_samples == 0:
@@ -308,7 +324,7 @@ class Sketch:
                 + "; ".join(f"{key} {self._settings()[key]} and {other._settings()[key]}" for key in differing)
             )
         if self.from_neighbors or other.from_neighbors:
-            raise BagwiseError("Sketches of sums over neighbours cannot be added: neighbours may lie in other parts.")
+            raise BagwiseError("Sketches of sums over neighbours or classes cannot be added: they need all samples.")
         early, late = (self, other) if self.first_sample + self.n_samples == other.first_sample else (other, self)
         if early.first_sample + early.n_samples != late.first_sample:
             raise BagwiseError(
@@ -316,7 +332,7 @@ class Sketch:
                 "follow each other, in either order: set first_sample of the later one to the end of the earlier."
             )
         n_samples = early.n_samples + late.n_samples
-        self._check_range(max(early._peak(), late._peak()), n_samples)
+        self._check_range(max(early._largest_magnitude(), late._largest_magnitude()), n_samples)
         both = Sketch(**self._settings(), first_sample=early.first_sample)
         both.n_samples = n_samples
         np.add(early._sums, late._sums, out=both._sums)
@@ -328,7 +344,7 @@ class Sketch:
         return both
 
     def __radd__(self, other: object) -> Sketch:
-        # sum(parts) begins with 0; no copy is made, there may be no room for one
+        # sum(parts) begins with 0; no copy is made, it may not fit in memory
         return self if type(other) is int and other == 0 else NotImplemented
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -406,3 +422,33 @@ def _float_type(dtype: DTypeLike) -> np.dtype[Any]:
     if resolved not in (np.float32, np.float64):
         raise BagwiseError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
     return resolved
+
+
+def reverse_neighbors(parts: list[Any], n_neighbors: int, n_threads: int = 1) -> sp.csr_array:
+    """List the reverse nearest neighbours of each sample: those that have it among their nearest, and itself.
+
+    The sum over sample i and its neighbours is ``z_i = Σ_{j in N(i)} x_j``. Sample j contributes to the sums of its
+    reverse neighbours ``{i : j in N(i)}``, so that the sums need not be formed.
+
+    Parameters
+    ----------
+    parts : list of matrices
+        The samples, with few columns, in any number of parts.
+    n_neighbors : int
+        Number of nearest samples in Euclidean distance, ties by index; all others where there are fewer.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    reverse : CSR array of shape (n_samples, n_samples)
+        Row j has a 1 for each reverse neighbour of sample j.
+
+    Notes
+    -----
+    All distances are computed, block by block: O(n_samples²) time per column.
+    """
+    samples = sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.vstack(parts)
+    graph = neighbor_graph(Nearness(samples, "euclidean", n_threads), n_neighbors)
+    reverse = sp.csr_array((graph + sp.eye_array(samples.shape[0])).T)
+    reverse.sort_indices()
+    return reverse

@@ -1,37 +1,47 @@
-"""`SketchMerger`: merging very many features without labels, in one pass over the data."""
+"""`SketchMerger`: merging very many features in one pass over the data."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.progress import ProgressBar
-from bagwise.errors import BagwiseError, unknown_name
-from bagwise.merging.grouping import FLOATS, GroupTransformer
-from bagwise.merging.pooling import POOLINGS, pool
+from bagwise.errors import BagwiseError
+from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted, reset_fitted
+from bagwise.merging.pooling import pool
 from bagwise.merging.sketching.feature_groups import FeatureGroups, group_features
-from bagwise.merging.sketching.followers import find_followers
-from bagwise.merging.sketching.sketch import Sketch
+from bagwise.merging.sketching.sketch import Sketch, reverse_neighbors
 from bagwise.merging.sketching.streams import Chunks, check_can_be_read_again, read_chunks
 
 __all__ = ["SketchMerger"]
 
-_GO_ON = "What came before is kept in sketch_, and partial_fit goes on from there."
+_GO_ON = "The samples before that are kept in sketch_, and partial_fit goes on from there."
 _OTHER_NUMBER = "Nothing is kept. Give the true n_samples, or None for any number."
 
 
+def _can_stream(merger: SketchMerger) -> bool:
+    if merger.n_neighbors > 0:
+        raise AttributeError(
+            f"partial_fit reads samples once, but n_neighbors={merger.n_neighbors} needs all of them to find "
+            "neighbours. Use fit, or fit_chunks with chunks that can be read again, or n_neighbors=0."
+        )
+    return True
+
+
 def _settings_of(sketch: Sketch) -> dict[str, Any]:
-    """Parameters of `SketchMerger` that a sketch was begun with."""
+    """Parameters of `SketchMerger` that belong to a sketch."""
     return {
         "sketch_size": sketch.size,
         "n_hashes": sketch.n_hashes,
@@ -41,68 +51,69 @@ def _settings_of(sketch: Sketch) -> dict[str, Any]:
 
 
 class SketchMerger(GroupTransformer, BaseEstimator):
-    """Merge very many features into groups that keep the scatter of the samples, without labels and in one pass.
+    """Merge very many features in one pass, into groups that keep the variance of the samples.
 
-    1. A `Sketch` of the stream is kept: for each feature a signature of `sketch_size` numbers.
-    2. Signatures are clustered by k-means; features of a cluster become one, ``z_j = Σ_{k in G_j} x_k / √|G_j|``.
-       Of all ways to merge, that is to keep as much of the total scatter ``Σ_i |z_i - mean|²`` as possible.
-    3. With `n_neighbors`, the sums of each sample and its nearest ones take the place of samples, so that scatter
-       between neighbours is given up first. With `bipolar`, features may be merged with opposite signs.
+    1. A `Sketch` of the stream keeps a signature of `sketch_size` numbers for each feature.
+    2. The signatures are clustered by k-means. Clusters are merged, ``z_j = Σ_{k in G_j} x_k / √|G_j|``.
+       This maximises the total variance ``Σ_i |z_i - mean|²`` of the merged samples (BSC).
+    3. With labels or `n_neighbors`, sums over the samples of a class, or over each sample and its nearest neighbours,
+       take the place of the samples: the linear kernel of the merged samples is aligned with the labels (equation 7 of
+       the paper), or with the neighbourhoods as pseudo-labels (PKA). With `bipolar`, features may be merged with
+       opposite signs.
 
     Parameters
     ----------
     n_groups : int, default=50
         Number of groups. If there are no more features than that, each is its own group. May be set after fitting: the
-        sketch is then clustered again when it is needed, without the data.
+        sketch is then clustered again when needed, without the data.
     sketch_size : int, default=256
         Length of the signature of a feature.
     n_hashes : int, default=30
-        How often each sample enters the signatures.
+        Number of times each sample enters the signatures.
     n_neighbors : int, default=0
-        0: merge for the scatter of samples (BSC). Otherwise the number of nearest samples, 10 for example, whose sum
-        with the sample is used (PKA). Neighbours are searched for after a first merging to `n_intermediate` groups.
-        Takes three passes over the data, and time quadratic in the number of samples.
+        0: keep the variance of the samples (BSC). Otherwise the number of nearest samples, 10 for example, for PKA; not
+        used if labels are given. Neighbours are searched for after merging to `n_intermediate` groups. Takes three
+        passes over the data, and time quadratic in the number of samples.
     bipolar : bool, default=False
-        Whether features enter their group with a sign, ``z_j = Σ_{k in G_j} ±x_k / √|G_j|`` (BSCB, PKAB): features that
-        go up when others go down can then be merged with them.
+        Whether features enter their group with a sign, ``z_j = Σ_{k in G_j} ±x_k / √|G_j|`` (BSCB, PKAB), so that
+        negatively correlated features can be merged.
     n_intermediate : int, default=200
         Number of groups in which neighbours are searched for.
     n_init : int, default=1
-        Number of starts of k-means, of which the best is kept.
+        Number of initialisations of k-means; the best result is kept.
     max_iter : int, default=100
-        Most iterations of each start.
+        Maximum number of iterations of k-means.
     tol : float, default=1e-4
-        A start ends when the cost falls by less than this share of it.
+        Relative decrease of the inertia below which k-means stops.
     batch_size : int, default=None
         Features drawn for each iteration of k-means, instead of all of them. None: all of up to 200,000 features,
         and mini-batches beyond.
     pooling : {"sqrt", "sum", "mean"}, default="sqrt"
-        What the sum over a group is divided by: the root of its size, nothing, or its size.
+        What the sum over a group is divided by: the square root of its size, 1, or its size.
     dtype : {"float32", "float64"}, default="float32"
-        Numbers of the sketch, which takes ``n_features * sketch_size`` of them.
+        Type of the ``n_features * sketch_size`` numbers of the sketch.
     random_state : int, RandomState or None, default=0
-        An int is the seed of the sketch. From others a seed is drawn when a sketch is begun. Clustering is seeded by
-        the seed of the sketch as well.
+        Seed of the hashes and of k-means. Unless it is an int, a seed is drawn when a sketch is started.
     n_jobs : int, default=None
-        Threads for the sketch. Products of matrices use those of the BLAS.
+        Number of threads for the sketch. Matrix products use those of the BLAS.
     verbose : int, default=0
         1 shows progress bars.
 
     Attributes
     ----------
     sketch_ : Sketch
-        What is known of the data. Can be saved, and taken up again by `from_sketch`.
+        The signatures. Can be saved, and used by `from_sketch`. If labels were given, the exact sums over classes.
     labels_ : ndarray of int64, shape (n_features_in_,)
-        Group of each feature. Groups are numbered by their first feature that is not constant. Features that were the
-        same in all samples are in group 0 and do not count in its size.
+        Group of each feature. Groups are numbered by their first feature that is not constant. Constant features are
+        in group 0 and do not count in its size.
     signs_ : ndarray of int8, shape (n_features_in_,)
         1 or -1: the sign of each feature in its group, 1 for the first of a group. All 1 unless `bipolar`.
     sizes_ : ndarray of int64, shape (n_groups,)
         ``|G_j|``, the number of features in each group, without constant ones unless it has no others.
     inertia_ : float
-        Scatter lost within groups, as the sketch estimates it.
+        Variance lost within groups, as estimated by the sketch.
     n_iter_ : int
-        Iterations of the best start of k-means.
+        Iterations of the best run of k-means.
     word_totals_ : ndarray of shape (n_features_in_,)
         Sum of each feature over the training data.
     n_features_in_ : int
@@ -111,16 +122,20 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     See Also
     --------
-    Sketch : The signatures alone; parts of a stream can be sketched apart and added.
-    HashMerger : Groups by a hash, without looking at the data.
-    WordMerger : Groups found step by step by a criterion, also with labels.
+    Sketch : The signatures alone; parts of a stream can be sketched separately and added.
+    HashMerger : Groups by a hash, independent of the data.
+    WordMerger : Greedy merging by a criterion.
 
     Notes
     -----
     One pass takes O(nnz(X) sketch_size) time, an iteration of k-means O(n_features n_groups sketch_size). Memory is
     that of the sketch and one or two copies of it while clustering; the samples are never kept. Groups are found when
-    `labels_` or anything that depends on it is first asked for after the sketch has changed. Interrupting (Ctrl-C) that
-    keeps the sketch.
+    `labels_`, or anything that depends on it, is first needed after the sketch has changed. The sketch is kept if that
+    is interrupted (Ctrl-C).
+
+    Alignment with labels maximises ``⟨Zᵀ Z, Lᵀ L⟩`` for the centred merged samples Z and the class indicators L. That
+    is k-means on the sums of the centred features over each class: C numbers per feature for C classes. In a pipeline
+    with a classifier, `fit` receives the labels and uses them.
 
     References
     ----------
@@ -200,20 +215,19 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     @classmethod
     def from_sketch(cls, sketch: Sketch, n_groups: int = 50, **parameters: Any) -> SketchMerger:
-        """Begin with a sketch that was loaded, or added up from parts.
+        """Create a fitted merger from a sketch that was loaded, or is the sum of several.
 
         Parameters
         ----------
         sketch : Sketch
-            Is not copied: `partial_fit` updates it, or puts a new one in its place if it gets a Dask array.
+            Not copied: `partial_fit` updates it, or replaces it if it gets a Dask array.
         n_groups : int, default=50
         **parameters
-            Others of the estimator, but for those that the sketch has.
+            Other parameters of the estimator, except those of the sketch.
 
         Returns
         -------
         merger : SketchMerger
-            Fitted, and ready for more data.
         """
         if not isinstance(sketch, Sketch):
             raise BagwiseError(
@@ -236,14 +250,15 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         return merger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> SketchMerger:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Sketch the data and find the groups.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
-            Dask arrays are sketched chunk by chunk (`bagwise.distributed.sketch`), without `n_neighbors`.
-        y : ignored
+            Dask arrays are sketched chunk by chunk (`bagwise.distributed.sketch`), without `n_neighbors` and labels.
+        y : array-like of shape (n_samples,), default=None
+            Class labels to align the merged samples with. None: unsupervised.
 
         Returns
         -------
@@ -252,28 +267,48 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self._check_parameters()
         self._forget()
         if is_lazy(X):
-            return self._fit_collection(X)
+            return self._fit_collection(X, y)
         X = self._checked(X, reset=True)
-        self._take(X)
-        if self.n_neighbors > 0:
-            self._sketch_neighbors([X])
+        if y is not None:
+            self._sketch_classes(X, y)
+        else:
+            self._take(X)
+            if self.n_neighbors > 0:
+                self._sketch_neighbors([X])
         self._groups()
         return self
 
-    def _fit_collection(self, X: Any) -> SketchMerger:
+    def _sketch_classes(self, X: Any, y: ArrayLike) -> None:
+        """Sum up the samples of each class."""
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(X, labels)
+        check_classification_targets(labels)
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise BagwiseError(
+                f"Alignment with labels needs at least two classes in y; got only one class, {classes.tolist()}. "
+                "Pass y=None to merge without labels."
+            )
+        self.sketch_ = Sketch._of_classes(
+            X, codes, seed=self._seed(), dtype=self.dtype, n_threads=effective_n_jobs(self.n_jobs)
+        )
+
+    def _fit_collection(self, X: Any, y: Any) -> Self:
         """Fit to a Dask array, by sketches of its chunks."""
         if self.n_neighbors > 0:
             raise BagwiseError(
-                f"n_neighbors={self.n_neighbors} needs the samples themselves, but X is a Dask collection, of which "
-                "only sums are made. Use n_neighbors=0, or fit_chunks, which reads chunks one after the other."
+                f"n_neighbors={self.n_neighbors} needs the samples, but X is a Dask collection, which is only summed. "
+                "Use n_neighbors=0, or fit_chunks, which reads chunks one after the other."
             )
+        if y is not None:
+            raise BagwiseError("Alignment with labels needs X in memory, but it is a Dask collection. Pass y=None.")
         self._take_collection(X)
         self._groups()
         return self
 
     def _take_collection(self, X: Any) -> None:
-        """Add a Dask array to the sketch, as a new one of its chunks that begins where the stream has got to."""
-        from bagwise.distributed import sketch  # a step up the house, taken only with Dask data
+        """Add the sketch of a Dask array, which follows the samples so far."""
+        from bagwise.distributed import sketch  # deferred: needs Dask
 
         earlier: Sketch | None = getattr(self, "sketch_", None)
         how: dict[str, Any] = {"size": self.sketch_size, "n_hashes": self.n_hashes, "dtype": self.dtype}
@@ -286,28 +321,24 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         later = lazy.compute()
         self.sketch_ = later if earlier is None else earlier + later
 
+    @available_if(_can_stream)
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> SketchMerger:
-        """Add samples to the sketch. Groups are found when they are first asked for.
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add samples to the sketch. Groups are found when they are first needed. Not available with `n_neighbors`.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
-            The next samples of the stream. How a stream is cut makes no difference. Of a Dask array a sketch is made
-            chunk by chunk and added to what there is: the same for whole numbers, up to rounding for others.
+            The next samples of the stream. The result does not depend on how a stream is split. A Dask array is
+            sketched chunk by chunk and added: the same result for integers, equal up to rounding otherwise.
         y : ignored
+            Only `fit` uses labels.
 
         Returns
         -------
         self : SketchMerger
         """
         self._check_parameters()
-        if self.n_neighbors > 0:
-            raise BagwiseError(
-                f"partial_fit sees samples once, but n_neighbors={self.n_neighbors} needs all of them to find "
-                "neighbours, and then once more. Use fit, or fit_chunks with chunks that can be read again, or "
-                "n_neighbors=0."
-            )
         self._check_settings_are_kept()
         if is_lazy(X):
             self._take_collection(X)
@@ -316,9 +347,10 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         return self
 
     def _check_settings_are_kept(self) -> None:
-        """Raise where settings of the sketch were changed after it was begun: more data cannot be added to it then."""
+        """Raise where more data cannot be added to the sketch, since its settings were changed."""
         if not hasattr(self, "sketch_"):
             return
+        self.sketch_._check_takes_samples()
         had = _settings_of(self.sketch_)
         if not isinstance(self.random_state, Integral):  # a seed was drawn, which the sketch has
             del had["random_state"]
@@ -327,12 +359,12 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
             before = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             raise BagwiseError(
-                f"The sketch that partial_fit is to add to was begun with {before}, but now there is {now}. "
-                f"Call set_params({before}) to go on, or begin anew by fit, fit_chunks or a new SketchMerger."
+                f"The sketch was started with {before}, but the parameters are now {now}. "
+                f"Call set_params({before}) to go on, or start again with fit, fit_chunks or a new SketchMerger."
             )
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_chunks(self, chunks: Chunks, n_samples: int | None = None) -> SketchMerger:
+    def fit_chunks(self, chunks: Chunks, n_samples: int | None = None) -> Self:
         """Fit to matrices that come one after the other, such as parts of data too large for memory.
 
         Parameters
@@ -369,7 +401,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         except BaseException:
             too_many = n_samples is not None and hasattr(self, "sketch_") and self.sketch_.n_samples > n_samples
             if self.n_neighbors > 0 or too_many:
-                self._forget()  # a sketch of samples must not be taken for one of neighbours, nor of what was announced
+                self._forget()  # the sketch is not that of neighbours, or of `n_samples` samples
             raise
         if self.n_neighbors > 0:
             self._sketch_neighbors(chunks)
@@ -394,14 +426,14 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         return Sketch(n_features, self.sketch_size, self.n_hashes, seed=seed, dtype=self.dtype)
 
     def _sketch_neighbors(self, chunks: Chunks) -> None:
-        """Replace the sketch of the samples by that of the sums of each sample and its neighbours."""
+        """Replace the sketch of the samples with that of the sums over each sample and its neighbours."""
         plain: Sketch = self.sketch_
         n_threads = effective_n_jobs(self.n_jobs)
-        del self.sketch_  # should anything fail, it is not taken for what was asked for
+        del self.sketch_  # not fitted, should anything fail
         seed, n_samples = plain.seed, plain.n_samples
         groups = self._cluster(plain, self.n_intermediate, bipolar=False)
         sketch = self._new_sketch(plain.n_features, seed)
-        del plain  # two of them would be much memory
+        del plain  # memory for one sketch only
         advice = "The stream must give the same samples each time."
         again: dict[str, Any] = {
             "n_samples": n_samples, "after_failure": advice, "after_excess": advice, "verbose": self.verbose,
@@ -415,22 +447,22 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
         def take(chunk: Any) -> int:
             chunk = self._checked(chunk, ensure_min_samples=0)
-            sketch._update_neighbors(chunk, followers, n_threads)
+            sketch._update_neighbors(chunk, reverse, n_threads)
             return int(chunk.shape[0])
 
         read_chunks(chunks, reduce, task="reducing", **again)
-        followers = find_followers(reduced, self.n_neighbors, n_threads)
+        reverse = reverse_neighbors(reduced, self.n_neighbors, n_threads)
         reduced.clear()
         read_chunks(chunks, take, task="sketching neighbours", **again)
         self.sketch_ = sketch
 
     def _groups(self) -> FeatureGroups:
-        """Groups of the sketch as it is, found now unless they are known."""
+        """Groups of the current sketch, computed unless they are known."""
         check_is_fitted(self)
         asked = (self.sketch_.n_samples, self.n_groups, self.bipolar, self.n_init, self.max_iter, self.tol,
                  self.batch_size)  # fmt: skip
         known = getattr(self, "_found", None)
-        # the sketch may have grown, and another one may have been put in its place
+        # the sketch may have been updated or replaced
         if known is None or known[0] is not self.sketch_ or known[1] != asked:
             self._check_parameters()
             self._found = self.sketch_, asked, self._cluster(self.sketch_, self.n_groups, self.bipolar)
@@ -459,16 +491,32 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
-        """Check what can be wrong before any data are read."""
+        """Check the parameters before any data are read."""
         self._validate_params()
-        if self.pooling not in POOLINGS:
-            raise unknown_name("pooling", self.pooling, POOLINGS)
+        self._check_pooling()
 
     def _forget(self) -> None:
-        """Leave nothing of an earlier fit, should this one fail."""
-        for name in ("sketch_", "_found"):
-            if hasattr(self, name):
-                delattr(self, name)
+        """Remove what was fitted, should this fit fail."""
+        reset_fitted(self)
+        self.__dict__.pop("_found", None)
+
+    def cut(self, n_groups: int) -> Self:
+        """Return a fitted merger of another size, without reading data again.
+
+        Parameters
+        ----------
+        n_groups : int
+            Number of groups.
+
+        Returns
+        -------
+        merger : SketchMerger
+            Shares the sketch with this merger, which is not changed.
+        """
+        check_is_fitted(self)
+        other = copy_fitted(self, n_groups=n_groups)
+        other._groups()
+        return other
 
     @property
     def labels_(self) -> NDArray[np.int64]:
@@ -482,17 +530,17 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     @property
     def sizes_(self) -> NDArray[np.int64]:
-        """Number of features in each group that count."""
+        """Number of features in each group, without constant ones."""
         return self._groups().sizes
 
     @property
     def inertia_(self) -> float:
-        """Scatter lost within groups, as the sketch estimates it."""
+        """Variance lost within groups, as estimated by the sketch."""
         return self._groups().inertia / self.sketch_.n_hashes
 
     @property
     def n_iter_(self) -> int:
-        """Iterations of the best start of k-means."""
+        """Iterations of the best run of k-means."""
         return self._groups().n_iter
 
     @property
@@ -510,9 +558,3 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sketch_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

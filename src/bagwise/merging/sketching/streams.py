@@ -1,4 +1,4 @@
-"""Reading matrices one after the other, with errors that say where the stream was."""
+"""Reading a stream of matrices, with errors that name the position in the stream."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
 def open_chunks(chunks: Chunks) -> Iterator[Any]:
-    """Begin to read an iterable of matrices, or what a function returns."""
+    """Iterate over matrices, or over what a function returns."""
     source = chunks() if callable(chunks) else chunks
-    if hasattr(source, "shape"):  # its rows are no chunks
+    if hasattr(source, "shape"):  # a single matrix
         raise BagwiseError(
             f"chunks is one {type(source).__name__} of shape {source.shape}, expected an iterable of matrices. "
             "Give [X], or use fit."
@@ -30,7 +30,7 @@ def open_chunks(chunks: Chunks) -> Iterator[Any]:
 
 
 def check_can_be_read_again(chunks: Chunks, why: str) -> None:
-    """Raise an error for iterators and generators, which give their matrices only once."""
+    """Raise for iterators and generators, which can be read only once."""
     if not callable(chunks) and iter(open_chunks(chunks)) is chunks:
         raise BagwiseError(
             f"{why}, but chunks is a {type(chunks).__name__}, which can be read only once. "
@@ -48,7 +48,7 @@ def read_chunks(
     task: str = "reading",
     verbose: int = 0,
 ) -> int:
-    """Hand the matrices to `take` one after the other; it returns how many samples they had.
+    """Pass the matrices to `take` one after the other; it returns their number of samples.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ def read_chunks(
     take : callable
         May raise ValueError for matrices that it cannot use.
     n_samples : int, default=None
-        Number of samples that must come. None: any. An error is raised as soon as there are more.
+        Expected number of samples. None: any. An error is raised as soon as there are more.
     after_failure : str, default=""
-        What an error says about how to go on.
+        Advice in the message of an error.
     after_excess : str, default=""
-        What it says if there are more than `n_samples`.
+        Advice if there are more than `n_samples`.
     task : str, default="reading"
-        Name of the progress bar, which is drawn if `verbose` and `n_samples` is known.
+        Name of the progress bar, which is shown if `verbose` and `n_samples` is known.
     verbose : int, default=0
 
     Returns
