@@ -257,5 +257,5 @@ def test_weights_scale_the_steps(form):
     np.testing.assert_array_equal(streamed.coef_, classifier.coef_)
     with pytest.raises(BagwiseError, match="from 0 to 1, got 2"):
         streamed.partial_fit(X, y, sample_weight=2 * weights)
-    with pytest.raises(ValueError, match="0 for all samples|non-zero"):
+    with pytest.raises(ValueError, match=r"0 for all samples|non-zero"):
         ConfidenceWeightedClassifier().fit(X, y, np.zeros(30))
