@@ -34,7 +34,6 @@ CHEAP = {
     "n_components": 2,
     "n_clusters": 3,
     "max_iter": 3,
-    "n_iter": 2,
     "n_init": 1,
     "sketch_size": 16,
     "n_intermediate": 2,
@@ -56,7 +55,7 @@ PARAMETERS = {
 VARIANTS = {
     "BagNormalizer": [{"steps": "l2"}, {"steps": ["power", "l2"], "power": 0.3}],
     "BagOfFeatures": [
-        {"assignment": "soft", "softness": 0.5},
+        {"assignment": "soft", "bandwidth": 0.5},
         {"assignment": "localized", "n_neighbors": 2},
         {"assignment": "sparse", "normalize": "l2"},
         {"assignment": "vlad"},
@@ -67,7 +66,7 @@ VARIANTS = {
     "FreeEnergyScore": [{"word_block": "word", "standardize": True, "per_token": True}],
     "HashMerger": [{"signed": False}],
     "LatentDirichlet": [{"solver": "online", "prior": "symmetric"}],
-    "ManifoldBagOfFeatures": [{"target": "isomap", "scale": 1.0, "softness": 0.5}],
+    "ManifoldBagOfFeatures": [{"target": "isomap", "scale": 1.0, "bandwidth": 0.5}],
     "PLSA": [{"temperature": 0.8}],
     "SketchMerger": [{"bipolar": True, "dtype": "float64"}, {"n_neighbors": 3}, {"batch_size": 2, "pooling": "mean"}],
     "SpectralClusterer": [{"metric": "euclidean", "laplacian": "random_walk"}],
