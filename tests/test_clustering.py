@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
 from bagwise import BagOfFeatures, BagwiseError, SpectralClusterer
@@ -41,7 +42,35 @@ def test_the_same_seed_gives_the_same_clusters():
     np.testing.assert_array_equal(one.embedding_, two.embedding_)
 
 
+@pytest.mark.parametrize("metric", ["chi2", "euclidean"])
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_array])
+def test_sparse_equals_dense(metric, form):
+    X, _ = rings(np.random.default_rng(0))
+    X = np.maximum(X - 0.1, 0)
+    dense, sparse = (
+        SpectralClusterer(3, metric=metric, n_neighbors=5, random_state=0).fit(data) for data in (X, form(X))
+    )
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    np.testing.assert_allclose(sparse.sigma_, dense.sigma_, rtol=1e-6)
+    np.testing.assert_allclose(sparse.cluster_centers_, dense.cluster_centers_)
+    assert isinstance(sparse.cluster_centers_, np.ndarray)
+    np.testing.assert_array_equal(sparse.predict(form(X)), dense.predict(X))
+
+
+def test_histograms_of_a_codebook_are_clustered():
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(centre, 1.0, (30, 2)) for centre in (0, 6) * 6]
+    histograms = BagOfFeatures(8, sparse_output=True, random_state=0).fit_transform(bags)
+    assert sp.issparse(histograms)
+    labels = SpectralClusterer(2, n_neighbors=3, random_state=0).fit_predict(histograms)
+    assert clustering_report(histograms, labels, np.arange(12) % 2)["purity"] == 1
+
+
 def test_bad_input():
+    with pytest.raises(BagwiseError, match="Did you mean 'chi2'"):
+        SpectralClusterer(2, metric="chi").fit(np.eye(3))
+    with pytest.raises(BagwiseError, match="Did you mean 'random_walk'"):
+        SpectralClusterer(2, laplacian="random").fit(np.eye(3))
     with pytest.raises(BagwiseError, match="n_clusters=5, but there are only 3 samples"):
         SpectralClusterer(5).fit(np.eye(3))
     with pytest.raises(BagwiseError, match=r"metric='chi2' needs non-negative data.*sample 0, word 1"):

@@ -1,69 +1,78 @@
-"""Clusters of histograms and of bags."""
+"""Clustering of histograms and of bags."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.memory import check_memory
 from bagwise.codebooks.manifold.learning import chi2_distances
 from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.kernels.additive import additive_kernel
 
 __all__ = ["SpectralClusterer", "cluster_bags"]
 
 METHODS = ("kmeans", "spectral")
+METRICS = ("chi2", "euclidean")
 
 
 class SpectralClusterer(ClusterMixin, BaseEstimator):
-    """Clusters of histograms along their neighbour graph; new ones go to the nearest mean of a cluster.
+    """Spectral clustering of histograms, with `predict` by the nearest cluster mean.
 
-    1. Join each histogram with its nearest ones.
+    1. Connect each histogram with its nearest neighbours.
     2. Embed the graph by the eigenvectors of its Laplacian with the smallest eigenvalues.
-    3. Find clusters in the embedding by k-means.
+    3. Cluster the embedding by k-means.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Also the number of eigenvectors.
+        Number of clusters and of eigenvectors.
     n_neighbors : int, default=10
     metric : {"chi2", "euclidean"}, default="chi2"
-        Distance of histograms; chi² needs values of at least 0.
+        Distance between histograms; chi² needs non-negative values.
     sigma : float or "auto", default="auto"
-        Weights are ``exp(-distance / sigma)``. "auto": the median distance to neighbours.
+        Bandwidth of the edge weights ``exp(-distance / sigma)``. "auto": the median distance to the neighbours.
     laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
     n_init : int, default=10
-        Starts of k-means.
+        Number of initialisations of k-means.
     memory_limit : int or str, default=None
-        Most memory that the distances of all pairs may take. None: 80 % of what is free.
+        Memory limit of the pairwise distances. None: 80 % of the free memory.
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
-        Threads for the distances.
+        Number of threads for the distances.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
     embedding_ : ndarray of shape (n_samples, n_clusters)
     cluster_centers_ : ndarray of shape (n_clusters, n_features_in_)
-        Mean histogram of each cluster.
+        Mean histogram of each cluster. There may be fewer than `n_clusters` if histograms coincide.
     sigma_ : float
     n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if X has column names.
 
     See Also
     --------
     sklearn.cluster.SpectralClustering : Normalised cuts of other graphs, without `predict`.
+
+    Notes
+    -----
+    O(n² d) time for n dense histograms, O(n²) memory. Sparse histograms stay sparse.
 
     Examples
     --------
@@ -79,9 +88,9 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"chi2", "euclidean"})],
+        "metric": [str],
         "sigma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "laplacian": [StrOptions(set(LAPLACIANS))],
+        "laplacian": [str],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "random_state": ["random_state"],
@@ -112,12 +121,12 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> SpectralClusterer:
-        """Find clusters.
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster histograms.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Histograms.
         y : ignored
 
@@ -125,21 +134,21 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         -------
         self : SpectralClusterer
         """
+        if self.metric not in METRICS:
+            raise unknown_name("metric", self.metric, METRICS)
+        if self.laplacian not in LAPLACIANS:
+            raise unknown_name("laplacian", self.laplacian, LAPLACIANS)
         X = self._checked(X, reset=True)
-        n = len(X)
+        n = X.shape[0]
         if self.n_clusters > n:
             raise BagwiseError(f"n_clusters={self.n_clusters}, but there are only {n} samples (n_samples={n}).")
         check_memory(
             3 * 8 * n**2,
             self.memory_limit,
-            f"Spectral clustering keeps distances of all pairs of {n} histograms",
-            "cluster some of them and use predict for the others",
+            f"Spectral clustering stores the distances of all pairs of {n} histograms",
+            "cluster a sample and use predict for the others",
         )
-        distances = (
-            chi2_distances(X, n_threads=effective_n_jobs(self.n_jobs))
-            if self.metric == "chi2"
-            else euclidean_distances(X)
-        )
+        distances = self._distances(X)
         self.sigma_ = self._sigma(distances)
         if n == 1:
             self.embedding_ = np.ones((1, 1))
@@ -150,15 +159,15 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         labels = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed).fit(self.embedding_).labels_
         _, self.labels_ = np.unique(labels, return_inverse=True)
         n_found = int(self.labels_.max()) + 1
-        self.cluster_centers_ = np.stack([X[self.labels_ == c].mean(axis=0) for c in range(n_found)])
+        self.cluster_centers_ = np.stack([np.ravel(X[self.labels_ == c].mean(axis=0)) for c in range(n_found)])
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Nearest mean histogram of a cluster, by Euclidean distance. No eigenvectors are computed.
+        """Predict the cluster with the nearest mean, by Euclidean distance.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
 
         Returns
         -------
@@ -168,8 +177,19 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         X = self._checked(X, reset=False)
         return np.argmin(euclidean_distances(X, self.cluster_centers_), axis=1)
 
-    def _checked(self, X: Any, reset: bool) -> NDArray[np.float64]:
-        X = validate_data(self, X, reset=reset, dtype=np.float64)
+    def _distances(self, X: Any) -> NDArray[np.float64]:
+        if self.metric == "euclidean":
+            return euclidean_distances(X)
+        if not sp.issparse(X):
+            return chi2_distances(X, n_threads=effective_n_jobs(self.n_jobs))
+        # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) minus the kernel Σ 2ab / (a + b)
+        halves = 0.5 * np.ravel(X.sum(axis=1))
+        distances = halves[:, np.newaxis] + halves - additive_kernel(X, kernel="chi2", n_jobs=self.n_jobs)
+        np.fill_diagonal(distances, 0.0)
+        return np.maximum(distances, 0.0, out=distances)
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         if self.metric == "chi2":
             check_non_negative(X, "metric='chi2'", "Use metric='euclidean', or histograms.")
         return X
@@ -186,6 +206,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.input_tags.positive_only = self.metric == "chi2"
         return tags
 
@@ -199,14 +220,14 @@ def cluster_bags(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> tuple[NDArray[np.int64], Pipeline]:
-    """Cluster bags by their histograms over learned words.
+    """Cluster bags by their histograms of learned words.
 
     Parameters
     ----------
     bags : Bags or list of arrays
     n_clusters : int
     encoder : estimator, default=None
-        Turns bags into histograms. None: `ManifoldBagOfFeatures` with one component a cluster.
+        Transformer from bags to histograms. None: `ManifoldBagOfFeatures` with one component per cluster.
     method : {"kmeans", "spectral"}, default="kmeans"
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
@@ -215,7 +236,7 @@ def cluster_bags(
     -------
     labels : ndarray of shape (n_bags,)
     model : Pipeline
-        ``model.predict(new_bags)`` gives the clusters of others, ``model[:-1].transform(bags)`` histograms.
+        ``model.predict(new_bags)`` gives the clusters of new bags, ``model[:-1].transform(bags)`` the histograms.
 
     Examples
     --------

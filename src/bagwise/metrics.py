@@ -1,4 +1,4 @@
-"""How good clusters and rankings are."""
+"""Quality measures of clusterings and rankings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Distance = Callable[[Any, Any], NDArray[np.float64]]
 
 
 def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Share of objects that are in the most frequent class of their cluster.
+    """Fraction of samples that belong to the most frequent class of their cluster.
 
     Examples
     --------
@@ -38,24 +38,24 @@ def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
 def clustering_report(
     X: Any, labels_pred: ArrayLike, labels_true: ArrayLike | None = None, *, average_method: str = "arithmetic"
 ) -> dict[str, float]:
-    """All criteria of a clustering at once.
+    """Compute several quality measures of a clustering.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        The space in which clusters should be compact.
+        Features of the samples.
     labels_pred : array-like of shape (n,)
-        Cluster of each object.
+        Cluster of each sample.
     labels_true : array-like of shape (n,), default=None
-        Classes, for the criteria that compare with them.
+        Class of each sample, for the measures that need it.
     average_method : {"arithmetic", "geometric", "min", "max"}, default="arithmetic"
-        Mean of the two entropies in normalised mutual information.
+        Mean of the two entropies in the normalised mutual information.
 
     Returns
     -------
     report : dict
-        "calinski_harabasz" (larger is better), "silhouette" (larger), "davies_bouldin" (smaller), NaN where there is
-        one cluster, or each object is one; with classes also "rand", "adjusted_rand", "nmi" and "purity" (larger).
+        "calinski_harabasz" (larger is better), "silhouette" (larger), "davies_bouldin" (smaller), NaN if there is one
+        cluster or every sample is a cluster; with classes also "rand", "adjusted_rand", "nmi" and "purity" (larger).
 
     Examples
     --------
@@ -98,21 +98,21 @@ def average_precision(
     Parameters
     ----------
     relevant : array-like of bool
-        Whether what stands at each rank is relevant, best rank first.
+        Whether the item at each rank is relevant, best rank first.
     n_relevant : int, default=None
-        How many relevant items there are in all. None: those in the ranking.
+        Total number of relevant items. None: those in the ranking.
     interpolated : bool, default=True
-        The mean over recall 0, 0.1, …, 1 of the highest precision at any rank with at least that recall, 0 where no
-        rank has it; else ``Σ_k precision(k) relevant(k) / R``.
+        True: the mean over the recall levels 0, 0.1, …, 1 of the highest precision at any rank of at least that recall,
+        0 if no rank reaches it. False: ``Σ_k precision(k) relevant(k) / R``.
     cutoff : int, default=None
-        Ranks that count.
+        Number of ranks that count.
     denominator : {"all", "returned", "min"}, default="all"
-        R without interpolation: all relevant items, those up to the cutoff, or all but at most the cutoff.
+        R without interpolation: all relevant items, those within the cutoff, or all up to the cutoff.
 
     Returns
     -------
     average : float
-        0 if nothing relevant is returned; NaN if there is nothing relevant at all.
+        0 if no relevant item is in the ranking; NaN if there is none at all.
 
     Examples
     --------
@@ -122,10 +122,10 @@ def average_precision(
     """
     ranks = np.asarray(relevant, dtype=bool)
     if ranks.ndim != 1:
-        raise BagwiseError(f"relevant must be one ranking, an array of one dimension; got shape {ranks.shape}.")
+        raise BagwiseError(f"relevant must be one-dimensional, one ranking; got shape {ranks.shape}.")
     total = int(ranks.sum()) if n_relevant is None else n_relevant
     if total < ranks.sum():
-        raise BagwiseError(f"n_relevant={n_relevant}, but {int(ranks.sum())} relevant items are in the ranking.")
+        raise BagwiseError(f"n_relevant={n_relevant}, but the ranking has {int(ranks.sum())} relevant items.")
     return float(_average_precisions(ranks[np.newaxis], np.array([total]), interpolated, cutoff, denominator)[0])
 
 
@@ -140,7 +140,7 @@ def mean_average_precision(
     cutoff: int | None = None,
     denominator: str = "all",
 ) -> float:
-    """Mean over queries of the average precision of searching a gallery; items of the query's class are relevant.
+    """Mean average precision (mAP) of retrieval by distance; items of the class of the query are relevant.
 
     Parameters
     ----------
@@ -148,18 +148,18 @@ def mean_average_precision(
         Dense or sparse.
     query_labels, gallery_labels : array-like
     metric : {"euclidean", "chi2", "cosine", "l1"} or callable, default="euclidean"
-        Distance by which the gallery is ranked, equal ones in order. A callable takes two blocks of rows.
+        Distance that ranks the gallery; ties keep its order. A callable takes two blocks of rows.
     interpolated, cutoff, denominator
         See `average_precision`.
 
     Returns
     -------
     mean : float
-        Queries without a relevant item are left out; NaN if none is left.
+        Over the queries with a relevant item; NaN if there is none.
 
     Notes
     -----
-    Works through the queries in blocks; of the n x m distances only a few rows are held at a time.
+    Queries are processed in blocks, so the n x m distances are never stored at once.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def precision_recall_curve(
     *,
     metric: str | Distance = "euclidean",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean interpolated precision at recall 0, 0.1, …, 1 over queries; parameters as in `mean_average_precision`.
+    """Mean interpolated precision of queries at recall 0, 0.1, …, 1; see `mean_average_precision`.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def precision_recall_curve(
 def _average_precisions(
     ranks: NDArray[np.bool_], totals: NDArray[np.int64], interpolated: bool, cutoff: int | None, denominator: str
 ) -> NDArray[np.float64]:
-    """Average precision of each row of a matrix of rankings; NaN where nothing is relevant."""
+    """Average precision of each row of a matrix of rankings; NaN if nothing is relevant."""
     if denominator not in _DENOMINATORS:
         raise unknown_name("denominator", denominator, _DENOMINATORS)
     if cutoff is not None and cutoff < 1:
@@ -219,7 +219,7 @@ def _average_precisions(
 
 
 def _interpolated_precisions(ranks: NDArray[np.bool_], totals: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Highest precision at any rank with at least the recall of each level; 0 where no rank has it."""
+    """Highest precision at any rank of at least the recall of each level; 0 if no rank reaches it."""
     n_ranks = ranks.shape[1]
     if n_ranks == 0:
         return np.zeros((len(ranks), len(LEVELS)))
@@ -228,7 +228,7 @@ def _interpolated_precisions(ranks: NDArray[np.bool_], totals: NDArray[np.int64]
     best_from = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     out = np.zeros((len(ranks), len(LEVELS)))
     for row in range(len(ranks)):
-        # recall r is reached with ceil(r R) items; a hair below, since 0.3 * 10 is not 3
+        # recall r needs ceil(r R) items; the small term allows for rounding
         needed = np.ceil(LEVELS * totals[row] - 1e-9)
         first = np.searchsorted(found[row], needed, side="left")
         reached = first < n_ranks
@@ -260,7 +260,7 @@ def _distance(name: str) -> Distance:
     if name == "chi2":
         from bagwise.kernels import chi2
 
-        # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) less the kernel Σ 2ab / (a + b)
+        # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) minus the kernel Σ 2ab / (a + b)
         def distances(X: Any, Y: Any) -> NDArray[np.float64]:
             sums = [np.asarray(M.sum(axis=1)).ravel() for M in (X, Y)]
             return 0.5 * (sums[0][:, np.newaxis] + sums[1]) - chi2(X, Y)

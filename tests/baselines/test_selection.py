@@ -217,7 +217,7 @@ def test_one_class():
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_states_must_be_whole(form):
-    with pytest.raises(BagwiseError, match=r"whole numbers as states, but column 1 of X"):
+    with pytest.raises(BagwiseError, match=r"needs integers, but column 1 of X"):
         MinRedundancyMaxRelevance(discretize=False).fit(form([[0.0, 0.5], [1.0, 2.0]]), [0, 1])
 
 

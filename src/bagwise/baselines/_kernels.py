@@ -5,8 +5,8 @@ from math import floor, log, sqrt
 import numpy as np
 from numba import njit
 
-# Values this near a border, relative to it, lie on it: rounding of mean and deviation decides no state, so that
-# a constant feature stays constant and balanced 0/1 features, which lie exactly on both borders, are all alike.
+# Values this near a border, relative to it, lie on it: rounding of mean and deviation must not decide the state of
+# constant features and of balanced 0/1 features, which lie exactly on both borders.
 _BORDER = 1e-13
 
 
@@ -14,7 +14,7 @@ _BORDER = 1e-13
 def three_states(values, n_samples, width):
     """State 0, 1 or 2 of each value by mean -+ width * deviation; the last entry is the state of zero.
 
-    `values` are the entries of a feature that are not zero, so that sparse and dense data give the same bits.
+    `values` are the non-zero entries of a feature, so that sparse and dense data give the same bits.
     """
     n_zeros = n_samples - len(values)
     total = 0.0
@@ -40,7 +40,7 @@ def three_states(values, n_samples, width):
 
 @njit(cache=True, nogil=True)
 def distinct_states(values):
-    """Number each distinct value by its rank; the last entry is zero's state. Empty if a value is not whole."""
+    """Number each distinct value by its rank; the last entry is the state of zero. Empty unless all are integers."""
     for value in values:
         if value != floor(value):
             return np.empty(0, np.int32)
@@ -57,9 +57,9 @@ def distinct_states(values):
 
 @njit(cache=True, nogil=True)
 def partition(states, rows, n_samples):
-    """List the samples of every state but the commonest, state after state, and the number in each.
+    """List the samples of every state except the most frequent, state by state, and the number in each.
 
-    `rows` are the samples of the entries that are not zero, ascending; ``states[-1]`` is the state of the others.
+    `rows` are the samples of the non-zero entries, ascending; ``states[-1]`` is the state of the others.
     """
     n_states = states.max() + 1
     sizes = np.zeros(n_states, np.int64)
@@ -67,20 +67,20 @@ def partition(states, rows, n_samples):
         sizes[states[i]] += 1
     zero_state = states[len(rows)]
     sizes[zero_state] += n_samples - len(rows)
-    commonest = np.argmax(sizes)
+    most_frequent = np.argmax(sizes)
     ends = np.zeros(n_states, np.int64)  # where the next sample of each state goes
     n_listed = 0
     for state in range(n_states):
         ends[state] = n_listed
-        if state != commonest:
+        if state != most_frequent:
             n_listed += sizes[state]
     samples = np.empty(n_listed, np.int32)
     for i in range(len(rows)):
         state = states[i]
-        if state != commonest:
+        if state != most_frequent:
             samples[ends[state]] = rows[i]
             ends[state] += 1
-    if zero_state != commonest:
+    if zero_state != most_frequent:
         i = 0
         for row in range(n_samples):
             if i < len(rows) and rows[i] == row:
@@ -88,13 +88,13 @@ def partition(states, rows, n_samples):
             else:
                 samples[ends[zero_state]] = row
                 ends[zero_state] += 1
-    sizes[commonest] = 0
+    sizes[most_frequent] = 0
     return samples, sizes[sizes > 0]
 
 
 @njit(cache=True, nogil=True)
 def expand(feature, samples, group_starts, feature_starts, n_samples):
-    """State of every sample under one feature, 0 for the commonest."""
+    """State of every sample under one feature, 0 for the most frequent."""
     states = np.zeros(n_samples, np.int32)
     first = feature_starts[feature]
     for group in range(first, feature_starts[feature + 1]):
@@ -108,7 +108,7 @@ def information(states, samples, group_starts, feature_starts):
     """Mutual information, in nats, of one variable given as states with every feature.
 
     The terms are logarithms of n * n_ab / (n_a * n_b), not differences of entropies: independent variables get
-    zero to the last bit. Only listed samples are visited; the commonest state's counts are what they leave.
+    exactly zero. Only listed samples are visited; the counts of the most frequent state are the remainder.
     """
     n = len(states)
     n_features = len(feature_starts) - 1
@@ -127,7 +127,7 @@ def information(states, samples, group_starts, feature_starts):
             n_rest -= size
             for i in range(start, stop):
                 counts[states[samples[i]]] += 1
-            # with many states a group meets few of them; following its samples keeps the cost at O(n) a feature
+            # with many states a list has few of them; following its samples keeps the cost at O(n) per feature
             follow = n_states > size
             for i in range(size if follow else n_states):
                 state = states[samples[start + i]] if follow else i

@@ -1,10 +1,10 @@
-"""Choosing words rather than merging them: minimum redundancy, maximum relevance."""
+"""`MinRedundancyMaxRelevance`: feature selection by mutual information (mRMR)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,25 +23,25 @@ __all__ = ["MinRedundancyMaxRelevance"]
 
 _SCHEMES = ("MID", "MIQ")
 _QUOTIENT_FLOOR = 1e-12
-# Scores this near the best are ties: the same counts in another order sum to other last bits, and the floor of the
-# quotient moves equal quotients apart by about as much as itself.
+# Scores this near the best are ties: rounding differs with the order of the sums, and the floor of the quotient
+# separates equal quotients by about its own size.
 _TIE = 1e-10
-_BLOCK = 64  # columns of a dense array copied at once, as reading single ones of a row-major array is slow
+_BLOCK = 64  # columns of a dense array copied at once: single columns of a row-major array are slow to read
 
 
 class _Partitions(NamedTuple):
-    """Each feature as groups of samples of one state; the commonest state is left out, being the rest."""
+    """Each feature as lists of the samples in each state; the most frequent state is omitted."""
 
-    samples: NDArray[np.int32]  # of group g: samples[group_starts[g] : group_starts[g + 1]]
+    samples: NDArray[np.int32]  # of list g: samples[group_starts[g] : group_starts[g + 1]]
     group_starts: NDArray[np.int64]
-    feature_starts: NDArray[np.int64]  # groups of feature f: feature_starts[f] to feature_starts[f + 1]
+    feature_starts: NDArray[np.int64]  # lists of feature f: feature_starts[f] to feature_starts[f + 1]
 
 
 def _columns(X: Any) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
-    """Yield the entries of each column that are not zero, and their rows in ascending order."""
+    """Yield the non-zero entries of each column, and their rows in ascending order."""
     if sp.issparse(X):
         if not X.has_canonical_format:
-            X = X.copy()  # the caller's matrix stays as it came
+            X = X.copy()  # X of the caller is not modified
             X.sum_duplicates()
         for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
             values = X.data[start:stop]
@@ -64,8 +64,8 @@ def _partitions(X: Any, width: float, discretize: bool) -> _Partitions:
             states = distinct_states(values)
             if not len(states):
                 raise BagwiseError(
-                    f"discretize=False takes whole numbers as states, but column {column} of X has other values. "
-                    "Use discretize=True, or round X to states first."
+                    f"discretize=False needs integers, but column {column} of X has other values. Use discretize=True, "
+                    "or round X first."
                 )
         listed, group_sizes = partition(states, rows, n_samples)
         samples.append(listed)
@@ -79,53 +79,53 @@ def _partitions(X: Any, width: float, discretize: bool) -> _Partitions:
 
 
 class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
-    """Select features that tell much about the class and little about each other (mRMR).
+    """Feature selection by minimum redundancy and maximum relevance (mRMR).
 
-    1. Each feature is turned into three states: low, middle and high.
-    2. The first feature chosen is the one that shares most information with the class.
-    3. Each next one has the best balance of relevance I(f; y) and redundancy R(f), its mean information shared
-       with those chosen before.
+    1. Discretise each feature into three states: low, middle and high.
+    2. Select the feature with the largest mutual information with the class.
+    3. Select further features by the best trade-off of relevance I(f; y) and redundancy R(f), the mean mutual
+       information with the features selected before.
 
     Parameters
     ----------
     n_features : int, default=50
-        Number of features to choose. If there are no more than that, all are chosen.
+        Number of features to select; all if there are fewer.
     scheme : {"MID", "MIQ"}, default="MID"
-        The balance: "MID" takes the difference I(f; y) - R(f), "MIQ" the quotient I(f; y) / (R(f) + 1e-12).
+        The trade-off: "MID" is the difference I(f; y) - R(f), "MIQ" the quotient I(f; y) / (R(f) + 1e-12).
     width : float, default=1.0
         A feature is low below mean - width * std and high above mean + width * std; 0.5 is also common.
     discretize : bool, default=True
-        False: features are whole numbers, and each distinct value is a state.
+        False: features are integers, and each distinct value is a state.
 
     Attributes
     ----------
     ranking_ : ndarray of shape (min(n_features, n_features_in_),)
-        Indices of the chosen features in the order in which they were chosen.
+        Indices of the selected features in the order of selection.
     relevance_ : ndarray of shape (n_features_in_,)
         Mutual information of each feature with the class, in nats.
     scores_ : ndarray of shape (min(n_features, n_features_in_),)
-        Score at which each feature of `ranking_` was chosen. The first is a relevance under both schemes.
+        Score of each feature of `ranking_` at its selection. The first is its relevance under both schemes.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had column names.
+        Only if X has column names.
 
     See Also
     --------
     WordMerger : Merges words instead of dropping them.
-    sklearn.feature_selection.SelectKBest : Chooses by relevance alone.
+    sklearn.feature_selection.SelectKBest : Selects by relevance alone.
 
     Notes
     -----
-    Choosing k of d features from n samples takes O(k d n) time: redundancies are running sums, so each choice
-    compares one feature with all. A feature is held as lists of the samples in each of its states but the
-    commonest, and only these samples are visited. Sparse X is never made dense: where zero is in the commonest
-    state, the lists take at most four bytes a stored entry. Dense data take the same path and give the same result.
+    Selecting k of d features from n samples takes O(k d n) time: redundancies are running sums, so each step compares
+    one feature with all. A feature is stored as lists of the samples in each of its states except the most frequent
+    one. Sparse X stays sparse: if zero is in the most frequent state, the lists take at most four bytes per stored
+    entry. Dense and sparse X give the same result.
 
-    Ties, scores within 1e-10 of the best, go to the lowest index. Features with a single state come last, whatever
-    their score. At width 1 that includes 0/1 features with as many ones as zeros, all of whose values lie on the
-    borders: use a smaller `width`, or ``discretize=False``, for these.
+    Ties, scores within 1e-10 of the best, go to the lowest index. Constant features come last. At width 1 that includes
+    0/1 features with as many ones as zeros, all of whose values lie on the borders: use a smaller `width`, or
+    ``discretize=False``, for these.
 
-    `transform` keeps the columns in the order of X; ``X[:, selector.ranking_]`` has them in the order of choice.
+    `transform` keeps the columns in the order of X; ``X[:, selector.ranking_]`` has them in the order of selection.
 
     References
     ----------
@@ -134,7 +134,7 @@ class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
 
     Examples
     --------
-    The second column repeats the first, so the third, though less relevant, is chosen before it.
+    The second column repeats the first, so the third is selected before it, though it is less relevant.
 
     >>> from bagwise.baselines import MinRedundancyMaxRelevance
     >>> X = [[9, 9, 0], [8, 8, 0], [0, 0, 0], [0, 0, 0], [0, 0, 7], [0, 0, 0]]
@@ -164,13 +164,12 @@ class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
         self.discretize = discretize
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike) -> MinRedundancyMaxRelevance:
-        """Choose the features.
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Select the features.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            One sample a row.
         y : array-like of shape (n_samples,)
             Class of each sample.
 
@@ -178,7 +177,7 @@ class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
         -------
         self : MinRedundancyMaxRelevance
         """
-        for name in ("ranking_", "relevance_", "scores_"):  # should fitting fail, nothing of an earlier fit is left
+        for name in ("ranking_", "relevance_", "scores_"):  # a failed fit leaves nothing behind
             if hasattr(self, name):
                 delattr(self, name)
         if self.scheme not in _SCHEMES:
@@ -188,7 +187,7 @@ class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise BagwiseError(
-                f"y has one class, {classes[0]!s}: no feature can be relevant to it. At least two are needed."
+                f"y has one class, {classes[0]!s}: no feature is relevant to it. At least two are needed."
             )
         partitions = _partitions(X, float(self.width), self.discretize)
         self.relevance_ = information(labels.astype(np.int32), *partitions)
@@ -198,28 +197,28 @@ class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
     def _rank(self, partitions: _Partitions, n_samples: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         relevance = self.relevance_
         n_features = len(relevance)
-        n_chosen = min(self.n_features, n_features)
-        ranking = np.empty(n_chosen, dtype=np.int64)
-        scores = np.empty(n_chosen)
+        n_selected = min(self.n_features, n_features)
+        ranking = np.empty(n_selected, dtype=np.int64)
+        scores = np.empty(n_selected)
         constant = np.diff(partitions.feature_starts) == 0
         n_varying = n_features - np.count_nonzero(constant)
-        barred = constant.copy()  # constant features share nothing, which alone would put them before redundant ones
-        redundancy = np.zeros(n_features)  # sums over the chosen ones
-        balance = relevance
-        for step in range(n_chosen):
+        excluded = constant.copy()  # without redundancy, constant features would precede redundant ones
+        redundancy = np.zeros(n_features)  # sums over the selected features
+        trade_off = relevance
+        for step in range(n_selected):
             if step == n_varying:
-                barred = ~constant
+                excluded = ~constant
             if step > 0:
                 if not constant[ranking[step - 1]]:
                     states = expand(ranking[step - 1], *partitions, n_samples)
                     redundancy += information(states, *partitions)
                 mean = redundancy / step
-                balance = relevance - mean if self.scheme == "MID" else relevance / (mean + _QUOTIENT_FLOOR)
-            candidates = np.where(barred, -np.inf, balance)
+                trade_off = relevance - mean if self.scheme == "MID" else relevance / (mean + _QUOTIENT_FLOOR)
+            candidates = np.where(excluded, -np.inf, trade_off)
             best = candidates.max()
-            chosen = np.argmax(candidates >= best - _TIE * max(1.0, abs(best)))
-            ranking[step], scores[step] = chosen, balance[chosen]
-            barred[chosen] = True
+            selected = np.argmax(candidates >= best - _TIE * max(1.0, abs(best)))
+            ranking[step], scores[step] = selected, trade_off[selected]
+            excluded[selected] = True
         return ranking, scores
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
