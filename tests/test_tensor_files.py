@@ -1,4 +1,4 @@
-"""Tensor files: any safetensors reader opens them, and nothing in them is believed."""
+"""Tensor files: any safetensors reader opens them, and everything in them is checked."""
 
 import json
 

@@ -35,7 +35,7 @@ BLOCK_ROWS, LARGEST = 256, 1e16  # vectors at a time, so that distances stay in 
 
 
 class ModelFileError(ValueError):
-    """Raised for files that are not sound models, and for input that does not fit a model; says what is wrong."""
+    """Raised for files that are not valid models, and for input that does not fit a model."""
 
 
 def load(source: Any) -> RuntimeModel:
@@ -53,10 +53,10 @@ class RuntimeModel:
     Attributes
     ----------
     header : dict
-        What the file says of itself.
+        The header of the file.
     classes : list of str
     n_groups : int
-        Groups of words; features have so many numbers in each cell of the pyramid.
+        Number of groups; features have as many numbers in each cell of the pyramid.
     """
 
     def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
@@ -78,16 +78,16 @@ class RuntimeModel:
         self._look_up()
 
     def cut(self, n: int) -> RuntimeModel:
-        """Give the same model with n groups of words."""
+        """Give the same model with n groups."""
         least = max(1, self._d - len(self._merges))
-        _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} words, got {n!r}.")
+        _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} groups, got {n!r}.")
         other = copy.copy(self)
         other.n_groups = n
         other._look_up()
         return other
 
     def _look_up(self) -> None:
-        """Make the lookup table from words, in every cell, to features."""
+        """Build the lookup table from words, in every cell, to features."""
         root, done = np.arange(self._d), self._merges[: self._d - self.n_groups]
         root[done[:, 1]] = done[:, 0]
         while not np.array_equal(root[root], root):
@@ -147,7 +147,7 @@ class RuntimeModel:
 
     def scores(self, features: Any) -> np.ndarray:
         """Score each class: features of shape (…, n_features) give shape (…, n_classes)."""
-        _check(self.n_groups in self._heads, f"No classifier for {self.n_groups} words, only for {list(self._heads)}.")
+        _check(self.n_groups in self._heads, f"No classifier for {self.n_groups} groups, only for {list(self._heads)}.")
         coef, intercept = self._heads[self.n_groups]
         return np.asarray(features, np.float64) @ coef.T.astype(np.float64) + intercept
 
@@ -243,10 +243,10 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
     """Give type, shape, first byte and end of an array, if they agree with each other."""
-    told: list[Any] = [entry.get(key) for key in ("dtype", "shape", "data_offsets")] if isinstance(entry, dict) else []
-    lists = all(isinstance(held, list) and len(held) <= 2 and all(map(_is_count, held)) for held in told[1:])
-    _check(told and str(told[0]) in TYPES and lists and len(told[2]) == 2, f"{name!r:.50} cannot be {entry!r:.200}.")
-    dtype, shape, (first, end) = TYPES[told[0]], tuple(told[1]), told[2]
+    found: list[Any] = [entry.get(key) for key in ("dtype", "shape", "data_offsets")] if isinstance(entry, dict) else []
+    lists = all(isinstance(held, list) and len(held) <= 2 and all(map(_is_count, held)) for held in found[1:])
+    _check(found and str(found[0]) in TYPES and lists and len(found[2]) == 2, f"{name!r:.50} cannot be {entry!r:.200}.")
+    dtype, shape, (first, end) = TYPES[found[0]], tuple(found[1]), found[2]
     fits = math.prod(shape) * np.dtype(dtype).itemsize == end - first
     _check(fits, f"{name!r:.50}, {dtype} of shape {shape}, does not fill the bytes {first} to {end}.")
     return dtype, shape, first, end
@@ -277,8 +277,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     optional = {"codebook": ("<f4", (d, max(1, lengths.get("codebook", 1)))), "word_totals": ("<f8", (d,))}
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
-        told, right = forms.get(name), wanted.get(name)
-        _check(told == right, f"its array {name!r:.50} is {told}, expected {right}.")
+        found, right = forms.get(name), wanted.get(name)
+        _check(found == right, f"its array {name!r:.50} is {found}, expected {right}.")
 
 
 def _decoded(text: str | bytes) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def assert_nearest(metric, Q, X, k, ids, scores):
 
 @st.composite
 def searches(draw):
-    """Small items and queries of many kinds: ties, empty ones, duplicates, reals, shares, dense and sparse."""
+    """Small items and queries of many kinds: ties, empty ones, duplicates, reals, frequencies, dense and sparse."""
     n, n_queries, d = draw(st.integers(1, 40)), draw(st.integers(0, 5)), draw(st.integers(1, 80))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rows = n + n_queries
@@ -52,11 +52,11 @@ def searches(draw):
         "counts": lambda: rng.integers(0, 3, (rows, d)),
         "sparse": lambda: rng.integers(1, 9, (rows, d)) * (rng.random((rows, d)) < 0.1),
         "real": lambda: rng.random((rows, d)),
-        "shares": lambda: rng.dirichlet(np.full(d, 0.3), size=rows),
+        "frequencies": lambda: rng.dirichlet(np.full(d, 0.3), size=rows),
         "equal": lambda: np.ones((rows, d)),
         "zero": lambda: np.zeros((rows, d)),
         "wide": lambda: 10.0 ** rng.integers(-30, 30, (rows, d)) * (rng.random((rows, d)) < 0.7),
-    }[draw(st.sampled_from(["counts", "sparse", "real", "shares", "equal", "zero", "wide"]))]()
+    }[draw(st.sampled_from(["counts", "sparse", "real", "frequencies", "equal", "zero", "wide"]))]()
     X = X.astype(np.float32)
     X[rng.random(rows) < 0.2] = X[0]
     return X[:n], X[n:], draw(st.integers(1, n + 2))

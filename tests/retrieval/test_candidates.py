@@ -17,7 +17,7 @@ pytest.importorskip("faiss")
 
 
 def clustered(rng, n, n_words=60, n_clusters=20):
-    """Counts of words around the shares of clusters."""
+    """Counts of words around the frequencies of clusters."""
     centres = rng.dirichlet(np.full(n_words, 0.1), size=n_clusters)
     return rng.poisson(40 * centres[rng.integers(n_clusters, size=n)]).astype(np.float32)
 

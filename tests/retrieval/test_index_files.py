@@ -1,4 +1,4 @@
-"""Files of `BagIndex`: what is saved is what is opened, and nothing in them is believed."""
+"""Files of `BagIndex`: what is saved is what is opened, and everything in them is checked."""
 
 import json
 import tracemalloc
@@ -178,11 +178,11 @@ def saved(tmp_path_factory):
         return index.save(folder / "index")
 
 
-@given(share=st.floats(0, 1, exclude_max=True), mmap=st.booleans())
-def test_truncated_files_are_refused(saved, tmp_path_factory, share, mmap):
+@given(fraction=st.floats(0, 1, exclude_max=True), mmap=st.booleans())
+def test_truncated_files_are_refused(saved, tmp_path_factory, fraction, mmap):
     content = saved.read_bytes()
     short = tmp_path_factory.mktemp("short") / "index"
-    short.write_bytes(content[: int(share * len(content))])
+    short.write_bytes(content[: int(fraction * len(content))])
     with pytest.raises(BagwiseError, match=r"cut short|not a file written by BagIndex\.save"):
         BagIndex.load(short, mmap=mmap)
 

@@ -1,4 +1,4 @@
-"""Files of `BagIndex`: blocks, identifiers and cells, mapped rather than read, and nothing believed.
+"""Files of `BagIndex`: blocks, identifiers and cells, mapped rather than read, and checked.
 
 Blocks lie one after the other: inverted lists in ``starts``, ``items`` and ``values``, dense rows in ``dense``. Tensors
 that are mapped are not looked at. Whatever they hold, compiled code stays inside its arrays: an entry of a list has 16
