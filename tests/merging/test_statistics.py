@@ -271,7 +271,7 @@ def test_files_that_are_something_else(tmp_path):
         ({"dtype": ["<i8"]}, "not a whole file"),
         ({"classes": [[1], 2]}, "expected a list of numbers or strings"),
         ({"classes": "ab"}, "expected a list of numbers or strings"),
-        ({"parts": ["virus"]}, "not a whole file"),
+        ({"parts": 7}, "not a whole file"),
         ({"dtype": "<U200000000"}, None),
     ],
 )

@@ -77,7 +77,7 @@ def test_sketches():
 
 def test_statistics():
     names = np.array(["a", "b", "ccc"])
-    made = Statistics.of(X, CODES, 3, classes=names, gram=True, shares=True)
+    made = Statistics.of(X, CODES, 3, classes=names, gram=True, frequencies=True)
     assert Statistics.load(FILES / "dense.statistics") == made
     assert Statistics.load(FILES / "sparse.statistics") == Statistics.of(sp.csr_array(X), CODES, 3, gram=True)
 

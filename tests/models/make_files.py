@@ -52,7 +52,7 @@ def main():
     hierarchy = random_hierarchy(9, random)
     hierarchy.save(folder / "merges.hierarchy")
     Sketch(6, 8, 3).update(X).save(folder / "stream.sketch")
-    Statistics.of(X, np.arange(len(X)) % 3, 3, classes=np.array(["a", "b", "ccc"]), gram=True, shares=True).save(
+    Statistics.of(X, np.arange(len(X)) % 3, 3, classes=np.array(["a", "b", "ccc"]), gram=True, frequencies=True).save(
         folder / "dense.statistics"
     )
     Statistics.of(sp.csr_array(X), np.arange(len(X)) % 3, 3, gram=True).save(folder / "sparse.statistics")
