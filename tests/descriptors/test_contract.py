@@ -38,7 +38,7 @@ ALL = [
     ColorSIFT("rg"),
     KeypointSIFT(contrast_threshold=0.01),
     Patches(),
-    Patches(mode="rgb", normalization="l2"),
+    Patches(mode="rgb", normalize="l2"),
     HogLbp(),
     HogLbp(form="root"),
     LocalBinaryPatterns(),

@@ -96,11 +96,11 @@ def test_histograms_of_patterns(uniform, cell):
         parts = [codes[top : top + 7, left : left + 7] for top in tops for left in lefts]
         places = [[(left + 3.5) / 23, (top + 3.5) / 17] for top in tops for left in lefts]
     expected = np.array([np.bincount(bins[part[part >= 0]], minlength=59 if uniform else 256) for part in parts])
-    values, positions = LocalBinaryPatterns(uniform, cell=cell, norm=None).describe(image)
+    values, positions = LocalBinaryPatterns(uniform, cell=cell, normalize=None).describe(image)
     np.testing.assert_array_equal(values, expected)
     np.testing.assert_allclose(positions, places, rtol=1e-6)
     for norm, order in (("l1", 1), ("l2", 2)):
-        values, _ = LocalBinaryPatterns(uniform, cell=cell, norm=norm).describe(image)
+        values, _ = LocalBinaryPatterns(uniform, cell=cell, normalize=norm).describe(image)
         lengths = np.linalg.norm(expected, ord=order, axis=1, keepdims=True)
         np.testing.assert_allclose(values, expected / lengths, rtol=1e-6)
 
@@ -218,7 +218,7 @@ def test_hog_and_lbp_are_put_together():
     values, positions = HogLbp().describe(image)
     assert values.shape == (3 * 4, 89)
     np.testing.assert_allclose(positions[[0, 5]], [[4 / 33, 5 / 27], [12 / 33, 13 / 27]], rtol=1e-6)
-    lbp, places = LocalBinaryPatterns(uniform=True, cell=8, norm=None).describe(image)
+    lbp, places = LocalBinaryPatterns(uniform=True, cell=8, normalize=None).describe(image)
     np.testing.assert_array_equal(places, positions)
     np.testing.assert_allclose(values[:, 31:], lbp[:, :58] / np.linalg.norm(lbp[:, :58], axis=1)[:, None], rtol=1e-6)
     assert not values[0, :31].any()  # flat
@@ -240,7 +240,7 @@ def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns()
     assert lengths[0] == 0
     assert len(np.unique(lengths)) > 2
     np.testing.assert_allclose(root[:, :31], unit[:, :31] * lengths, atol=1e-6)
-    counts = LocalBinaryPatterns(uniform=True, cell=8, norm=None).describe(image)[0]  # 0: all dark, 57: all bright
+    counts = LocalBinaryPatterns(uniform=True, cell=8, normalize=None).describe(image)[0]  # 0: all dark, 57: all bright
     shared = np.column_stack([counts[:, 1:57], counts[:, 0] + counts[:, 57], counts[:, 58]])
     np.testing.assert_allclose(root[:, 31:] ** 2, shared / shared.sum(axis=1, keepdims=True), atol=1e-6)
 

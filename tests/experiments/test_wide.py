@@ -117,7 +117,7 @@ def test_patterns_of_quarters_add_up_to_those_of_images(data, tmp_path):
         expected = (
             LBPD5().transform(pixels).toarray()
             if radius == 2
-            else LocalBinaryPatterns(norm=None).transform(pixels).values
+            else LocalBinaryPatterns(normalize=None).transform(pixels).values
         )
         assert rows == {(row.argmax(), row.max(), row.sum()) for row in expected}
     assert learning_images(options).shape == (18, 65_536)  # background images, but no faces
@@ -158,7 +158,7 @@ def test_patterns_of_few_neighbours_are_counted_in_the_patches_of_those_of_many(
     first = np.asarray(images[0].load())
     begin = [starts_of(side, 16, step)[0] for side in first.shape]
     inside = first[begin[0] : begin[0] + 16, begin[1] : begin[1] + 16]
-    counts = LocalBinaryPatterns(norm=None).transform([inside]).values[0]
+    counts = LocalBinaryPatterns(normalize=None).transform([inside]).values[0]
     np.testing.assert_allclose(few[0][0], normalize_rows(counts[np.newaxis], ("power", "l2"))[0], rtol=1e-5)
 
 

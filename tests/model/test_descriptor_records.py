@@ -9,7 +9,8 @@ from sklearn.utils._param_validation import InvalidParameterError
 from bagwise import BagwiseError, descriptors
 from bagwise.descriptors import DenseSIFT, Patches
 from bagwise.descriptors.lbp import N_PATTERNS
-from bagwise.model.parts import KNOWN_DESCRIPTORS, DescriptorRecord
+from bagwise.descriptors.registry import DESCRIPTORS
+from bagwise.model.parts import DescriptorRecord
 
 HOW = {"n_jobs", "verbose", "cache"}
 # What is tried for every parameter: edges, wrong types, sizes.
@@ -55,9 +56,9 @@ VALUES += [
 ]
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN_DESCRIPTORS))
+@pytest.mark.parametrize("name", sorted(DESCRIPTORS))
 def test_the_table_is_that_of_the_classes(name):
-    known = KNOWN_DESCRIPTORS[name]
+    known = DESCRIPTORS[name]
     made = getattr(descriptors, name)()
     assert made.modality == known.modality
     assert set(made.get_params(deep=False)) - HOW == set(known.rules)
@@ -68,7 +69,7 @@ def test_the_table_is_that_of_the_classes(name):
     assert DescriptorRecord.of(again) == record
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN_DESCRIPTORS))
+@pytest.mark.parametrize("name", sorted(DESCRIPTORS))
 def test_what_a_record_accepts_the_class_accepts(name):
     """And the other way round, but for sizes that are absurd and numbers where only files are strict."""
     sound = DescriptorRecord.of(getattr(descriptors, name)()).parameters
@@ -100,11 +101,18 @@ def test_every_descriptor_that_learns_nothing_is_known():
         for name in descriptors.__all__
         if inspect.isclass(getattr(descriptors, name)) and issubclass(getattr(descriptors, name), Descriptor)
     }
-    assert ours - set(KNOWN_DESCRIPTORS) == {"Descriptor", "SentenceVectors"}
+    assert ours - set(DESCRIPTORS) == {"Descriptor", "SentenceVectors"}
+
+
+def test_names_of_earlier_files():
+    old = {"patch": 8, "step": 4, "mode": "grey", "normalization": "l2"}
+    assert DescriptorRecord("Patches", old) == DescriptorRecord.of(Patches(normalize="l2"))
+    with pytest.raises(BagwiseError, match="has the parameters"):
+        DescriptorRecord("DenseSIFT", {"step": 8, "patch": 16, "scales": [1.0], "normalization": 0.0})
 
 
 def test_patterns_are_as_many_as_the_descriptor_counts():
-    assert KNOWN_DESCRIPTORS["LBPD5"].n_words == N_PATTERNS
+    assert DESCRIPTORS["LBPD5"].n_words == N_PATTERNS
 
 
 def test_parameters_become_plain():

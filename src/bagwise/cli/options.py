@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.cli.session import session
+from bagwise.descriptors.registry import DESCRIPTORS
 
 __all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Options", "command", "fit_options"]
 
@@ -22,6 +23,11 @@ _LEARNING, _READING, _RUNNING = "Model", "Source", "Run"
 
 def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+def _names(modality: str) -> str:
+    """Descriptors of a modality, as the command line names them."""
+    return ", ".join(k.option for k in DESCRIPTORS.values() if k.option is not None and k.modality == modality)
 
 
 READ_OPTIONS: Options = {
@@ -71,7 +77,7 @@ FIT_OPTIONS: Options = {
             str | None,
             _option(
                 _LEARNING,
-                "sift (default), color-sift, keypoint-sift, hog-lbp or patches for images; hog-hof for videos.",
+                f"{_names('images')} (default: sift) for images; {_names('videos')} for videos.",
             ),
         ],
         None,

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.checks import generator
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import Reservoir, as_batches, batches_of_width

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise._compat import HasMethods, Interval
 from bagwise.bags.bags import offsets_of
 from bagwise.codebooks.encoders import localized_codes
 from bagwise.codebooks.kmeans import learn_codebook

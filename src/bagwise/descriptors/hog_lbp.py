@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
 from bagwise.descriptors.lbp import as_comparable, cell_histograms, uniform_bins
+from bagwise.descriptors.registry import parameter_constraints
 
 __all__ = ["HogLbp", "hog_features"]
 
@@ -75,8 +74,7 @@ class HogLbp(Descriptor):
 
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
-        "cell": [Interval(Integral, 2, None, closed="left")],
-        "form": [StrOptions({"unit", "root"})],
+        **parameter_constraints("HogLbp"),
     }
 
     def __init__(

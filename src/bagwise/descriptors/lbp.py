@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from bagwise._compat import StrOptions
 from bagwise.bags.bags import offsets_of
 from bagwise.descriptors.base import Arrays, Descriptor, ItemTransformer
 from bagwise.descriptors.contents import GREY_WEIGHTS, as_image
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+from bagwise.descriptors.registry import parameter_constraints
 from bagwise.descriptors.sparse_bags import SparseBags
 from bagwise.errors import unknown_name
 
@@ -102,7 +102,7 @@ class LocalBinaryPatterns(Descriptor):
         the order of their codes, and one bin for all others.
     cell : int, default=None
         Side of the cells in pixels, which lie side by side, centred in the image. None: one histogram per image.
-    norm : {"l1", "l2"} or None, default="l1"
+    normalize : {"l1", "l2"} or None, default="l1"
         Scale each histogram to sum 1 or length 1. None gives counts.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
@@ -130,15 +130,13 @@ class LocalBinaryPatterns(Descriptor):
     >>> image = np.random.default_rng(0).integers(0, 256, (40, 50), dtype=np.uint8)
     >>> LocalBinaryPatterns(uniform=True).transform([image])
     <Bags: 1 bags, 1 rows x 59 features of float32, with positions>
-    >>> LocalBinaryPatterns(cell=16, norm=None).transform([image]).values.sum(axis=1)
+    >>> LocalBinaryPatterns(cell=16, normalize=None).transform([image]).values.sum(axis=1)
     array([256., 256., 256., 256., 256., 256.], dtype=float32)
     """
 
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
-        "uniform": ["boolean"],
-        "cell": [Interval(Integral, 1, None, closed="left"), None],
-        "norm": [StrOptions({"l1", "l2"}), None],
+        **parameter_constraints("LocalBinaryPatterns"),
     }
 
     def __init__(
@@ -146,14 +144,14 @@ class LocalBinaryPatterns(Descriptor):
         uniform: bool = False,
         *,
         cell: int | None = None,
-        norm: str | None = "l1",
+        normalize: str | None = "l1",
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
     ) -> None:
         self.uniform = uniform
         self.cell = cell
-        self.norm = norm
+        self.normalize = normalize
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
@@ -169,8 +167,8 @@ class LocalBinaryPatterns(Descriptor):
         counts = cell_histograms(image, bins, n_bins, rows, columns, cell_height, cell_width)
         positions = centres_in_unit_square(rows + cell_height / 2, columns + cell_width / 2, height, width)
         values = counts.astype(np.float32)
-        if self.norm is not None:
-            sizes = np.linalg.norm(counts, ord=1 if self.norm == "l1" else 2, axis=1, keepdims=True)
+        if self.normalize is not None:
+            sizes = np.linalg.norm(counts, ord=1 if self.normalize == "l1" else 2, axis=1, keepdims=True)
             values = (counts / np.maximum(sizes, 1.0)).astype(np.float32)
         return values, positions
 
@@ -262,9 +260,8 @@ class LBPD5(ItemTransformer):
 
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
+        **parameter_constraints("LBPD5"),
         "per": [StrOptions({"image", "patch"})],
-        "patch": [Interval(Integral, 2 * RADIUS + 1, None, closed="left")],
-        "step": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(

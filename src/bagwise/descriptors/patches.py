@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey, as_rgb
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+from bagwise.descriptors.registry import parameter_constraints
 
 __all__ = ["Patches"]
 
@@ -32,7 +31,7 @@ class Patches(Descriptor):
     mode : {"grey", "rgb"}, default="grey"
         Grey patches have ``patch²`` numbers, row after row; colour images are converted. RGB patches have
         ``3 patch²``: all red ones, then green, then blue; grey images are refused.
-    normalization : {"mean", "standard", "l2"} or None, default="standard"
+    normalize : {"mean", "standard", "l2"} or None, default="standard"
         Take away the mean of each patch; divide by its standard deviation as well; or scale the patch to length 1. None
         leaves the pixels as they are. Flat patches become zero by all three but "l2", by which only black ones do.
     n_jobs, verbose, cache
@@ -48,7 +47,7 @@ class Patches(Descriptor):
     >>> import numpy as np
     >>> from bagwise.descriptors import Patches
     >>> image = np.arange(12.0).reshape(3, 4)
-    >>> values, positions = Patches(patch=2, step=2, normalization=None).describe(image)
+    >>> values, positions = Patches(patch=2, step=2, normalize=None).describe(image)
     >>> values
     array([[0., 1., 4., 5.],
            [2., 3., 6., 7.]], dtype=float32)
@@ -59,10 +58,7 @@ class Patches(Descriptor):
 
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
-        "patch": [Interval(Integral, 1, None, closed="left")],
-        "step": [Interval(Integral, 1, None, closed="left")],
-        "mode": [StrOptions({"grey", "rgb"})],
-        "normalization": [StrOptions({"mean", "standard", "l2"}), None],
+        **parameter_constraints("Patches"),
     }
 
     def __init__(
@@ -71,7 +67,7 @@ class Patches(Descriptor):
         *,
         step: int = 4,
         mode: str = "grey",
-        normalization: str | None = "standard",
+        normalize: str | None = "standard",
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -79,7 +75,7 @@ class Patches(Descriptor):
         self.patch = patch
         self.step = step
         self.mode = mode
-        self.normalization = normalization
+        self.normalize = normalize
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
@@ -95,7 +91,7 @@ class Patches(Descriptor):
         chosen = windows[:, rows[:, np.newaxis], columns]  # channels, rows, columns, patch, patch
         values = np.moveaxis(chosen, 0, 2).reshape(-1, n_numbers)
         positions = centres_in_unit_square(rows + self.patch / 2, columns + self.patch / 2, height, width)
-        return _normalized(values, self.normalization), positions
+        return _normalized(values, self.normalize), positions
 
 
 def _normalized(values: NDArray[np.float32], how: str | None) -> NDArray[np.float32]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise._compat import HasMethods, Interval, StrOptions
 from bagwise._utils.checks import as_values
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.cache import ArrayCache

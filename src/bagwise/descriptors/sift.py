@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._utils.extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.contents import as_grey, as_rgb
 from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+from bagwise.descriptors.registry import parameter_constraints
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["SPACES", "ColorSIFT", "DenseSIFT", "KeypointSIFT", "describe_channels", "to_space"]
@@ -99,10 +98,7 @@ class DenseSIFT(Descriptor):
 
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
-        "step": [Interval(Integral, 1, None, closed="left")],
-        "patch": [Interval(Integral, 4, None, closed="left")],
-        "scales": ["array-like"],
-        "smoothing": [Interval(Real, 0, None, closed="left")],
+        **parameter_constraints("DenseSIFT"),
     }
 
     def __init__(
@@ -257,8 +253,8 @@ class ColorSIFT(Descriptor):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **DenseSIFT._parameter_constraints,
-        "space": [StrOptions(set(SPACES))],
+        **ItemTransformer._parameter_constraints,
+        **parameter_constraints("ColorSIFT"),
     }
 
     def __init__(
@@ -360,10 +356,7 @@ class KeypointSIFT(Descriptor):
 
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
-        "n_keypoints": [Interval(Integral, 1, None, closed="left"), None],
-        "contrast_threshold": [Interval(Real, 0, None, closed="left")],
-        "edge_threshold": [Interval(Real, 0, None, closed="neither")],
-        "sigma": [Interval(Real, 0, None, closed="neither")],
+        **parameter_constraints("KeypointSIFT"),
     }
 
     def __init__(

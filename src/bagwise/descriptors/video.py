@@ -6,17 +6,16 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.extras import require
 from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.registry import parameter_constraints
 from bagwise.descriptors.rows import unit_rows
 from bagwise.descriptors.sift import checked_scales
 from bagwise.errors import BagwiseError
@@ -327,13 +326,7 @@ class VideoHogHof(Descriptor):
     modality: ClassVar[str] = "videos"
     _parameter_constraints: ClassVar[dict] = {
         **ItemTransformer._parameter_constraints,
-        "features": [StrOptions(set(_PARTS))],
-        "sigmas": ["array-like"],
-        "taus": ["array-like"],
-        "threshold": [Interval(Real, 0, None, closed="left")],
-        "max_points": [Interval(Integral, 1, None, closed="left"), None],
-        "max_side": [Interval(Integral, 3, None, closed="left"), None],
-        "still": [Interval(Real, 0, None, closed="left")],
+        **parameter_constraints("VideoHogHof"),
     }
 
     def __init__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bagwise._utils.checks import as_count, as_values
+from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = [
-    "KNOWN_DESCRIPTORS",
     "BuiltWhenUsed",
     "DescriptorRecord",
     "Head",
@@ -242,125 +241,6 @@ _TOKENIZER = {
 }
 
 
-# A file of unknown origin must not make a descriptor take all memory: most pixels of a side, largest scales, longest
-# lists of them.
-_MOST_PIXELS = 1 << 12
-_LARGEST = 1000
-_LONGEST = 64
-
-
-@dataclass(frozen=True)
-class _Integer:
-    least: int
-    most: int = _MOST_PIXELS
-    optional: bool = False
-
-    def accepts(self, value: Any) -> bool:
-        return (value is None and self.optional) or (
-            isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
-        )
-
-    def __str__(self) -> str:
-        return f"an integer from {self.least} to {self.most}" + (" or null" if self.optional else "")
-
-
-@dataclass(frozen=True)
-class _Number:
-    above_zero: bool = False
-
-    def accepts(self, value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            return False
-        return (value > 0 if self.above_zero else value >= 0) and value <= _LARGEST
-
-    def __str__(self) -> str:
-        return f"a number {'above' if self.above_zero else 'of at least'} 0, up to {_LARGEST}"
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    def accepts(self, value: Any) -> bool:
-        return isinstance(value, list) and 0 < len(value) <= _LONGEST and all(_Number(True).accepts(x) for x in value)
-
-    def __str__(self) -> str:
-        return f"a list of 1 to {_LONGEST} numbers above 0"
-
-
-@dataclass(frozen=True)
-class _OneOf:
-    choices: tuple[Any, ...]
-
-    def accepts(self, value: Any) -> bool:
-        # 1 == True, so the types must agree as well
-        return any(value == choice and type(value) is type(choice) for choice in self.choices)
-
-    def __str__(self) -> str:
-        return "one of " + ", ".join(map(repr, self.choices))
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A descriptor that files may name: where it is, what it describes, and what its parameters may be."""
-
-    module: str
-    modality: str
-    rules: Mapping[str, Any]
-    # words that it counts itself, where it needs no codebook
-    n_words: int | None = None
-
-
-_MOST_POINTS = 1 << 30
-_SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number()}
-_BOOLEAN = _OneOf((True, False))
-# The parameters are those of the classes without n_jobs, verbose and cache, which do not change what is computed.
-KNOWN_DESCRIPTORS = {
-    "DenseSIFT": _Known("sift", "images", _SIFT),
-    "ColorSIFT": _Known("sift", "images", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}),
-    "KeypointSIFT": _Known(
-        "sift",
-        "images",
-        {
-            "n_keypoints": _Integer(1, _MOST_POINTS, optional=True),
-            "contrast_threshold": _Number(),
-            "edge_threshold": _Number(above_zero=True),
-            "sigma": _Number(above_zero=True),
-        },
-    ),
-    "Patches": _Known(
-        "patches",
-        "images",
-        {
-            "patch": _Integer(1),
-            "step": _Integer(1),
-            "mode": _OneOf(("grey", "rgb")),
-            "normalization": _OneOf(("mean", "standard", "l2", None)),
-        },
-    ),
-    "HogLbp": _Known("hog_lbp", "images", {"cell": _Integer(2), "form": _OneOf(("root", "unit"))}),
-    "LocalBinaryPatterns": _Known(
-        "lbp",
-        "images",
-        {"uniform": _BOOLEAN, "cell": _Integer(1, optional=True), "norm": _OneOf(("l1", "l2", None))},
-    ),
-    "LBPD5": _Known(
-        "lbp", "images", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1)}, n_words=1 << 16
-    ),
-    "VideoHogHof": _Known(
-        "video",
-        "videos",
-        {
-            "features": _OneOf(("hog+hof", "hog", "hof")),
-            "sigmas": _Numbers(),
-            "taus": _Numbers(),
-            "threshold": _Number(),
-            "max_points": _Integer(1, _MOST_POINTS, optional=True),
-            "max_side": _Integer(3, optional=True),
-            "still": _Number(),
-        },
-    ),
-}
-
-
 @dataclass(frozen=True)
 class DescriptorRecord:
     """A descriptor of this library by its name and parameters, as JSON holds them.
@@ -368,7 +248,7 @@ class DescriptorRecord:
     Parameters
     ----------
     name : str
-        One of `KNOWN_DESCRIPTORS`.
+        One of `DESCRIPTORS`.
     parameters : mapping
         All parameters of the class but `n_jobs`, `verbose` and `cache`.
     """
@@ -377,33 +257,34 @@ class DescriptorRecord:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or self.name not in KNOWN_DESCRIPTORS:
-            raise unknown_name("descriptor", self.name, KNOWN_DESCRIPTORS)
-        rules = self.known.rules
+        if not isinstance(self.name, str) or self.name not in DESCRIPTORS:
+            raise unknown_name("descriptor", self.name, DESCRIPTORS)
+        rules, former = self.known.rules, self.known.former_names
+        if isinstance(self.parameters, Mapping):
+            object.__setattr__(self, "parameters", {former.get(name, name): v for name, v in self.parameters.items()})
         if not isinstance(self.parameters, Mapping) or set(self.parameters) != set(rules):
             given = sorted(map(str, self.parameters)) if isinstance(self.parameters, Mapping) else self.parameters
             raise BagwiseError(f"{self.name} has the parameters {sorted(rules)}, got {given}.")
         for name, rule in rules.items():
             if not rule.accepts(self.parameters[name]):
                 raise BagwiseError(f"{name} of {self.name} must be {rule}; got {self.parameters[name]!r:.100}.")
-        object.__setattr__(self, "parameters", dict(self.parameters))
 
     @classmethod
     def of(cls, descriptor: Any) -> DescriptorRecord:
         """Write down a descriptor."""
         name = type(descriptor).__name__
-        known = KNOWN_DESCRIPTORS.get(name)
+        known = DESCRIPTORS.get(name)
         if known is None or type(descriptor).__module__ != f"bagwise.descriptors.{known.module}":
             raise BagwiseError(
-                f"A model keeps a descriptor of this library that learns nothing: {', '.join(KNOWN_DESCRIPTORS)}; "
+                f"A model keeps a descriptor of this library that learns nothing: {', '.join(DESCRIPTORS)}; "
                 f"got {type(descriptor).__name__}. Without a descriptor, a model takes Bags."
             )
         return cls(name, {parameter: _plain(getattr(descriptor, parameter)) for parameter in known.rules})
 
     @property
-    def known(self) -> _Known:
+    def known(self) -> KnownDescriptor:
         """What is known of descriptors with this name."""
-        return KNOWN_DESCRIPTORS[self.name]
+        return DESCRIPTORS[self.name]
 
     def build(self) -> Any:
         """Make the descriptor."""

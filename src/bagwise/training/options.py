@@ -12,6 +12,7 @@ from typing import Any
 
 from bagwise._utils.checks import check_integer
 from bagwise._utils.memory import parse_size
+from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer, VisualVectorizer
 from bagwise.sources.collection import Collection
@@ -20,14 +21,7 @@ from bagwise.sources.opening import open_collection
 __all__ = ["DESCRIPTORS", "FitOptions", "make_descriptor", "make_vectorizer", "open_source", "read_config"]
 
 # Names on the command line, and the classes behind them.
-DESCRIPTORS = {
-    "sift": "DenseSIFT",
-    "color-sift": "ColorSIFT",
-    "keypoint-sift": "KeypointSIFT",
-    "hog-lbp": "HogLbp",
-    "patches": "Patches",
-    "hog-hof": "VideoHogHof",
-}
+DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # Names that configuration files and the command line use as well.
 _ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": "n_jobs", "seed": "random_state"}
 
@@ -258,8 +252,8 @@ def make_descriptor(options: FitOptions, modality: str) -> Any:
 
     default = "hog-hof" if modality == "videos" else "sift"
     name = default if options.descriptor == "auto" else options.descriptor
-    if (name == "hog-hof") != (modality == "videos"):
-        accepted = [known for known in DESCRIPTORS if (known == "hog-hof") == (modality == "videos")]
+    accepted = [known for known, cls in DESCRIPTORS.items() if registry.DESCRIPTORS[cls].modality == modality]
+    if name not in accepted:
         message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
         raise OptionError("descriptor", message)
     made = getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache)

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags

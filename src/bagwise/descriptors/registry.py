@@ -1,0 +1,172 @@
+"""The descriptors that model files and the command line know: names, modalities, and ranges of parameters.
+
+This table is the only place that lists them. Classes take their parameter constraints from it, and a model file is
+checked against it without importing a descriptor, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+__all__ = ["DESCRIPTORS", "KnownDescriptor", "parameter_constraints"]
+
+# Limits, so that a hostile file cannot make a descriptor use all memory: sides in pixels, scales, lengths of lists.
+_MOST_PIXELS = 1 << 12
+_MOST_POINTS = 1 << 30
+_LARGEST = 1000
+_LONGEST = 64
+
+
+@dataclass(frozen=True)
+class _Integer:
+    least: int
+    most: int = _MOST_PIXELS
+    optional: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        return (value is None and self.optional) or (
+            isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
+        )
+
+    def __str__(self) -> str:
+        return f"an integer from {self.least} to {self.most}" + (" or null" if self.optional else "")
+
+
+@dataclass(frozen=True)
+class _Number:
+    above_zero: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            return False
+        return (value > 0 if self.above_zero else value >= 0) and value <= _LARGEST
+
+    def __str__(self) -> str:
+        return f"a number {'above' if self.above_zero else 'of at least'} 0, up to {_LARGEST}"
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, list) and 0 < len(value) <= _LONGEST and all(_Number(True).accepts(x) for x in value)
+
+    def __str__(self) -> str:
+        return f"a list of 1 to {_LONGEST} numbers above 0"
+
+
+@dataclass(frozen=True)
+class _OneOf:
+    choices: tuple[Any, ...]
+
+    def accepts(self, value: Any) -> bool:
+        # 1 == True, so the types must agree as well
+        return any(value == choice and type(value) is type(choice) for choice in self.choices)
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(map(repr, self.choices))
+
+
+@dataclass(frozen=True)
+class KnownDescriptor:
+    """A descriptor of this library.
+
+    Attributes
+    ----------
+    module : str
+        Its module in `bagwise.descriptors`.
+    rules : mapping
+        What files may hold for each parameter; all but `n_jobs`, `verbose` and `cache`.
+    option : str or None
+        Its name on the command line.
+    modality : {"images", "videos"}
+    n_words : int or None
+        Size of the vocabulary of a descriptor that counts words itself and needs no codebook.
+    former_names : mapping
+        Parameters under the names of earlier files.
+    """
+
+    module: str
+    rules: Mapping[str, Any]
+    option: str | None = None
+    modality: str = "images"
+    n_words: int | None = None
+    former_names: Mapping[str, str] = field(default_factory=dict)
+
+
+_SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number()}
+DESCRIPTORS = {
+    "DenseSIFT": KnownDescriptor("sift", _SIFT, "sift"),
+    "ColorSIFT": KnownDescriptor("sift", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}, "color-sift"),
+    "KeypointSIFT": KnownDescriptor(
+        "sift",
+        {
+            "n_keypoints": _Integer(1, _MOST_POINTS, optional=True),
+            "contrast_threshold": _Number(),
+            "edge_threshold": _Number(above_zero=True),
+            "sigma": _Number(above_zero=True),
+        },
+        "keypoint-sift",
+    ),
+    "HogLbp": KnownDescriptor("hog_lbp", {"cell": _Integer(2), "form": _OneOf(("root", "unit"))}, "hog-lbp"),
+    "Patches": KnownDescriptor(
+        "patches",
+        {
+            "patch": _Integer(1),
+            "step": _Integer(1),
+            "mode": _OneOf(("grey", "rgb")),
+            "normalize": _OneOf(("mean", "standard", "l2", None)),
+        },
+        "patches",
+        former_names={"normalization": "normalize"},
+    ),
+    "LocalBinaryPatterns": KnownDescriptor(
+        "lbp",
+        {
+            "uniform": _OneOf((True, False)),
+            "cell": _Integer(1, optional=True),
+            "normalize": _OneOf(("l1", "l2", None)),
+        },
+        former_names={"norm": "normalize"},
+    ),
+    # files hold histograms of images, not of patches
+    "LBPD5": KnownDescriptor(
+        "lbp", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1)}, n_words=1 << 16
+    ),
+    "VideoHogHof": KnownDescriptor(
+        "video",
+        {
+            "features": _OneOf(("hog+hof", "hog", "hof")),
+            "sigmas": _Numbers(),
+            "taus": _Numbers(),
+            "threshold": _Number(),
+            "max_points": _Integer(1, _MOST_POINTS, optional=True),
+            "max_side": _Integer(3, optional=True),
+            "still": _Number(),
+        },
+        "hog-hof",
+        modality="videos",
+    ),
+}
+
+
+def parameter_constraints(name: str) -> dict[str, list[Any]]:
+    """Parameter constraints of a descriptor class, as scikit-learn takes them."""
+    from bagwise._compat import Interval, StrOptions
+
+    def constraints(rule: Any) -> list[Any]:
+        if isinstance(rule, _Numbers):
+            return ["array-like"]
+        if isinstance(rule, _Number):
+            return [Interval(Real, 0, _LARGEST, closed="right" if rule.above_zero else "both")]
+        if isinstance(rule, _Integer):
+            return [Interval(Integral, rule.least, rule.most, closed="both"), *([None] if rule.optional else [])]
+        if True in rule.choices:
+            return ["boolean"]
+        names = set(rule.choices) - {None}
+        return [StrOptions(names), *([None] if None in rule.choices else [])]
+
+    return {parameter: constraints(rule) for parameter, rule in DESCRIPTORS[name].rules.items()}
