@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from joblib import parallel_config
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
@@ -147,7 +148,8 @@ def test_bad_sizes(data, sizes):
 def test_sparse_equals_dense_and_jobs_do_not_matter(data):
     X, y = data
     dense = WordMergerCV([4, 16], cv=3, estimator=KNeighborsClassifier()).fit(X, y)
-    sparse = WordMergerCV([4, 16], cv=3, estimator=KNeighborsClassifier(), n_jobs=2).fit(sp.csr_matrix(X), y)
+    with parallel_config("loky"):  # threads are used whatever the default is
+        sparse = WordMergerCV([4, 16], cv=3, estimator=KNeighborsClassifier(), n_jobs=2).fit(sp.csr_matrix(X), y)
     np.testing.assert_array_equal(dense.hierarchy_.merges, sparse.hierarchy_.merges)
     np.testing.assert_allclose(dense.cv_results_["mean_test_score"], sparse.cv_results_["mean_test_score"])
 

@@ -201,8 +201,9 @@ def score_path(
 
     if progress is not None:
         progress(0, len(splits))
-    # compiled code, liblinear and libsvm release the GIL
-    threads = Parallel(min(effective_n_jobs(n_jobs), len(splits)), prefer="threads", return_as="generator_unordered")
+    # compiled code, liblinear and libsvm release the GIL; results are written to shared arrays
+    n_threads = min(effective_n_jobs(n_jobs), len(splits))
+    threads = Parallel(n_threads, require="sharedmem", return_as="generator_unordered")
     tasks = (delayed(run)(fold, *parts) for fold, parts in enumerate(splits))
     for done, _ in enumerate(threads(tasks), 1):
         if progress is not None:

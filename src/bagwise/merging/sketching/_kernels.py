@@ -19,7 +19,7 @@ _30, _27, _31, _63 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(63)
 
 @njit(cache=True, nogil=True)
 def mix(state):
-    """``_hashes.hashes(1, state)[0]``."""
+    """``bagwise._utils.hashing.hashes(1, state)[0]``."""
     z = state + _STEP
     z = (z ^ (z >> _30)) * _MULTIPLIER_1
     z = (z ^ (z >> _27)) * _MULTIPLIER_2
@@ -88,7 +88,7 @@ def sort_by_feature(starts, features, values, first, last, ends, samples, sorted
 
 @njit(cache=True, nogil=True)
 def _add_scaled(row, coefficients, value):
-    """``row += value * coefficients``, one entry after the other. Vectorised: cheaper than to go to a few entries."""
+    """``row += value * coefficients``; vectorised, which is faster than updating a few entries."""
     for k in range(row.shape[0]):
         row[k] += value * coefficients[k]
 
