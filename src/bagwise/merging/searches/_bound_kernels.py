@@ -58,7 +58,7 @@ STEEP = 1e300
 SIZE, LIVE, LEVEL, NEWEST, RUNNER_UP, SCANS, COSTLY = range(7)
 BEST_S, BEST_T, OWNER, SECOND_OWNER, N_CANDIDATES, CURSOR = range(7, 13)
 N_COUNTS = 13
-# positions in `bests`: the best ratio found at this level, that of another row, and how exact entries are
+# positions in `bests`: the best ratio found at this level, that of another row, and the error bound of entries
 BEST, SECOND, ROUNDING = range(3)
 N_BESTS = 3
 # rows of `watch`: largest excess in a group of rows over a ratio at given traces, and its range of 2 B
@@ -66,7 +66,7 @@ EXCESS, RATIO, AT_A, AT_B, LOW, HIGH = range(6)
 
 
 class RowBounds(NamedTuple):
-    """What a bound search remembers of its rows; arrays have one entry per slot where not said otherwise."""
+    """What a bound search remembers of its rows; one entry per slot unless stated otherwise."""
 
     word: np.ndarray  # name of the group in a slot: its smallest word
     order: np.ndarray
@@ -94,13 +94,8 @@ class RowBounds(NamedTuple):
 def _forget(bounds, i):
     """Row i has no pair."""
     bounds.partner[i] = -1
-    bounds.top_a[i] = -np.inf
-    bounds.top_b[i] = 0.0
-    bounds.next_a[i] = -np.inf
-    bounds.low[i] = 0.0
-    bounds.high[i] = 0.0
-    bounds.right[i] = 0.0
-    bounds.left[i] = 0.0
+    bounds.top_a[i] = bounds.next_a[i] = -np.inf
+    bounds.top_b[i] = bounds.low[i] = bounds.high[i] = bounds.right[i] = bounds.left[i] = 0.0
     bounds.watch[EXCESS, i // WATCH] = np.inf
     return -np.inf
 
@@ -113,8 +108,7 @@ def remember(bounds, i, row_a, row_b, start, best, low, high):
     """
     if low == np.inf:
         return _forget(bounds, i)
-    a = bounds.traces[TRACE_A]
-    b = bounds.traces[TRACE_B]
+    a, b = bounds.traces[TRACE_A], bounds.traces[TRACE_B]
     if b + low <= bounds.traces[FLOOR_B]:
         return _scan_degenerate(bounds, i, row_a, row_b)
     partner = find_best(
@@ -124,8 +118,7 @@ def remember(bounds, i, row_a, row_b, start, best, low, high):
     bounds.next_a[i] = -np.inf
     bounds.low[i] = low
     bounds.high[i] = high
-    bounds.right[i] = best
-    bounds.left[i] = best
+    bounds.right[i] = bounds.left[i] = best
     bounds.top_a[i] = 2.0 * row_a[partner]
     bounds.top_b[i] = 2.0 * row_b[partner]
     bounds.traces[SCALE] = max(bounds.traces[SCALE], abs(bounds.top_a[i]))
@@ -139,8 +132,7 @@ def _scan_degenerate(bounds, i, row_a, row_b):
 
     Such a pair can become an ordinary one when the traces grow, so nothing about the row is relied on later.
     """
-    best = -np.inf
-    partner = -1
+    best, partner = -np.inf, -1
     for j in range(bounds.counts[SIZE]):
         if bounds.order[j] < bounds.order[i]:
             value = pair_ratio(bounds.traces, row_a[j], row_b[j])
@@ -168,8 +160,7 @@ def _remember_next(bounds, i, row_a, row_b, start):
     """After a scan of row i, remember its best pair without the top's partner as well. Cost: one more scan."""
     if not np.isfinite(bounds.top_a[i]):
         return
-    a = bounds.traces[TRACE_A]
-    b = bounds.traces[TRACE_B]
+    a, b = bounds.traces[TRACE_A], bounds.traces[TRACE_B]
     size = bounds.counts[SIZE]
     partner = bounds.partner[i]
     best = -np.inf
@@ -214,8 +205,7 @@ def scan_tight(bounds, i, row_a, row_b, start):
     best = scan(bounds, i, row_a, row_b, start)
     if not np.isfinite(bounds.top_a[i]):
         return best
-    a = bounds.traces[TRACE_A]
-    b = bounds.traces[TRACE_B]
+    a, b = bounds.traces[TRACE_A], bounds.traces[TRACE_B]
     size = bounds.counts[SIZE]
     clear_partial(bounds.partial)
     for j in range(start, size, WIDTH):
@@ -320,17 +310,14 @@ def _list_candidates(bounds, ratio):
     top_a, top_b, right, left, low, high = (
         bounds.top_a, bounds.top_b, bounds.right, bounds.left, bounds.low, bounds.high
     )  # fmt: skip
-    a = bounds.traces[TRACE_A]
-    b = bounds.traces[TRACE_B]
+    a, b = bounds.traces[TRACE_A], bounds.traces[TRACE_B]
     floor = bounds.traces[FLOOR_B]
     everything = not np.isfinite(ratio)
     slack = 0.0 if everything else _slack(bounds, ratio)
     for group in range((size + WATCH - 1) // WATCH):
         if not everything and not _group_may_reach(watch, group, a, b, floor, ratio, slack):
             continue
-        largest = -np.inf
-        lowest = np.inf
-        highest = -np.inf
+        largest, lowest, highest = -np.inf, np.inf, -np.inf
         for i in range(group * WATCH, min((group + 1) * WATCH, size)):
             if order[i] == DEAD:
                 continue
@@ -376,8 +363,7 @@ def _offer(bounds, i, value):
 def open_level(bounds):
     """Begin the search of a level: list the rows that may hold its best pair, after what is remembered of them."""
     bests, counts, traces = bounds.bests, bounds.counts, bounds.traces
-    bests[BEST] = -np.inf
-    bests[SECOND] = -np.inf
+    bests[BEST] = bests[SECOND] = -np.inf
     counts[BEST_S] = counts[BEST_T] = counts[OWNER] = counts[SECOND_OWNER] = -1
     counts[CURSOR] = 0
     # A good pair to start from, so that few rows remain to be looked at.
@@ -398,8 +384,7 @@ def open_level(bounds):
 def next_wanted(bounds):
     """The next row that must be scanned to know the best pair of the level; -1: it is known."""
     bests, counts, traces = bounds.bests, bounds.counts, bounds.traces
-    a = traces[TRACE_A]
-    b = traces[TRACE_B]
+    a, b = traces[TRACE_A], traces[TRACE_B]
     while counts[CURSOR] < counts[N_CANDIDATES]:
         i = bounds.candidates[counts[CURSOR]]
         counts[CURSOR] += 1
@@ -536,11 +521,9 @@ def _bring_up_to_date(state, s, t):
     for c in range(state.n_changed[0]):
         j = changed[c]
         if order[j] > order[s]:
-            A[s, j] = A[j, s]
-            B[s, j] = B[j, s]
+            A[s, j], B[s, j] = A[j, s], B[j, s]
         if order[j] > order[t]:
-            A[t, j] = A[j, t]
-            B[t, j] = B[j, t]
+            A[t, j], B[t, j] = A[j, t], B[j, t]
         if j != s and j != t:
             changed[kept] = j
             kept += 1
@@ -618,7 +601,6 @@ def advance(state, pairs, scores):
     """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
     for k in range(pairs.shape[0]):
         s, t = find(state)
-        pairs[k, 0] = state.bounds.word[s]
-        pairs[k, 1] = state.bounds.word[t]
+        pairs[k, 0], pairs[k, 1] = state.bounds.word[s], state.bounds.word[t]
         _merge(state, s, t)
         scores[k] = current_score(state.bounds.traces)

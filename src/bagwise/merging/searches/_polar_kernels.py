@@ -1,7 +1,7 @@
 """Compiled code of the polar search: the papers' index of all pairs by annulus and sector.
 
-A pair is the point ``(2 B[s, t], 2 A[s, t])``; the ratio it would give is the slope under which it is seen
-from ``P0 = (-b, -a)``. The index is centred on the origin, so it does not change when P0 moves. Its bins are
+A pair is the point ``(2 B[s, t], 2 A[s, t])``; the ratio it would give is the slope of the line from
+``P0 = (-b, -a)`` to it. The index is centred on the origin, so it does not change when P0 moves. Its bins are
 `N_RINGS` annuli, each of twice the radius of the one inside it, cut into `N_SECTORS` sectors.
 
 Each bin is a list of blocks of pairs; a pair knows its place, so putting in and taking out cost O(1).
@@ -13,13 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bagwise.merging.searches._exhaustive_kernels import EVALUATED, LIVE, SIZE, add_rows, merge_symmetric
 from bagwise.merging.searches._kernels import (
     DEAD,
+    EVALUATED,
+    LIVE,
+    SIZE,
     TRACE_A,
     TRACE_B,
+    add_rows,
     current_score,
     first_live_pair,
+    merge_symmetric,
     pair_ratio,
     precedes,
 )
@@ -30,7 +34,7 @@ N_BINS = N_RINGS * N_SECTORS
 BLOCK = 64
 # Angles are widened and tangents moved by this much, so that rounding never hides a point.
 MARGIN = 1e-10
-# Points this near to each other, relative to the distance of P0, may be seen under the same slope after rounding.
+# Points this near to each other, relative to the distance of P0, may have the same slope after rounding.
 TIE = 8 * 2.0**-52
 
 # positions in `best`

@@ -1,4 +1,4 @@
-"""Traces of structures in the feature space of additive kernels, without building that space.
+"""Trace ratios in the feature space of additive kernels, without building that space.
 
 For one word with values v over the samples and its kernel matrix ``K_ij = k(v_i, v_j)``, a structure L has the trace
 ``tr(L K)``. It is computed for many words at once, in the cheapest exact way the structure and the kernel
@@ -39,17 +39,17 @@ Values = NDArray[np.float64]  # words x samples
 
 
 class KernelTraces:
-    """Computes ``tr(L K)`` for the kernel matrix K of each of several words.
+    """Compute ``tr(L K)`` for the kernel matrix K of each of several words.
 
     Parameters
     ----------
     kernel : str
         A name of `bagwise.kernels.KERNELS`.
     smallest, largest : float
-        The smallest positive value of any word, and the largest a merged word can have. They set the nodes of the
-        quadrature for chi² and Jensen-Shannon.
+        The smallest positive value of any word, and the largest value of a merged word. They determine the nodes of
+        the quadrature for chi² and Jensen-Shannon.
     tolerance : float, default=1e-12
-        Relative error allowed to the quadrature.
+        Relative error of the quadrature.
     """
 
     def __init__(self, kernel: str, smallest: float, largest: float, tolerance: float = 1e-12) -> None:
@@ -107,13 +107,13 @@ class KernelTraces:
         return self._quadrature_sums(values, weights)
 
     def _direct_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The double sum as it stands, O(n²) a word: cheaper than quadrature for few samples."""
+        """Compute the double sum directly, O(n²) per word: cheaper than quadrature for few samples."""
         sums = np.empty(len(values))
         if self.kernel == "chi2":
             loops.chi2_pair_sums(np.ascontiguousarray(values), weights, sums)
             return sums
         # Jensen-Shannon is h(x + z) - h(x) - h(z), halved, with h(x) = x log2 x and h(x + x) = 2 x + 2 h(x): one
-        # logarithm a pair, and as exact as the whole sum needs, if not each of its terms.
+        # logarithm per pair. Exact relative to the whole sum, not to each of its terms.
         alone = _x_log2_x(values)
         sums[:] = values @ weights**2 + alone @ weights**2 - weights.sum() * (alone @ weights)
         step = max(_BLOCK_NUMBERS // max(values.shape[1], 1), 1)
@@ -125,7 +125,7 @@ class KernelTraces:
         return sums
 
     def _quadrature_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The kernel is an integral over t of products of features of v and t: sum them at the nodes, O(n) a node."""
+        """The kernel is an integral over t of products of features of v and t: sum them at the nodes, O(n) per node."""
         sums = np.zeros(len(values))
         for node, factor in zip(self._nodes, self._factors, strict=True):
             if self.kernel == "chi2":
@@ -143,7 +143,7 @@ class KernelTraces:
                 return np.asarray(((structure.rows @ mapped.T) ** 2).sum(axis=0)).ravel()
             return np.einsum("ij,ji->i", mapped, structure.form() @ mapped.T)
         if id(structure) not in self._edges:
-            self._edges[id(structure)] = structure, _edges(structure)  # the structure, so that its id stays its own
+            self._edges[id(structure)] = structure, _edges(structure)  # holds the structure, so that its id is unique
         rows, columns, weights = self._edges[id(structure)][1]
         total = np.zeros(len(values))
         width = max(_BLOCK_NUMBERS // max(len(values), 1), 1)
@@ -187,12 +187,12 @@ def _edges(structure: GraphLaplacian | Residuals) -> tuple[NDArray[np.intp], NDA
 def _quadrature(
     kernel: str, smallest: float, largest: float, tolerance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes t and factors of the trapezoid rule in log t, over the range where the integrand matters."""
+    """Nodes t and factors of the trapezoid rule in log t, over the range where the integrand is not negligible."""
     if kernel not in ("chi2", "jensen_shannon") or not largest > 0:
         return np.empty(0), np.empty(0)
     cut = tolerance / 100
-    smallest = max(smallest, 1e-4 * cut * largest)  # below that, values are nothing beside the others
-    # The rule's error falls as a power of exp(-1 / step): 0.45 gives about 1e-8, 0.3 about 1e-12.
+    smallest = max(smallest, 1e-4 * cut * largest)  # smaller values are negligible
+    # The error decreases as a power of exp(-1 / step): 0.45 gives about 1e-8, 0.3 about 1e-12.
     step = min(4.3 / (1.5 - np.log10(tolerance)), 0.5)
     if kernel == "chi2":
         first, last = np.log(cut / 2) - np.log(largest), np.log(-np.log(cut) / 2) - np.log(smallest) + 1
@@ -202,22 +202,22 @@ def _quadrature(
     return nodes, (2 * step * nodes if kernel == "chi2" else step / (2 * np.log(2) * nodes))
 
 
-# Values of merged words that are held at a time.
+# Values of merged words are computed in blocks of this many numbers.
 _MERGED_NUMBERS = 2**21
 Traces = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class KernelSearch(Search):
-    """Merge words whose statistics are not sums: the entries of a merged word are computed from its values.
+    """Merge words in the feature space of a kernel: the entries of a merged word are computed from its values.
 
     With ``a_v`` and ``b_v`` the traces of a word with values v, merging s and t changes the numerator by
-    ``a_(s+t) - a_s - a_t``. That takes the place of ``2 A_st``, and any search does the rest.
+    ``a_(s+t) - a_s - a_t``. It replaces ``2 A_st`` in any of the searches.
 
     Parameters
     ----------
     values : ndarray of shape (n_words, n_samples)
     traces : callable
-        Gives the preferred and the undesired trace for each row of values.
+        Computes the preferred and the undesired trace for each row of values.
     make_search : callable
         Starts the search over a store.
     """
@@ -241,12 +241,12 @@ class KernelSearch(Search):
         self.start_score = self._search.start_score
 
     def _entries(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Half of what merging s with each of the others changes in both traces."""
+        """Half of the change of both traces when s is merged with each of the others."""
         step = max(_MERGED_NUMBERS // max(self._values.shape[1], 1), 1)
         blocks = [others[start : start + step] for start in range(0, len(others), step)]
         merged = np.hstack([np.stack(self._traces(self._values[block] + self._values[s])) for block in blocks])
         changes = 0.5 * (merged - self._own[:, others] - self._own[:, s, np.newaxis])
-        # A word that never occurs changes nothing at all; rounding must not say otherwise.
+        # Merging a word that never occurs changes nothing, exactly.
         changes[:, self._empty[others] | self._empty[s]] = 0.0
         return changes
 

@@ -1,4 +1,4 @@
-"""The search for additive scores: every word remembers its best partner."""
+"""The search for additive scores: the best partner of every word is cached."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bagwise.merging.scoring import Scoring
 from bagwise.merging.searches.base import Search
 
 _DEAD = np.iinfo(np.int64).max
-# Repack once fewer than this share of the slots is live.
+# Repack once less than this fraction of the slots is live.
 _SPARSE = 0.7
 _RESUM_EVERY = 256
-# Partners that a row remembers beside the best one.
+# Partners that a row caches beside the best one.
 _REMEMBERED = 5
 
 
@@ -21,9 +21,10 @@ class PartnerSearch(Search):
     """Merge, at each level, the pair that gains most under an additive score.
 
     As in the bound search, a pair belongs to the row of the word changed last, so a row only loses pairs. Gains of
-    words that were not merged do not change; so a row's best gain is exact while its partner is there, and an upper
-    bound afterwards. A row remembers its few best partners; only when it leads and all of them are gone is it looked at
-    again. Memory O(d) beyond the states; time O(d²) gains on ordinary data.
+    words that were not merged do not change; so a row's best gain is exact while its partner exists, and an upper
+    bound afterwards. A row caches its few best partners, and is rescanned only when it leads and all of them are gone.
+    Of equal gains the pair with the lowest s, then the lowest t, is merged. Memory O(d) beyond the states; time O(d²)
+    gains on ordinary data.
     """
 
     def __init__(self, scoring: Scoring) -> None:
@@ -40,14 +41,14 @@ class PartnerSearch(Search):
             )
         self._word = np.arange(d, dtype=np.int64)
         self._order = np.arange(d, 0, -1, dtype=np.int64)
-        self._gain = np.full(d, -np.inf)  # of the best partner that is known or was
+        self._gain = np.full(d, -np.inf)  # of the best partner when the row was scanned
         self._partner = np.full(d, -1, dtype=np.int64)
-        self._next_gains = np.full((d, _REMEMBERED), -np.inf)  # best first, the best itself left out
+        self._next_gains = np.full((d, _REMEMBERED), -np.inf)  # in descending order, without the best
         self._next_partners = np.zeros((d, _REMEMBERED), dtype=np.int64)
         self._level = 0
         self._scans = 0
         self.start_score = self._score = float(scoring.offset + self._terms.sum())
-        self._scanned = 0  # rows looked at for the first time; see `advance`
+        self._scanned = 0  # rows scanned for the first time; see `advance`
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
         for i in range(self._scanned, self.n_words - 1 if self._level == 0 else 0):
@@ -62,7 +63,7 @@ class PartnerSearch(Search):
             scores[k] = self._score
 
     def _search(self) -> tuple[int, int]:
-        """Find the pair that gains most; the lowest one of equals."""
+        """Find the pair that gains most; of equals the one with the lowest indices."""
         while True:
             leading = np.flatnonzero(self._gain == self._gain.max())
             partners = self._partner[leading]
@@ -77,7 +78,7 @@ class PartnerSearch(Search):
                     self._scans += 1
 
     def _take_next(self, i: int) -> bool:
-        """Let the best remembered partner that is still there take the place of one that is gone, if there is one."""
+        """Replace a partner that is gone by the best cached one that exists; False if there is none."""
         there = self._order[self._next_partners[i]] < self._order[i]
         there &= self._next_gains[i] > -np.inf
         if not there.any():
@@ -88,7 +89,7 @@ class PartnerSearch(Search):
         return True
 
     def _scan(self, i: int, first: int = 0) -> None:
-        """Find the best partners of row i among the slots from `first` on that it owns."""
+        """Find the best partners of row i among the slots from `first` on whose pairs it owns."""
         others = self._states[first:]
         gains = np.array(
             self._scoring.gains(self._states[i], self._terms[i], others, self._terms[first:]), dtype=np.float64
@@ -101,7 +102,7 @@ class PartnerSearch(Search):
         gains[self._order[first:] >= self._order[i]] = -np.inf
         best = int(np.argmax(gains))
         self._gain[i], self._partner[i] = gains[best], first + best
-        for k in range(_REMEMBERED):  # a few maxima are much cheaper than sorting
+        for k in range(_REMEMBERED):  # cheaper than sorting
             gains[best] = -np.inf
             best = int(np.argmax(gains))
             self._next_gains[i, k], self._next_partners[i, k] = gains[best], first + best
@@ -128,7 +129,7 @@ class PartnerSearch(Search):
         gone = self._order[self._partner] == _DEAD
         partner = np.where(gone, np.arange(len(place)), self._partner)
         self._partner = place[partner[live]]
-        # the same for the others that are remembered
+        # the same for the other cached ones
         self._next_gains[self._order[self._next_partners] == _DEAD] = -np.inf
         self._next_gains = self._next_gains[live]
         self._next_partners = place[self._next_partners[live]]
@@ -138,5 +139,5 @@ class PartnerSearch(Search):
 
     @property
     def work(self) -> dict[str, int]:
-        """Rows scanned again after the first look at each; the row of a merged word is scanned as it is formed."""
+        """Rows scanned again after the first scan of each; the row of a merged word is scanned as it is formed."""
         return {"row_scans": self._scans}

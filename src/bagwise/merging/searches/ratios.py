@@ -16,7 +16,7 @@ from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.searches import _bound_kernels as bound_kernels
-from bagwise.merging.searches import _exhaustive_kernels as exhaustive_kernels
+from bagwise.merging.searches import _kernels as exhaustive_kernels
 from bagwise.merging.searches import _polar_kernels as polar_kernels
 from bagwise.merging.searches._kernels import DEAD, N_TRACES, SCALE, WIDTH, current_score, start_traces
 from bagwise.merging.searches.base import GivenMerges, Search
