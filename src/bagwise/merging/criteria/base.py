@@ -75,8 +75,8 @@ class Criterion(BaseEstimator, ABC):
 class TraceRatio(Criterion):
     """A criterion that maximises ``tr(Xᵀ L_P X) / tr(Xᵀ L_U X)`` for two structures over the samples.
 
-    A subclass says which pairs of samples should be apart (preferred) and which together (undesired), as a pair
-    of structures; merging does the rest.
+    A subclass says which pairs of samples should be far apart (preferred) and which close (undesired), as a pair of
+    structures; the engine does the rest.
 
     See Also
     --------
@@ -84,7 +84,7 @@ class TraceRatio(Criterion):
 
     Examples
     --------
-    Samples that follow each other should stay close, all others apart:
+    Consecutive samples should stay close, all others far apart:
 
     >>> import numpy as np
     >>> import scipy.sparse as sp
@@ -131,17 +131,16 @@ class TraceRatio(Criterion):
 class AdditiveScore(Criterion):
     """A criterion that maximises a sum over words, ``Σ_w g(state of w)``; merging adds states.
 
-    A subclass says what the state of a word is and what it is worth, as a scoring; each word's best partner is
-    remembered while it is there.
+    A subclass defines the state of a word and its term g, as a scoring; the engine does the rest.
 
     Attributes
     ----------
     keeps_values : bool
-        Whether states grow with the samples, so that their size is held against the memory limit.
+        Whether states have one value per sample, so that their size is checked against the memory limit.
 
     Examples
     --------
-    A group is worth more the more its counts lean to one class:
+    A group scores more the more its counts lean to one class:
 
     >>> import numpy as np
     >>> from bagwise import merge_words
@@ -179,13 +178,13 @@ class AdditiveScore(Criterion):
 
 
 def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
-    """Number the classes of y from 0; at least two are needed.
+    """Encode the classes of y as 0, 1, …; raise unless there are at least two.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
     who : str
-        Name of the criterion, for the message.
+        Name of the criterion, for the error message.
     """
     if y is None:
         raise BagwiseError(
@@ -197,13 +196,13 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
     if len(classes) < 2:
         raise BagwiseError(
             f"The criterion {who!r} needs at least two classes in y; got only one class, {classes.tolist()[:1]}. "
-            "Without classes to tell apart, use an unsupervised criterion such as 'lpp'."
+            "Without classes, use an unsupervised criterion such as 'lpp'."
         )
     return codes.astype(np.intp)
 
 
 def check_values_fit(X: Any, memory_limit: int | float | str | None, who: str) -> None:
-    """Raise where the values of all words in all samples, dense and copied once, would exceed the limit."""
+    """Raise if the values of all words in all samples, dense and copied once, would exceed the limit."""
     check_memory(
         2 * 8 * X.shape[0] * X.shape[1],
         memory_limit,

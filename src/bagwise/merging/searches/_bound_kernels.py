@@ -12,7 +12,7 @@ date in A and B, so a merge writes one row and never a column.
 Upper bounds. A row remembers its top, the point of its best pair when it was last scanned, and two slopes: no other
 point of the row lies above the line of slope ``right`` to the right of the top, nor above the line of slope ``left``
 to its left. Points only ever leave a row, so this stays true until the row itself is merged. It bounds how far any
-pair of the row can exceed a given ratio (`excess`) without scanning the row, and tells when the top is certainly
+pair of the row can exceed a given ratio (`excess`) without scanning the row, and shows when the top is certainly
 still the best pair. Where rows are costly the second best point is remembered as well, for when the pair of the top
 goes to a newer row: then no point lies above the line of the ratio it had.
 
@@ -116,8 +116,7 @@ def remember(bounds, i, row_a, row_b, start, best, low, high):
     )  # fmt: skip
     bounds.partner[i] = partner
     bounds.next_a[i] = -np.inf
-    bounds.low[i] = low
-    bounds.high[i] = high
+    bounds.low[i], bounds.high[i] = low, high
     bounds.right[i] = bounds.left[i] = best
     bounds.top_a[i] = 2.0 * row_a[partner]
     bounds.top_b[i] = 2.0 * row_b[partner]
@@ -198,7 +197,7 @@ def _slope_block(row_a, row_b, order, partial, own_order, a, b, top_a, top_b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan_tight(bounds, i, row_a, row_b, start):
-    """`scan`, then tighten the bound to what the points allow: worth a second pass on rows that are asked for again.
+    """`scan`, then tighten the bound to what the points allow, in a second pass: for rows that are scanned again.
 
     Where rows are costly to compute, the second best point is remembered as well, in a third pass.
     """
@@ -334,12 +333,9 @@ def _list_candidates(bounds, ratio):
             largest = max(largest, over)
             lowest = min(lowest, low[i])
             highest = max(highest, high[i])
-        watch[EXCESS, group] = largest
-        watch[LOW, group] = lowest
-        watch[HIGH, group] = highest
+        watch[EXCESS, group], watch[LOW, group], watch[HIGH, group] = largest, lowest, highest
         watch[RATIO, group] = 0.0 if everything else ratio
-        watch[AT_A, group] = a
-        watch[AT_B, group] = b
+        watch[AT_A, group], watch[AT_B, group] = a, b
     return n
 
 
@@ -352,8 +348,7 @@ def _offer(bounds, i, value):
         value == bests[BEST] and counts[BEST_S] >= 0 and precedes(i, j, counts[BEST_S], counts[BEST_T])
     ):
         bests[BEST] = value
-        counts[BEST_S] = min(i, j)
-        counts[BEST_T] = max(i, j)
+        counts[BEST_S], counts[BEST_T] = min(i, j), max(i, j)
         counts[OWNER] = i
         return True
     return False
@@ -366,7 +361,7 @@ def open_level(bounds):
     bests[BEST] = bests[SECOND] = -np.inf
     counts[BEST_S] = counts[BEST_T] = counts[OWNER] = counts[SECOND_OWNER] = -1
     counts[CURSOR] = 0
-    # A good pair to start from, so that few rows remain to be looked at.
+    # Start from a good pair, so that few rows remain.
     for i in (counts[NEWEST], counts[RUNNER_UP]):
         if i >= 0 and _owns_top(bounds, i):
             value = pair_ratio(traces, 0.5 * bounds.top_a[i], 0.5 * bounds.top_b[i])
@@ -469,8 +464,7 @@ def pack_bounds(bounds, slots, place):
             n += 1
     for i in range(n):
         old = slots[i]
-        bounds.word[i] = bounds.word[old]
-        bounds.order[i] = bounds.order[old]
+        bounds.word[i], bounds.order[i] = bounds.word[old], bounds.order[old]
         bounds.partner[i] = place[bounds.partner[old]] if bounds.partner[old] >= 0 else -1
         for values in (
             bounds.own_a, bounds.own_b, bounds.top_a, bounds.top_b, bounds.right, bounds.left,

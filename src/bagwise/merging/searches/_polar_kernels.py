@@ -4,7 +4,7 @@ A pair is the point ``(2 B[s, t], 2 A[s, t])``; the ratio it would give is the s
 ``P0 = (-b, -a)`` to it. The index is centred on the origin, so it does not change when P0 moves. Its bins are
 `N_RINGS` annuli, each of twice the radius of the one inside it, cut into `N_SECTORS` sectors.
 
-Each bin is a list of blocks of pairs; a pair knows its place, so putting in and taking out cost O(1).
+Each bin is a list of blocks of pairs; the place of each pair is stored, so inserting and removing one cost O(1).
 """
 
 from math import acos, atan2, cos, floor, hypot, log2, pi, sin
@@ -193,7 +193,7 @@ def _evaluate_arc(state, ring, middle, half_width):
 def _evaluate_outside_arc(state, ring, middle, half_width):
     """Evaluate the sectors of a ring that are not entirely within ``middle - half_width .. middle + half_width``."""
     width = 2 * pi / N_SECTORS
-    # whole sectors inside the arc, which need not be looked at
+    # whole sectors inside the arc, which are skipped
     first = np.int64(floor((middle - half_width + MARGIN) / width)) + 1
     after = np.int64(floor((middle + half_width - MARGIN) / width))
     for sector in range(after, first + N_SECTORS):
