@@ -81,6 +81,7 @@ def test_impossible_shapes_are_refused_before_anything_is_made(tmp_path, shape):
         ({"data_offsets": [0, 49]}, "48 bytes"),
         ({"data_offsets": [8, 56]}, "48 bytes; it may have been cut short"),
         ({"data_offsets": [48, 0]}, "48 bytes"),
+        ({"data_offsets": [3, 51]}, "tensors do not fill the 51 bytes after the header; expected tensors without gaps"),
     ],
 )
 def test_tensors_are_checked_against_the_table(tmp_path, entry, message):

@@ -296,7 +296,7 @@ def _check_forms(
     """Give dtype, shape and first byte of each tensor, all as the table has them and inside the file."""
     required = {name for name, spec in table.items() if not spec.optional}
     if not required <= entries.keys() <= table.keys():
-        _damaged(f"it holds the tensors {sorted(entries)}", f"{sorted(table)}")
+        _damaged(f"it holds the tensors {sorted(entries)!s:.500}", f"{sorted(table)}")
     lengths = {name: value for name, value in header.items() if type(value) is int}
     forms, spans = {}, []
     for name, entry in entries.items():
