@@ -69,6 +69,15 @@ def test_blocks_do_not_matter_and_sparse_is_dense(metric, monkeypatch):
     assert mean_average_precision(sp.csr_array(Q), q, sp.csr_array(G), g, metric=metric) == pytest.approx(whole)
 
 
+def test_equally_near_items_keep_their_order():
+    """All of the gallery is as near as can be; so the ranking is the order it came in."""
+    query, gallery = np.ones((1, 2)), np.ones((40, 2))
+    labels = np.arange(40) < 20
+    for order in (labels, labels[::-1]):
+        found = mean_average_precision(query, [True], gallery, order, interpolated=False)
+        assert found == pytest.approx(average_precision(order, interpolated=False))
+
+
 def test_chi2_ranks_by_the_distance():
     rng = np.random.default_rng(0)
     Q, G = rng.dirichlet(np.ones(5), 4), rng.dirichlet(np.ones(5), 9)

@@ -5,6 +5,7 @@ import pytest
 
 from bagwise import LatentDirichlet
 from bagwise.topics import training
+from bagwise.topics.inference import to_counts
 from helpers import topic_counts
 
 
@@ -41,3 +42,27 @@ def test_documents_start_afresh_in_so_many_passes(starts, restarts):
     X, _ = topic_counts(np.random.default_rng(0), 100, 60, n_topics=5)
     LatentDirichlet(5, max_iter=6, tol=0, restarts=restarts, random_state=0).fit(X)
     assert starts == [True] * (1 + restarts) + [False] * (6 - restarts)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_online_step_is_an_average_of_old_and_new_topics(weighted):
+    """``λ = (1 - ρ) λ + ρ (η + (N / batch) Σ n φ)``, with expectations from the posterior of the batch."""
+    rng = np.random.default_rng(0)
+    X = to_counts(topic_counts(rng, 20, 30)[0], "a test")
+    sample_weight = rng.uniform(0.5, 2.0, 20) if weighted else None
+    how = training.Training(eta=0.1, decay=0.6, offset=3.0)
+    state = training.State(rng.gamma(1.0, size=(30, 4)) + 0.1, np.full(4, 0.5), n_updates=2)
+    posterior, weights = how.infer(X, state)
+    expected = np.zeros((30, 4))
+    for d, (n, expectation) in enumerate(zip(X.toarray(), posterior.expected, strict=True)):
+        phi = weights * expectation
+        one = 1.0 if sample_weight is None else sample_weight[d]
+        expected += one * n[:, np.newaxis] * phi / phi.sum(axis=1, keepdims=True)
+    rate = 5.0**-0.6
+    n_documents = 20 if sample_weight is None else sample_weight.sum()
+    after, bound = training.online_step(X, state, how, 1000.0, sample_weight)
+    np.testing.assert_allclose(
+        after.counts, (1 - rate) * state.counts + rate * (0.1 + 1000 / n_documents * expected), rtol=1e-9
+    )
+    assert after.n_updates == 3
+    assert bound == pytest.approx(posterior.bounds @ (np.ones(20) if sample_weight is None else sample_weight))
