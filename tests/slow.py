@@ -4,6 +4,7 @@ SLOW = (
     "cli/",
     "experiments/",
     "test_distributed.py",
+    "test_estimators.py",
     "test_import.py",
     "test_scripts.py",
     "baselines/test_hashing.py::test_inner_products_are_right_on_average",

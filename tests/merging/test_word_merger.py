@@ -288,3 +288,12 @@ def test_weighted_cross_validation(data):
         np.testing.assert_allclose(search.cv_results_[f"split{k}_test_score"][1], expected)
     with pytest.raises(BagwiseError, match=r"KNeighborsClassifier.fit takes no sample_weight"):
         WordMergerCV([3], estimator=KNeighborsClassifier()).fit(X, y, sample_weight=weights)
+
+
+def test_names_of_groups_differ_whatever_the_words_are_called():
+    X = np.array([[9.0, 8, 1, 0], [8, 9, 0, 1], [0, 1, 9, 1], [1, 0, 8, 9]])
+    merger = WordMerger(3).fit(X, [0, 0, 1, 2])
+    assert merger.labels_.tolist() == [0, 0, 1, 2]
+    names = merger.get_feature_names_out(["a", "b", "a+b", "b+a"])
+    assert sorted(names) == ["a+b", "a+b#2", "b+a"] or sorted(names) == ["a+b", "b+a", "b+a#2"]
+    assert len(set(merger.get_feature_names_out(["a", "b", "a+b", "a+b#2"]))) == 3
