@@ -15,7 +15,7 @@ from bagwise.kernels import DiagonalKernelLearner
 from bagwise.kernels import diagonal_kernel as diagonal_kernel_module
 from bagwise.kernels import label_similarity as label_similarity_module
 from bagwise.kernels.diagonal_kernel import PairLoss, ball_weights
-from bagwise.kernels.label_similarity import ClassAgreement, GivenSimilarity, SharedLabels, label_similarity
+from bagwise.kernels.label_similarity import GivenSimilarity, SharedLabels, class_agreement, label_similarity
 
 OBJECTIVES = ("ball", "prox", "logistic")
 
@@ -57,7 +57,7 @@ def distance_similarity(a, b):
 def definitions(y, Y):
     """Each similarity, and the matrix it stands for."""
     return [
-        (ClassAgreement(np.unique(y, return_inverse=True)[1]), 2.0 * (y[:, None] == y) - 1),
+        (class_agreement(np.unique(y, return_inverse=True)[1]), 2.0 * (y[:, None] == y) - 1),
         (SharedLabels(Y), (Y @ Y.T).astype(float)),
         (SharedLabels(sp.csr_array(Y)), (Y @ Y.T).astype(float)),
         (GivenSimilarity(distance_similarity, y), 1.0 - np.abs(y[:, None] - y)),
@@ -111,7 +111,7 @@ def test_with_standardised_features_the_gradient_is_the_share_of_variance_betwee
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     between = np.mean([X[y == c].mean(axis=0) ** 2 for c in range(3)], axis=0)
     expected = 2 * 60**2 * between / 3 - 60
-    np.testing.assert_allclose(ClassAgreement(y).gradient(X), expected, atol=1e-9)
+    np.testing.assert_allclose(class_agreement(y).gradient(X), expected, atol=1e-9)
 
 
 def test_ball_beats_every_other_weights_in_the_ball():
@@ -185,9 +185,9 @@ def test_logistic_loss_and_its_gradient(problem, form, seed):
 def test_blocks_of_pairs_add_up(form, monkeypatch):
     X, y = random_problem(n=23)
     weights = np.linspace(0, 2, X.shape[1])
-    whole = PairLoss(form(X), ClassAgreement(y), 0.1).of_all(weights)
+    whole = PairLoss(form(X), class_agreement(y), 0.1).of_all(weights)
     monkeypatch.setattr(diagonal_kernel_module, "_BLOCK", 5)
-    parts = PairLoss(form(X), ClassAgreement(y), 0.1).of_all(weights)
+    parts = PairLoss(form(X), class_agreement(y), 0.1).of_all(weights)
     assert parts[0] == pytest.approx(whole[0])
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9)
 
@@ -200,7 +200,7 @@ def test_logistic_over_all_pairs_finds_the_optimum(non_negative):
     learner = DiagonalKernelLearner(
         "logistic", batch_size=None, C=20, max_iter=500, tol=1e-12, non_negative=non_negative
     ).fit(X, y)
-    gradient = PairLoss(X, ClassAgreement(y), 0.05).of_all(learner.weights_)[1]
+    gradient = PairLoss(X, class_agreement(y), 0.05).of_all(learner.weights_)[1]
     at_zero = learner.weights_ == 0
     np.testing.assert_allclose(gradient[~at_zero], 0, atol=1e-5)
     assert (gradient[at_zero] >= -1e-8).all()
@@ -215,7 +215,7 @@ def test_logistic_over_all_pairs_finds_the_optimum(non_negative):
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_batches_come_near_the_optimum(form):
     X, y = random_problem(n=200)
-    loss = PairLoss(X, ClassAgreement(y), 0.05)
+    loss = PairLoss(X, class_agreement(y), 0.05)
     exact = DiagonalKernelLearner("logistic", batch_size=None, C=20, max_iter=500).fit(X, y)
     batches = DiagonalKernelLearner("logistic", batch_size=50, C=20, random_state=0).fit(form(X), y)
     best, start = loss.of_all(exact.weights_)[0], loss.of_all(np.ones(X.shape[1]))[0]
@@ -233,7 +233,7 @@ def test_c_is_the_inverse_of_the_regularisation():
     assert distances == sorted(distances)
     assert distances[0] < 1e-2
     free = fit(np.inf).weights_
-    gradient = PairLoss(X, ClassAgreement(y), 0.0).of_all(free)[1]
+    gradient = PairLoss(X, class_agreement(y), 0.0).of_all(free)[1]
     np.testing.assert_allclose(gradient[free > 0], 0, atol=1e-5)
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["ClassAgreement", "GivenSimilarity", "LabelSimilarity", "SharedLabels", "label_similarity"]
+__all__ = ["GivenSimilarity", "LabelSimilarity", "SharedLabels", "class_agreement", "label_similarity"]
 
 SIMILARITIES = ("auto", "classes", "shared")
 # Numbers per block of similarities.
@@ -50,69 +50,48 @@ class LabelSimilarity(ABC):
 
 
 class SharedLabels(LabelSimilarity):
-    """``s_ij = y_i · y_j``: number of labels that two samples share, for 0/1 rows y.
+    """``s_ij = scale y_i · y_j + offset`` for 0/1 rows y: number of labels that two samples share, by default.
 
-    ``g_d = Σ_c (Σ_i y_ic x_id)² - Σ_i |y_i|² x_id²``, in one pass over the data. The sign is 1 for samples that share a
-    label, -1 for others.
+    ``g_d = scale Σ_c (Σ_i y_ic x_id)² + offset (Σ_i x_id)² - Σ_i s_ii x_id²``, in one pass over the data. The sign is 1
+    for samples that share a label, -1 for others.
 
     Parameters
     ----------
     Y : dense or sparse matrix of shape (n_samples, n_labels)
+    scale, offset : float, default=1.0 and 0.0
     """
 
-    def __init__(self, Y: Any) -> None:
+    def __init__(self, Y: Any, scale: float = 1.0, offset: float = 0.0) -> None:
         self.Y = sp.csr_array(Y, dtype=np.float64)
+        self.scale = scale
+        self.offset = offset
         self.n_samples = self.Y.shape[0]
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
         """G from sums over the samples of each label."""
-        label_sizes = np.asarray(self.Y.multiply(self.Y).sum(axis=1)).ravel()
-        gradient = column_squares(self.Y.T @ X) - column_squares(X, label_sizes)
-        return _without_rounding(gradient, X, label_sizes.max())
+        own = self.scale * np.asarray(self.Y.multiply(self.Y).sum(axis=1)).ravel() + self.offset
+        gradient = self.scale * column_squares(self.Y.T @ X) - column_squares(X, own)
+        if self.offset:
+            gradient += self.offset * np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() ** 2
+        return _without_rounding(gradient, X, own.max())
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Inner products of labels."""
-        return (self.Y[rows] @ self.Y[columns].T).toarray()
+        """S from inner products of labels."""
+        return self.scale * (self.Y[rows] @ self.Y[columns].T).toarray() + self.offset
 
     def signs_between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """1 for samples that share a label, -1 for others."""
-        return np.where(self.between(rows, columns) > 0, 1.0, -1.0)
+        return np.where(self.between(rows, columns) > self.offset, 1.0, -1.0)
 
     def take(self, rows: NDArray[np.int64]) -> SharedLabels:
         """The similarity of a subset of the samples."""
-        return SharedLabels(self.Y[rows])
+        return SharedLabels(self.Y[rows], self.scale, self.offset)
 
 
-class ClassAgreement(LabelSimilarity):
-    """``s_ij = 1`` for two samples of the same class, -1 for others.
-
-    ``g_d = 2 Σ_c (Σ_{i in c} x_id)² - (Σ_i x_id)² - Σ_i x_id²``, in one pass over the data.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_samples,)
-        Class of each sample, numbered from 0.
-    """
-
-    def __init__(self, codes: NDArray[np.int64]) -> None:
-        self.codes = codes
-        self.n_samples = len(codes)
-
-    def gradient(self, X: Any) -> NDArray[np.float64]:
-        """G from sums over classes."""
-        n = self.n_samples
-        indicator = sp.csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(int(self.codes.max()) + 1, n))
-        sums = indicator @ X
-        total = np.asarray(sums.sum(axis=0)).ravel()
-        return _without_rounding(2 * column_squares(sums) - total**2 - column_squares(X), X, 1.0)
-
-    def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """1 for samples of the same class, -1 for others."""
-        return np.where(self.codes[rows, None] == self.codes[None, columns], 1.0, -1.0)
-
-    def take(self, rows: NDArray[np.int64]) -> ClassAgreement:
-        """The similarity of a subset of the samples."""
-        return ClassAgreement(self.codes[rows])
+def class_agreement(codes: NDArray[np.int64]) -> SharedLabels:
+    """``s_ij = 1`` for two samples of the same class, -1 for others. `codes` numbers the classes from 0."""
+    n = len(codes)
+    return SharedLabels(sp.csr_array((np.ones(n), codes, np.arange(n + 1))), scale=2.0, offset=-1.0)
 
 
 class GivenSimilarity(LabelSimilarity):
@@ -198,7 +177,7 @@ def label_similarity(similarity: str | Callable[[Any, Any], Any], y: Any) -> Lab
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise BagwiseError(f"y has one class, {classes[0]!s}: at least two are needed.")
-    return ClassAgreement(codes)
+    return class_agreement(codes)
 
 
 def _shared_labels(y: Any) -> SharedLabels:

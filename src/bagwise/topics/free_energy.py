@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._compat import _check_feature_names_in, _fit_context
 from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
-from bagwise.errors import unknown_name
+from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels.diagonal_kernel import DiagonalKernelLearner
 from bagwise.topics._kernels import count_emissions, list_emissions, split_bound_of_words
 from bagwise.topics.inference import CountReader, with_small_indices
-from bagwise.topics.latent_dirichlet import TEMPLATES, LatentDirichlet, fitted_model
+from bagwise.topics.latent_dirichlet import TEMPLATES, LatentDirichlet, new_model
 
 __all__ = ["FreeEnergyKernel", "FreeEnergyScore", "elbo_terms"]
 
@@ -30,6 +30,24 @@ WORD_BLOCKS = ("full", "topic", "word")
 _SMALLEST = 1e-12
 # Features with a smaller standard deviation count as constant.
 _CONSTANT = 1e-12
+
+
+def _fitted_model(template: int | LatentDirichlet | FrozenEstimator, counts: sp.csr_array) -> LatentDirichlet:
+    """A new model fitted to the counts, or the frozen one if it has the same number of words."""
+    if not isinstance(template, FrozenEstimator):
+        return new_model(template).fit(counts)
+    lda = template.estimator
+    if not isinstance(lda, LatentDirichlet):
+        raise BagwiseError(
+            f"model is a frozen {type(lda).__name__}. Accepted: LatentDirichlet, FrozenEstimator(LatentDirichlet) or "
+            "a number of topics. LatentDirichlet.from_fitted converts models of other libraries."
+        )
+    check_is_fitted(lda)
+    if lda.n_features_in_ != counts.shape[1]:
+        raise BagwiseError(
+            f"X has {counts.shape[1]} words, the frozen model {lda.n_features_in_}. Use the vocabulary of the model."
+        )
+    return lda
 
 
 def elbo_terms(
@@ -208,7 +226,7 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         if self.word_block not in WORD_BLOCKS:
             raise unknown_name("word_block", self.word_block, WORD_BLOCKS)
         counts = self._counts(X, reset=True)
-        self.model_ = fitted_model(self.model, counts)
+        self.model_ = _fitted_model(self.model, counts)
         # transform uses the parameters of this fit: means and scales belong to them
         self._word_block, self._per_token, self._standardize = self.word_block, self.per_token, self.standardize
         if self.standardize:

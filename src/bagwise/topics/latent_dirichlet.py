@@ -44,7 +44,7 @@ from bagwise.topics.training import (
     sample_topics,
 )
 
-__all__ = ["TEMPLATES", "LatentDirichlet", "fitted_model", "new_model"]
+__all__ = ["TEMPLATES", "LatentDirichlet", "new_model"]
 
 # solver: passes (for "gibbs" sweeps) where max_iter is None
 SOLVERS = {"vb": 100, "online": 10, "gibbs": 500}
@@ -595,21 +595,3 @@ TEMPLATES: list[Any] = [Interval(Integral, 1, None, closed="left"), LatentDirich
 def new_model(template: int | LatentDirichlet) -> LatentDirichlet:
     """An unfitted model: a clone of the given one, or one with the given number of topics and a fixed seed."""
     return clone(template) if isinstance(template, LatentDirichlet) else LatentDirichlet(int(template), random_state=0)
-
-
-def fitted_model(template: int | LatentDirichlet | FrozenEstimator, counts: sp.csr_array) -> LatentDirichlet:
-    """A new model fitted to the counts, or the frozen one if it has the same number of words."""
-    if not isinstance(template, FrozenEstimator):
-        return new_model(template).fit(counts)
-    lda = template.estimator
-    if not isinstance(lda, LatentDirichlet):
-        raise BagwiseError(
-            f"model is a frozen {type(lda).__name__}. Accepted: LatentDirichlet, FrozenEstimator(LatentDirichlet) or "
-            "a number of topics. LatentDirichlet.from_fitted converts models of other libraries."
-        )
-    check_is_fitted(lda)
-    if lda.n_features_in_ != counts.shape[1]:
-        raise BagwiseError(
-            f"X has {counts.shape[1]} words, the frozen model {lda.n_features_in_}. Use the vocabulary of the model."
-        )
-    return lda
