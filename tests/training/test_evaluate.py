@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, open_collection
+from bagwise.errors import OptionError
 from bagwise.report import render_report
 from bagwise.sources import TableCollection
 from bagwise.sources.items import SkippedItemsWarning
@@ -293,3 +295,27 @@ def test_items_may_come_one_by_one(tmp_path):
         one = count_words(model, collection[[number]]).matrix
         np.testing.assert_array_equal(one.toarray(), whole.toarray()[[number]])
     assert any((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "option"),
+    [
+        ("n_groups", 0, "--groups"),
+        ("n_words", 1, "--words"),
+        ("n_jobs", 0, "--jobs 0"),
+        ("random_state", -1, "--seed"),
+        ("folds", 1, "--folds 1"),
+        ("criterion", "amb", "Unknown --criterion"),
+        ("stop_words", "french", "Unknown --stop-words"),
+        ("memory_limit", "much", "--memory-limit 'much'"),
+        ("C", 0, "--C must be"),
+    ],
+)
+def test_errors_name_the_parameter_in_python_and_the_option_on_the_command_line(parameter, value, option):
+    from bagwise.cli.printing import message_of
+
+    with pytest.raises(OptionError, match=parameter) as caught:
+        FitOptions(**{parameter: value})
+    assert caught.value.parameter == parameter
+    assert option in message_of(caught.value)
+    assert not re.search(rf"(?<![\w-]){parameter}\b", message_of(caught.value))

@@ -17,7 +17,7 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["BagsSpool"]
 
-DEFAULT_LIMIT = 128 * 2**20
+DEFAULT_LIMIT = 32 * 2**20
 
 
 class BagsSpool:
@@ -29,7 +29,7 @@ class BagsSpool:
     Parameters
     ----------
     memory_limit : int, float or str, default=None
-        Bytes to hold in memory, such as ``"1GB"``. None: 128 MiB.
+        Bytes to hold in memory, such as ``"1GB"``. None: 32 MiB.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class BagsSpool:
         for array in (bags.values, bags.offsets, bags.positions):
             layout.append(None if array is None else (array.dtype, array.shape))
             if array is not None:
-                file.write(np.ascontiguousarray(array).tobytes())
+                file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         self._layouts.append(layout)
 
     def __iter__(self) -> Iterator[Bags]:

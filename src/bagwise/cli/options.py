@@ -109,7 +109,7 @@ FIT_OPTIONS: Options = {
     "memory_limit": (
         Annotated[
             str | None,
-            _option(_RUNNING, "Descriptors beyond this size go to a temporary file. Default: 128MiB.", metavar="SIZE"),
+            _option(_RUNNING, "Descriptors beyond this size go to a temporary file. Default: 32MiB.", metavar="SIZE"),
         ],
         None,
     ),

@@ -53,7 +53,7 @@ __all__ = [
 # Called with the name of a step, the number of items done, and the number of all items (0: unknown).
 Progress = Callable[[str, int, int], None]
 
-_BATCH_SIZE = 64
+_BATCH_SIZE = 32
 
 
 def no_progress(step: str, done: int, total: int) -> None:

@@ -81,7 +81,7 @@ class FitOptions:
     cache : path, default=None
         Folder in which descriptors are cached, so that an interrupted fit continues where it stopped.
     memory_limit : int, float or str, default=None
-        Descriptors beyond this size go to a temporary file during a fit. None: 128 MiB.
+        Descriptors beyond this size go to a temporary file during a fit. None: 32 MiB.
     random_state : int, default=0
         The same seed gives the same model.
     n_jobs : int, default=-1
