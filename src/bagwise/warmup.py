@@ -7,6 +7,7 @@ import scipy.sparse as sp
 
 from bagwise.baselines.linear import ConfidenceWeightedClassifier
 from bagwise.codebooks.bag_of_features import BagOfFeatures
+from bagwise.codebooks.encoders import ASSIGNMENTS
 from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
@@ -68,6 +69,6 @@ def _describe_and_encode() -> None:
     for descriptor in (HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
         descriptor.transform(images)
     bags = ColorSIFT().transform(images)
-    for assignment in ("hard", "soft", "localized", "sparse", "vlad"):
+    for assignment in ASSIGNMENTS:
         BagOfFeatures(4, assignment=assignment, n_init=1, random_state=0).fit(bags).transform(bags)
     ManifoldBagOfFeatures(4, n_components=1, n_init=1, max_iter=1, random_state=0).fit(bags)

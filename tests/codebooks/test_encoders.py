@@ -6,9 +6,9 @@ from sklearn.decomposition import sparse_encode
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bagwise import BagwiseError
+from bagwise import Bags, BagwiseError
 from bagwise._utils.threads import one_blas_thread
-from bagwise.codebooks import assign_words, localized_codes, soft_codes, sparse_codes
+from bagwise.codebooks import assign_words, encode_bags, localized_codes, soft_codes, sparse_codes
 from bagwise.codebooks import distances as distances_module
 from bagwise.codebooks import encoders as encoders_module
 from bagwise.codebooks.distances import WordDistances
@@ -200,3 +200,15 @@ def test_what_parameters_must_be():
         assign_words(np.full((1, 2), 1e30, np.float32), np.ones((2, 2), np.float32))
     with pytest.raises(BagwiseError, match="The codebook is so large"):
         assign_words(np.ones((1, 2)), np.array([[1e200, 0], [0, 0]]))
+
+
+def test_options_of_encoders():
+    bags = Bags.from_list([[[0.0], [1.0]]])
+    codebook = [[0.0], [1.0], [5.0]]
+    for assignment in ("hard", "vlad"):  # options of other assignments are ignored
+        np.testing.assert_array_equal(
+            encode_bags(bags, codebook, assignment=assignment, bandwidth=3.0, penalty=1.0),
+            encode_bags(bags, codebook, assignment=assignment),
+        )
+    with pytest.raises(BagwiseError, match="Did you mean 'bandwidth'"):
+        encode_bags(bags, codebook, assignment="soft", bandwith=1.0)

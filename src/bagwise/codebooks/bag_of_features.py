@@ -34,43 +34,43 @@ _FLOATS = [np.float64, np.float32]
 class BagOfFeatures(TransformerMixin, BaseEstimator):
     """Turn bags of vectors into histograms of words.
 
-    1. `fit` draws vectors from all bags and learns words by k-means, see `learn_codebook`.
-    2. `transform` says how much each vector belongs to each word (`assignment`),
-    3. pools these codes over each bag, or over cells of a grid laid over it (`pooling`, `pyramid`),
+    1. `fit` samples vectors from all bags and learns words by k-means, see `learn_codebook`.
+    2. `transform` assigns each vector to words (`assignment`),
+    3. pools these codes over each bag, or over the cells of a spatial pyramid (`pooling`, `pyramid`),
     4. and normalises the histograms (`normalize`).
 
-    Bags may be given as `Bags`, as a list of matrices (one a bag), or as an iterable of `Bags`, such as
-    ``descriptor.iter_transform(collection)``. The latter is gone through once and never held, so descriptors of any
-    number of images pass. One matrix is taken as bags of one vector each.
+    Bags are `Bags`, a list of matrices (one per bag), or an iterable of `Bags`, such as
+    ``descriptor.iter_transform(collection)``, which is read once and never held in memory. The rows of a single matrix
+    are bags of one vector each.
 
     Parameters
     ----------
     n_words : int, default=1000
     assignment : {"hard", "soft", "localized", "sparse", "vlad"}, default="hard"
-        What a vector x gives to a word b.
+        Code of a vector x for a word b.
 
         - "hard": 1 to the nearest word.
         - "soft": ``exp(-|x - b| / bandwidth)``, divided by its sum over words.
         - "localized": ``exp(-sharpness |x - b|²)`` to the `n_neighbors` nearest words, divided by its sum.
-        - "sparse": the size of u that minimises ``|x - Σ u b|² + penalty |u|_1``, with words scaled to length 1.
-        - "vlad": the difference x - b to the nearest word, D numbers a word.
+        - "sparse": the absolute values of the u that minimises ``|x - Σ u b|² + penalty |u|_1``, with unit-norm words.
+        - "vlad": the residual x - b of the nearest word, D numbers per word.
     bandwidth, sharpness, penalty : float, default=0.05, 10.0, 0.15
         See above. Defaults suit vectors of length 1.
     n_neighbors : int, default=5
         See above.
     pooling : {"auto", "sum", "mean", "max"}, default="auto"
-        Over the vectors of a bag. "mean" divides by the vectors in the bag, in cells as well. "auto" is "sum" for
-        "hard" and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
+        Over the vectors of a bag. "mean" divides by the number of vectors in the bag, in cells as well. "auto" is
+        "sum" for "hard" and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
     pyramid : None, 5, 8, 21 or list of (rows, columns), default=None
-        Grids over the unit square: one histogram per cell, one behind the other. 21 is 1x1, 2x2 and 4x4; 8 is 1x1, 2x2
-        and 3x1, three bands; 5 is 1x1 and 2x2. Bags need positions. A border belongs to the cell with the larger index.
+        Spatial pyramid: grids over the unit square, whose cells each have a histogram; these are concatenated. 21 is
+        1x1, 2x2 and 4x4; 8 is 1x1, 2x2 and 3x1; 5 is 1x1 and 2x2. Bags need positions. A point on a border belongs to
+        the cell with the larger index.
     normalize : "auto", None, or out of {"l1", "power", "l2"}, one or a sequence, default="auto"
         Steps of `BagNormalizer`, for the whole row. "auto" is ("power", "l2") for "vlad" and None for the others.
-        Histograms for a linear SVM want ("l1", "power").
+        Use ("l1", "power") for a linear SVM.
     sparse_output : "auto" or bool, default="auto"
-        Whether histograms are CSR. "auto": for "hard" and "localized" if less than half of the numbers can be other
-        than zero for bags as long as those in `fit`, on average; never for the others. `fit` decides, so that all
-        histograms of an estimator are of one kind.
+        Whether histograms are CSR. "auto": for "hard" and "localized" if less than half of the entries can be non-zero
+        for bags of the average length in `fit`; never for the others. Decided by `fit`, as `sparse_output_`.
     n_samples, n_init, max_iter : int, default=100_000, 5, 100
         How words are learned, see `learn_codebook`.
     random_state : int, RandomState or None, default=None

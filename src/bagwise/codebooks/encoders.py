@@ -1,7 +1,8 @@
-"""Encoders: how much a vector belongs to each word. One class per way, and the same as functions of arrays."""
+"""Encoders: how a vector is assigned to words. One class per method, and functions of arrays."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -31,9 +32,9 @@ class Encoder(ABC):
     Attributes
     ----------
     pooling : str
-        How codes are put together if nothing else is asked for.
+        Default pooling.
     n_entries : int or None
-        Most non-zeros in the code of a vector; None if all may be.
+        Largest number of non-zeros in the code of a vector; None if it is dense.
     """
 
     pooling: ClassVar[str]
@@ -69,7 +70,7 @@ class SoftEncoder(Encoder):
 
     pooling = "mean"
 
-    def __init__(self, codebook: NDArray[Any], bandwidth: float) -> None:
+    def __init__(self, codebook: NDArray[Any], bandwidth: float = 0.05) -> None:
         super().__init__(codebook)
         self._bandwidth = codebook.dtype.type(_positive(bandwidth, "bandwidth"))
         if not self._bandwidth > 0:
@@ -91,7 +92,7 @@ class LocalizedEncoder(Encoder):
 
     pooling = "max"
 
-    def __init__(self, codebook: NDArray[Any], n_neighbors: int, sharpness: float) -> None:
+    def __init__(self, codebook: NDArray[Any], n_neighbors: int = 5, sharpness: float = 10.0) -> None:
         super().__init__(codebook)
         self._n_neighbors = min(as_count(n_neighbors, "n_neighbors", least=1), len(codebook))
         self.n_entries = self._n_neighbors
@@ -111,11 +112,11 @@ class LocalizedEncoder(Encoder):
 
 
 class SparseEncoder(Encoder):
-    """The size of u that minimises ``|x - u D|² + penalty |u|_1``, with the words scaled to length 1 as D."""
+    """The absolute values of the u that minimises ``|x - u D|² + penalty |u|_1``; the rows of D are unit-norm words."""
 
     pooling = "max"
 
-    def __init__(self, codebook: NDArray[Any], penalty: float) -> None:
+    def __init__(self, codebook: NDArray[Any], penalty: float = 0.15) -> None:
         super().__init__(codebook)
         self._threshold = _positive(penalty, "penalty") / 2
         lengths = np.linalg.norm(codebook.astype(np.float64), axis=1, keepdims=True)
@@ -141,7 +142,7 @@ class SparseEncoder(Encoder):
 
 
 class ResidualEncoder(Encoder):
-    """The difference to the nearest word (VLAD); pooled by itself."""
+    """The difference to the nearest word (VLAD). Yields words; residuals are summed while pooling."""
 
     pooling = "sum"
 
@@ -151,34 +152,29 @@ class ResidualEncoder(Encoder):
         yield slice(0, len(values)), words
 
 
-ASSIGNMENTS = ("hard", "soft", "localized", "sparse", "vlad")
+ENCODERS: dict[str, type[Encoder]] = {
+    "hard": HardEncoder,
+    "soft": SoftEncoder,
+    "localized": LocalizedEncoder,
+    "sparse": SparseEncoder,
+    "vlad": ResidualEncoder,
+}
+ASSIGNMENTS = tuple(ENCODERS)
 
 
-def make_encoder(
-    assignment: str,
-    codebook: NDArray[Any],
-    *,
-    bandwidth: float = 0.05,
-    n_neighbors: int = 5,
-    sharpness: float = 10.0,
-    penalty: float = 0.15,
-) -> Encoder:
-    """Make the encoder of this name, with those of the parameters that it has."""
-    if assignment == "soft":
-        return SoftEncoder(codebook, bandwidth)
-    if assignment == "localized":
-        return LocalizedEncoder(codebook, n_neighbors, sharpness)
-    if assignment == "sparse":
-        return SparseEncoder(codebook, penalty)
-    if assignment == "hard":
-        return HardEncoder(codebook)
-    if assignment == "vlad":
-        return ResidualEncoder(codebook)
-    raise unknown_name("assignment", assignment, ASSIGNMENTS)
+def make_encoder(assignment: str, codebook: NDArray[Any], **options: Any) -> Encoder:
+    """Make the encoder of this name, with those of the options that it takes."""
+    if assignment not in ENCODERS:
+        raise unknown_name("assignment", assignment, ASSIGNMENTS)
+    known = {name: tuple(inspect.signature(encoder).parameters)[1:] for name, encoder in ENCODERS.items()}
+    for name in options:
+        if not any(name in names for names in known.values()):
+            raise unknown_name("option", name, {option for names in known.values() for option in names})
+    return ENCODERS[assignment](codebook, **{name: options[name] for name in known[assignment] if name in options})
 
 
 def soft_codes(values: Any, codebook: Any, bandwidth: float = 0.05) -> NDArray[Any]:
-    """Share each vector among all words: ``u_k = exp(-|x - b_k| / bandwidth)``, divided by its sum over words.
+    """Assign each vector to all words: ``u_k = exp(-|x - b_k| / bandwidth)``, divided by its sum over words.
 
     Parameters
     ----------
@@ -214,14 +210,14 @@ def soft_codes(values: Any, codebook: Any, bandwidth: float = 0.05) -> NDArray[A
 
 
 def localized_codes(values: Any, codebook: Any, n_neighbors: int = 5, sharpness: float = 10.0) -> sp.csr_array:
-    """Share each vector among its nearest words: ``u_k = exp(-sharpness |x - b_k|²)``, divided by its sum over them.
+    """Assign each vector to its nearest words: ``u_k = exp(-sharpness |x - b_k|²)``, divided by its sum over them.
 
     Parameters
     ----------
     values : array-like of shape (M, D)
     codebook : array-like of shape (K, D)
     n_neighbors : int, default=5
-        Words that share a vector; of equally near ones the first.
+        Number of words a vector is assigned to; ties go to the lowest index.
     sharpness : float, default=10.0
         The default suits vectors of length 1.
 
@@ -245,7 +241,7 @@ def localized_codes(values: Any, codebook: Any, n_neighbors: int = 5, sharpness:
 
 
 def sparse_codes(values: Any, codebook: Any, penalty: float = 0.15) -> sp.csr_array:
-    """Write each vector as a sum of few words: the u that minimises ``|x - u D|² + penalty |u|_1``.
+    """Encode each vector by a sparse combination of words: the u that minimises ``|x - u D|² + penalty |u|_1``.
 
     Parameters
     ----------
@@ -258,7 +254,7 @@ def sparse_codes(values: Any, codebook: Any, penalty: float = 0.15) -> sp.csr_ar
     Returns
     -------
     codes : CSR array of shape (M, K)
-        With signs. `encode_bags` pools their sizes.
+        Signed. `encode_bags` pools absolute values.
 
     Notes
     -----

@@ -35,11 +35,8 @@ def encode_bags(
     pooling: str = "auto",
     pyramid: Any = None,
     sparse_output: bool = False,
-    bandwidth: float = 0.05,
-    n_neighbors: int = 5,
-    sharpness: float = 10.0,
-    penalty: float = 0.15,
     n_jobs: int | None = None,
+    **options: Any,
 ) -> Any:
     """Turn bags of vectors into histograms of words.
 
@@ -51,9 +48,11 @@ def encode_bags(
     pooling : {"auto", "sum", "mean", "max"}, default="auto"
     pyramid : None, 5, 8, 21 or list of (rows, columns), default=None
     sparse_output : bool, default=False
-        Whether to give a CSR array.
-    bandwidth, n_neighbors, sharpness, penalty, n_jobs
-        As in `BagOfFeatures`, which explains all parameters.
+        Whether to return a CSR array.
+    n_jobs : int, default=None
+    **options
+        Parameters of the assignment (`bandwidth`, `n_neighbors`, `sharpness`, `penalty`). All parameters are as in
+        `BagOfFeatures`, which explains them.
 
     Returns
     -------
@@ -69,14 +68,7 @@ def encode_bags(
     array([[1., 2.],
            [0., 0.]])
     """
-    encoder = make_encoder(
-        assignment,
-        as_codebook(codebook),
-        bandwidth=bandwidth,
-        n_neighbors=n_neighbors,
-        sharpness=sharpness,
-        penalty=penalty,
-    )
+    encoder = make_encoder(assignment, as_codebook(codebook), **options)
     if bags.n_rows and bags.n_features != encoder.codebook.shape[1]:
         raise BagwiseError(
             f"The bags have {bags.n_features} features, but the words of the codebook {encoder.codebook.shape[1]}."
