@@ -29,7 +29,7 @@ from bagwise.descriptors import (
     Patches,
     SparseBags,
 )
-from bagwise.descriptors.base import GrowingRows
+from bagwise.descriptors.base import RowBuffer
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 ALL = [
@@ -275,13 +275,13 @@ def test_progress_is_shown_on_request(capsys):
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 7))
 @settings(max_examples=40)
 def test_rows_grow_over_blocks(lengths, capacity):
-    growing = GrowingRows(3, np.float32)
-    growing._capacity = growing._filled = capacity
+    buffer = RowBuffer(3, np.float32)
+    buffer._capacity = buffer._filled = capacity
     parts = [np.random.default_rng(n).random((n, 3)).astype(np.float32) for n in lengths]
     for _ in range(2):  # it can be used again
         for part in parts:
-            growing.append(part)
-        np.testing.assert_array_equal(growing.joined(), np.concatenate([np.empty((0, 3), np.float32), *parts]))
+            buffer.append(part)
+        np.testing.assert_array_equal(buffer.joined(), np.concatenate([np.empty((0, 3), np.float32), *parts]))
 
 
 def forbid_computing(monkeypatch, descriptor):

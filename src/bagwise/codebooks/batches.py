@@ -23,7 +23,7 @@ _BATCH_BAGS = 1 << 12
 
 
 def as_batches(bags: Any) -> Iterator[Bags]:
-    """Go through bags in batches, none of which is kept.
+    """Iterate over bags in batches, none of which is kept.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,8 +28,8 @@ __all__ = ["WindowCodes"]
 class WindowCodes(ItemTransformer):
     """Describe windows of an image by the words in their parts: sparse local features of high dimension (HDLF-I).
 
-    1. Descriptors of the image are shared among their nearest words (localized soft assignment).
-    2. For windows on a regular grid, the largest share of each word is taken in each cell of a small pyramid.
+    1. Descriptors of the image are assigned to their nearest words (localized soft assignment).
+    2. In windows on a regular grid, codes are max-pooled over each cell of a small pyramid.
 
     With 1000 words and the pyramid of five cells a window has 5000 numbers, most of them zero. They are meant to be
     reduced, by `SketchMerger` for instance, and encoded again.
@@ -46,9 +46,9 @@ class WindowCodes(ItemTransformer):
     pyramid : None, 5, 8, 21 or list of (rows, columns), default=5
         Cells of a window, as in `BagOfFeatures`.
     n_neighbors : int, default=5
-        Words that share a descriptor.
+        Number of words a descriptor is assigned to.
     sharpness : float, default=10.0
-        Of the shares ``exp(-sharpness |x - word|²)``.
+        Codes are ``exp(-sharpness |x - word|²)``, divided by their sum.
     n_samples : int, default=100_000
         Descriptors that words are learned from.
     n_init : int, default=5
@@ -128,7 +128,7 @@ class WindowCodes(ItemTransformer):
     def _descriptor(self) -> Any:
         return ColorSIFT() if self.descriptor is None else self.descriptor
 
-    def fit(self, X: Any, y: Any = None, on_error: str = "raise") -> WindowCodes:  # type: ignore[override]
+    def fit(self, X: Any, y: Any = None, on_error: str = "raise") -> Self:  # type: ignore[override]
         """Learn the words.
 
         Parameters

@@ -1,4 +1,4 @@
-"""Base classes of descriptors: transform items one by one, on several threads, with a cache."""
+"""Base classes of descriptors: parameters, caching, and putting vectors of items together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,19 +20,29 @@ from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
 from bagwise.sources.items import ItemIterator, item_errors
 
-__all__ = ["Descriptor", "GrowingRows", "ItemTransformer"]
+__all__ = ["Descriptor", "ItemTransformer", "RowBuffer", "unit_rows"]
 
 
-# Large enough that systems map it apart from the heap and take it back when it is let go.
+def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Scale rows to length 1; zero rows stay zero. There may be no rows, which scikit-learn's normalize refuses.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+    """
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros(rows.shape), where=lengths > 0).astype(np.float32)
+
+
+# Large enough that the allocator maps it apart from the heap and returns it to the system when freed.
 _BLOCK_BYTES = 1 << 26
 
 
-class GrowingRows:
+class RowBuffer:
     """Collect rows whose number is not known beforehand, in little more memory than they take together.
 
-    Rows are copied to blocks as they come. At the end blocks are copied to the result and let go one by one, so that
-    the result and one block is all there ever is. (Many small arrays cannot be let go that way: the memory of those
-    that were freed stays with the process.)
+    Rows are copied to blocks as they come. At the end blocks are copied to the result and freed one by one, so that
+    memory never exceeds the result and one block. (Many small arrays would leave freed memory with the process.)
 
     Parameters
     ----------
@@ -106,7 +116,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     def _compute(self, content: Any) -> Arrays:
         """Give the arrays of one item, by name."""
 
-    def fit(self, X: Any = None, y: Any = None) -> Any:
+    def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the parameters; nothing is learned.
 
         Parameters
@@ -263,12 +273,12 @@ class Descriptor(ItemTransformer):
     def _join(self, items: Iterable[Arrays]) -> Bags:
         """Concatenate the arrays of items, one bag per item."""
         lengths: list[int] = []
-        rows: dict[str, GrowingRows] = {}
+        rows: dict[str, RowBuffer] = {}
         for arrays in items:
             lengths.append(len(arrays["values"]))
             for name, array in arrays.items():
                 if name not in rows:
-                    rows[name] = GrowingRows(array.shape[1], np.float32)
+                    rows[name] = RowBuffer(array.shape[1], np.float32)
                 rows[name].append(array)
-        joined = {name: growing.joined() for name, growing in rows.items()}
+        joined = {name: buffer.joined() for name, buffer in rows.items()}
         return Bags(joined["values"], offsets_of(lengths), joined.get("positions"))

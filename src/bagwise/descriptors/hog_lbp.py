@@ -40,8 +40,8 @@ class HogLbp(Descriptor):
         Side of a cell in pixels. Cells are centred in the image.
     form : {"unit", "root"}, default="unit"
         "unit": as above. "root": much as in VLFeat. The gradients are left as they are, so that a cell with weaker
-        gradients than its neighbours has a shorter vector; the patterns are square roots of their shares, which
-        makes many patterns of a kind count less. The two patterns without a change (a bright or a dark spot) share
+        gradients than its neighbours has a shorter vector; the patterns are Hellinger normalised (L1, then
+        square root), which damps frequent patterns. The two patterns without a change (a bright or a dark spot) share
         one of the 58 numbers, and all that are not uniform share another.
     n_jobs, verbose, cache
         As in `DenseSIFT`.

@@ -20,9 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import HasMethods, Interval, StrOptions
 from bagwise._utils.checks import as_values
-from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.base import Descriptor, ItemTransformer, unit_rows
 from bagwise.descriptors.cache import ArrayCache
-from bagwise.descriptors.rows import unit_rows
 from bagwise.descriptors.texts import as_text, load_texts
 from bagwise.errors import BagwiseError
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.extras import require
-from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.base import Descriptor, ItemTransformer, unit_rows
 from bagwise.descriptors.registry import parameter_constraints
-from bagwise.descriptors.rows import unit_rows
 from bagwise.descriptors.sift import checked_scales
 from bagwise.errors import BagwiseError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -44,7 +44,7 @@ class WordCounts(CountVectorizer):
            [1, 0]])
     """
 
-    def fit(self, X: Any, y: Any = None) -> WordCounts:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the words.
 
         Parameters
