@@ -117,6 +117,8 @@ def test_models_of_all_kinds(fitted):
 
 def test_naive_bayes_is_the_rule_it_says(fitted):
     X, y, _ = fitted
+    kept = (y == 1) | (np.arange(len(y)) % 3 == 0)  # classes of different sizes
+    X, y = X[kept], y[kept]
     names = np.array(["cat", "dog"])[y]
     classifier = LatentDirichletNB(LatentDirichlet(3, max_iter=10, random_state=1)).fit(sp.csr_array(X), names)
     expected = []
@@ -130,7 +132,7 @@ def test_naive_bayes_is_the_rule_it_says(fitted):
     np.testing.assert_allclose(classifier.predict_proba(X).sum(axis=1), 1)
     np.testing.assert_allclose(np.exp(classifier.predict_log_proba(X)), classifier.predict_proba(X))
     assert classifier.score(X, names) > 0.85
-    assert classifier.predict(np.zeros((1, 25)))[0] == ["cat", "dog"][int(y.mean() > 0.5)]  # by the prior alone
+    assert classifier.predict(np.zeros((1, 25)))[0] == "dog"  # by the prior alone
 
 
 def test_integer_weights_of_naive_bayes_are_repeated_documents(fitted):
