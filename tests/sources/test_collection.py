@@ -60,9 +60,9 @@ def test_parts(folder):
     train, test = animals.split()
     assert (train.ids, test.ids) == (animals.ids[1:], animals.ids[:1])
     assert animals.split("test")[0] == test
-    with pytest.raises(BagwiseError, match=r"has no part 'validation'. It has the parts 'test', 'train'"):
+    with pytest.raises(BagwiseError, match=r"has no split 'validation'. It has the splits 'test', 'train'"):
         animals.split("train", "validation")
-    with pytest.raises(BagwiseError, match=r"It has no parts"):
+    with pytest.raises(BagwiseError, match=r"It has no splits"):
         open_collection(folder, splits=None).split()
     assert set(open_collection(folder, labels=None).labels) == {None}
 
@@ -197,7 +197,7 @@ def test_labels_that_are_none(folder, tmp_path):
         open_collection(folder, labels=3)
     with pytest.raises(BagwiseError, match=r"There is no file .*nothing.csv"):
         open_collection(folder, labels=tmp_path / "nothing.csv")
-    with pytest.raises(BagwiseError, match=r"is in the parts"):
+    with pytest.raises(BagwiseError, match=r"is in the splits"):
         open_collection(folder, splits={id: ["train", "test"] for id in TEXTS})
 
 

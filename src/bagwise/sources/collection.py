@@ -160,7 +160,7 @@ class Collection(Sequence[Item]):
 
     @property
     def splits(self) -> list[str | None]:
-        """The part of the collection each item belongs to, such as ``"train"``; None where it belongs to none."""
+        """The split of each item, such as ``"train"``, or None."""
         return [item.split for item in self._items]
 
     def __len__(self) -> int:
@@ -179,28 +179,28 @@ class Collection(Sequence[Item]):
         return self._chosen(chosen_numbers(key, len(self), "item"))
 
     def split(self, *names: str) -> tuple[Collection, ...]:
-        """Give the parts of the collection, by default ``train, test = collection.split()``.
+        """Return splits of the collection, by default ``train, test = collection.split()``.
 
-        Parts come from folders (``train/cat/1.jpg``), a column of the file, or a split file; see `open_collection`.
+        Splits come from folders (``train/cat/1.jpg``), a column of the file, or a split file; see `open_collection`.
 
         Parameters
         ----------
         *names : str
-            Names of parts, by default "train" and "test".
+            Names of splits, by default "train" and "test".
 
         Returns
         -------
-        parts : tuple of Collection
+        splits : tuple of Collection
         """
         wanted = names or ("train", "test")
         splits = np.array(self.splits, dtype=object)
         known = sorted(set(splits) - {None})
         for name in wanted:
             if name not in known:
-                has = f"It has the parts {', '.join(map(repr, known))}" if known else "It has no parts"
+                has = f"It has the splits {', '.join(map(repr, known))}" if known else "It has no splits"
                 raise BagwiseError(
-                    f"{self.source} has no part {name!r}. {has}. Put items into folders train/ and test/, "
-                    "or pass splits=, a file or mapping from ids to parts."
+                    f"{self.source} has no split {name!r}. {has}. Put items into folders train/ and test/, "
+                    "or pass splits=, a file or mapping from ids to splits."
                 )
         return tuple(self[splits == name] for name in wanted)
 
@@ -222,7 +222,7 @@ class Collection(Sequence[Item]):
         return ItemIterator(self, lambda item: (item, item.load()), self.source, on_error=on_error)
 
     def with_labels(self, labels: Mapping[str, str | Sequence[str]] | str | os.PathLike[str]) -> Collection:
-        """Give the same collection with other labels.
+        """Return the collection with other labels.
 
         Parameters
         ----------
@@ -238,12 +238,12 @@ class Collection(Sequence[Item]):
         return self._replaced([dataclasses.replace(item, labels=found[item.id]) for item in self._items])
 
     def with_splits(self, splits: Mapping[str, str] | str | os.PathLike[str]) -> Collection:
-        """Give the same collection divided into other parts.
+        """Return the collection with other splits.
 
         Parameters
         ----------
         splits : mapping or path
-            From every id to the name of its part. A path is that of a CSV or TSV file with columns ``id`` and
+            From every id to the name of its split. A path is that of a CSV or TSV file with columns ``id`` and
             ``split``.
 
         Returns
@@ -253,14 +253,14 @@ class Collection(Sequence[Item]):
         found = match_ids(self.ids, read_annotations(splits, "split"), "split", self.source)
         several = [id for id, names in found.items() if len(names) != 1]
         if several:
-            raise BagwiseError(f"Item {several[0]!r} is in the parts {found[several[0]]}; an item is in exactly one.")
+            raise BagwiseError(f"Item {several[0]!r} is in the splits {found[several[0]]}; an item is in exactly one.")
         return self._replaced([dataclasses.replace(item, split=found[item.id][0]) for item in self._items])
 
     def _chosen(self, numbers: NDArray[np.int64]) -> Collection:
         return Collection((self._items[i] for i in numbers.tolist()), self.modality, self.source, self.ignored)
 
     def _replaced(self, items: Sequence[Item]) -> Collection:
-        """Give a collection with the same contents in the same order, but other labels or parts."""
+        """Return a collection with the same contents in the same order, but other labels or splits."""
         return Collection(items, self.modality, self.source, self.ignored)
 
     def __eq__(self, other: object) -> bool:

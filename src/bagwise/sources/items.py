@@ -103,7 +103,7 @@ class Item:
     labels : tuple of str
         The classes of the item: none, one, or several.
     split : str or None
-        The part of the collection it belongs to, such as ``"train"``.
+        Its split, such as ``"train"``.
     content : Content
         Where the bytes are.
     decoder : Decoder

@@ -64,7 +64,7 @@ def open_images(
         The class of an image is the name of its folder; or there are no labels; or they are given, see
         `Collection.with_labels`.
     splits : "folders", None, mapping or path, default="folders"
-        The same for parts of the collection: outermost folders named train and test, or see `Collection.with_splits`.
+        The same for splits: outermost folders named train and test, or see `Collection.with_splits`.
     extensions : iterable of str or "*", default=None
         Endings of the files that are images, by default the usual ones. ``"*"``: all files.
     max_pixels : int, default=64_000_000
@@ -171,7 +171,7 @@ def open_texts(
         The class of a text is the name of its folder; or there are no labels; or they are given, see
         `Collection.with_labels`.
     splits : "folders", None, mapping or path, default="folders"
-        The same for parts of the collection: outermost folders named train and test, or see `Collection.with_splits`.
+        The same for splits: outermost folders named train and test, or see `Collection.with_splits`.
     extensions : iterable of str or "*", default=None
         Endings of the files that are texts, by default ``.txt`` and ``.text``. ``"*"``: all files.
     limits : ArchiveLimits, default=None
@@ -234,7 +234,7 @@ def open_videos(
         The class of a video is the name of its folder; or there are no labels; or they are given, see
         `Collection.with_labels`.
     splits : "folders", None, mapping or path, default="folders"
-        The same for parts of the collection: outermost folders named train and test, or see `Collection.with_splits`.
+        The same for splits: outermost folders named train and test, or see `Collection.with_splits`.
     extensions : iterable of str or "*", default=None
         Endings of the files that are videos, by default the usual ones. ``"*"``: all files.
     limits : ArchiveLimits, default=None

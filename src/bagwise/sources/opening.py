@@ -35,7 +35,7 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     ----------
     path : path
         - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
-          an item is its folder; outermost folders named train and test are parts of the collection.
+          an item is its folder; outermost folders named train and test are splits.
         - A CSV, TSV or JSONL file with a text in every record; or a folder or an archive of them.
         - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.parquet``.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"

@@ -110,11 +110,11 @@ def ending(name: str) -> str:
 
 
 def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
-    """Read label and part of each file from its folders.
+    """Read label and split of each file from its folders.
 
     1. A folder that holds everything else in further folders is only a wrapper and says nothing.
-    2. If all outermost folders are named like parts (train, training, test, testing, val, valid, validation, dev;
-       large or small letters), they are the parts ``train``, ``test`` and ``validation``.
+    2. If all outermost folders are named like splits (train, training, test, testing, val, valid, validation, dev;
+       large or small letters), they are the splits ``train``, ``test`` and ``validation``.
     3. The next folder is the class. Folders below it say nothing. A file outside any folder has no class.
 
     Returns

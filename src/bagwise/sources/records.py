@@ -238,7 +238,7 @@ def open_records(
         Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
         several files the name comes first in any case, as in ``books.csv:17``.
     split : str, default=None
-        Column with the part, by default ``split``. Without it folders named train and test are looked for.
+        Column with the split, by default ``split``. Without it folders named train and test are looked for.
     columns : sequence of str, default=None
         Names of the columns of a CSV or TSV file that has no line with them.
     delimiter : str, default=None

@@ -263,11 +263,11 @@ def open_table(
 
     - ``.npz``: a matrix saved by SciPy, or an array named ``X`` (or ``x``, ``data``); beside it arrays ``y`` (or
       ``labels``, ``label``, ``target``), ``ids``, ``splits`` and ``feature_names``, if there are any. Or ``x_train``,
-      ``y_train``, ``x_test``, ``y_test``, which become parts. Arrays of more than two dimensions are flattened to one
+      ``y_train``, ``x_test``, ``y_test``, which become splits. Arrays of more than two dimensions are flattened to one
       row per item.
     - ``.mtx``: a Matrix Market file; labels are to be given by `labels`.
     - ``.svmlight``, ``.svm``, ``.libsvm``: labels are part of the file.
-    - ``.csv``, ``.tsv``, ``.parquet`` (needs ``bagwise[io]``): all columns but those of label, id and part are numbers.
+    - ``.csv``, ``.tsv``, ``.parquet`` (needs ``bagwise[io]``): all columns but label, id and split are numbers.
       A first line of numbers only is a row, not names.
 
     Parameters
@@ -277,7 +277,7 @@ def open_table(
         ``.npz``: names of the arrays with the matrix and the labels. ``.csv`` and the like: `label` is the column with
         the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``.
     id, split : str, default=None
-        Columns with id and part, by default ``id`` and ``split``. Without it the id is the row's number, from 0.
+        Columns with id and split, by default ``id`` and ``split``. Without it the id is the row's number, from 0.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
@@ -323,7 +323,7 @@ def _check(table: RawTable) -> None:
     n, d = table.X.shape
     if n == 0 or d == 0:
         raise BagwiseError(f"it has {n} rows and {d} columns of numbers.")
-    for what, values in (("labels", table.labels), ("ids", table.ids), ("parts", table.splits)):
+    for what, values in (("labels", table.labels), ("ids", table.ids), ("splits", table.splits)):
         if values is not None and len(values) != n:
             raise BagwiseError(f"it has {n} rows but {len(values)} {what}.")
     if table.feature_names is not None and len(table.feature_names) != d:
