@@ -15,14 +15,16 @@ from bagwise.descriptors.registry import DESCRIPTORS
 
 __all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Options", "command", "fit_options"]
 
-# Name of a parameter: its type and default.
+# Name of a parameter: its annotated type and default.
 Options = Mapping[str, tuple[Any, Any]]
 
 _LEARNING, _READING, _RUNNING = "Model", "Source", "Run"
 
 
-def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+def _option(kind: Any, panel: str, help: str, *names: str, metavar: str | None = None) -> tuple[Any, Any]:
+    """Return the type and default of an option: switches are off, others None."""
+    option = typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+    return (Annotated[bool, option], False) if kind is bool else (Annotated[kind | None, option], None)
 
 
 def _names(modality: str) -> str:
@@ -31,108 +33,45 @@ def _names(modality: str) -> str:
 
 
 READ_OPTIONS: Options = {
-    "modality": (
-        Annotated[str | None, _option(_READING, "images, texts, videos, records or table. Default: detected.")],
-        None,
-    ),
-    "text": (Annotated[str | None, _option(_READING, "Column of texts in a file of records.")], None),
-    "label": (Annotated[str | None, _option(_READING, "Column of labels in a file of records or a table.")], None),
-    "encoding": (Annotated[str | None, _option(_READING, "Encoding of texts, such as latin-1. Default: UTF-8.")], None),
-    "on_error": (
-        Annotated[
-            str | None,
-            _option(_READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
-        ],
-        None,
-    ),
-    "cache": (
-        Annotated[
-            str | None,
-            _option(_RUNNING, "Folder that caches descriptors between runs.", metavar="DIR"),
-        ],
-        None,
-    ),
-    "n_jobs": (Annotated[int | None, _option(_RUNNING, "Threads; -1 (default): one per core.", "--jobs")], None),
+    "modality": _option(str, _READING, "images, texts, videos, records or table. Default: detected."),
+    "text": _option(str, _READING, "Column of texts in a file of records."),
+    "label": _option(str, _READING, "Column of labels in a file of records or a table."),
+    "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
+    "on_error": _option(str, _READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
+    "cache": _option(str, _RUNNING, "Folder that caches descriptors between runs.", metavar="DIR"),
+    "n_jobs": _option(int, _RUNNING, "Threads; -1 (default): one per core.", "--jobs"),
 }
 
 FIT_OPTIONS: Options = {
-    "n_words": (
-        Annotated[
-            int | None,
-            _option(
-                _LEARNING, "Size of the vocabulary. Default: 1000 for images and videos, 20000 for texts.", "--words"
-            ),
-        ],
-        None,
+    "n_words": _option(
+        int, _LEARNING, "Size of the vocabulary. Default: 1000 for images and videos, 20000 for texts.", "--words"
     ),
-    "criterion": (
-        Annotated[
-            str | None,
-            _option(_LEARNING, "What merging preserves: csm, nda, aib, … Default: aib; without labels mmi or lpp."),
-        ],
-        None,
+    "criterion": _option(
+        str, _LEARNING, "What merging preserves: csm, nda, aib, … Default: aib; without labels mmi or lpp."
     ),
-    "descriptor": (
-        Annotated[
-            str | None,
-            _option(
-                _LEARNING,
-                f"{_names('images')} (default: sift) for images; {_names('videos')} for videos.",
-            ),
-        ],
-        None,
+    "descriptor": _option(
+        str, _LEARNING, f"{_names('images')} (default: sift) for images; {_names('videos')} for videos."
     ),
-    "step": (Annotated[int | None, _option(_LEARNING, "Distance between descriptors in pixels.")], None),
-    "patch": (Annotated[int | None, _option(_LEARNING, "Side of the patch of a descriptor in pixels.")], None),
-    "pyramid": (
-        Annotated[int | None, _option(_LEARNING, "Cells of the spatial pyramid: 5, 8 or 21.", metavar="5|8|21")],
-        None,
+    "step": _option(int, _LEARNING, "Distance between descriptors in pixels."),
+    "patch": _option(int, _LEARNING, "Side of the patch of a descriptor in pixels."),
+    "pyramid": _option(int, _LEARNING, "Cells of the spatial pyramid: 5, 8 or 21.", metavar="5|8|21"),
+    "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 2."),
+    "stop_words": _option(str, _LEARNING, "Texts: english removes English stop words."),
+    "ngrams": _option(int, _LEARNING, "Texts: maximum length of n-grams. Default: 1."),
+    "C": _option(float, _LEARNING, "C of the linear SVM. Default: 1.", "--C"),
+    "folds": _option(int, _LEARNING, "Folds of cross-validation; 0: none. Default: 5."),
+    "random_state": _option(int, _LEARNING, "Random seed. Default: 0.", "--seed"),
+    "memory_limit": _option(
+        str, _RUNNING, "Descriptors beyond this size go to a temporary file. Default: 128MiB.", metavar="SIZE"
     ),
-    "min_count": (
-        Annotated[int | None, _option(_LEARNING, "Texts: minimum document frequency of a word. Default: 2.")],
-        None,
-    ),
-    "stop_words": (Annotated[str | None, _option(_LEARNING, "Texts: english removes English stop words.")], None),
-    "ngrams": (
-        Annotated[int | None, _option(_LEARNING, "Texts: maximum length of n-grams. Default: 1.")],
-        None,
-    ),
-    "C": (Annotated[float | None, _option(_LEARNING, "C of the linear SVM. Default: 1.", "--C")], None),
-    "folds": (
-        Annotated[int | None, _option(_LEARNING, "Folds of cross-validation; 0: none. Default: 5.")],
-        None,
-    ),
-    "random_state": (
-        Annotated[int | None, _option(_LEARNING, "Random seed. Default: 0.", "--seed")],
-        None,
-    ),
-    "memory_limit": (
-        Annotated[
-            str | None,
-            _option(_RUNNING, "Descriptors beyond this size go to a temporary file. Default: 32MiB.", metavar="SIZE"),
-        ],
-        None,
-    ),
-    "config": (
-        Annotated[
-            Path | None,
-            _option(_RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
-        ],
-        None,
-    ),
+    "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
     **READ_OPTIONS,
-}  # fmt: skip
+}
 
 _COMMON: Options = {
-    "quiet": (Annotated[bool, _option(_RUNNING, "No progress, no notes.", "--quiet", "-q")], False),
-    "as_json": (Annotated[bool, _option(_RUNNING, "Print one JSON object and nothing else.", "--json")], False),
-    "log_file": (
-        Annotated[
-            Path | None,
-            _option(_RUNNING, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
-        ],
-        None,
-    ),
+    "quiet": _option(bool, _RUNNING, "No progress, no notes.", "--quiet", "-q"),
+    "as_json": _option(bool, _RUNNING, "Print one JSON object and nothing else.", "--json"),
+    "log_file": _option(Path, _RUNNING, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
 }
 
 

@@ -13,7 +13,6 @@ from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [
     "ProgressBar",
-    "as_option",
     "duration",
     "make_table",
     "message_of",
@@ -26,6 +25,9 @@ __all__ = [
 _NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
+# Options that have another name than their parameter, and the parameters that errors of other packages may name.
+_RENAMED = {"n_groups": "groups", "n_words": "words", "n_jobs": "jobs", "random_state": "seed"}
+_PARAMETERS = ("modality", "text", "label", "encoding", *_RENAMED)
 
 
 def printable(text: object) -> str:
@@ -164,16 +166,21 @@ def _new_bar() -> Any:
     )
 
 
-def as_option(parameter: str) -> str:
-    """Return the option of a parameter of `FitOptions`: ``n_groups`` is ``--groups``."""
-    renamed = {"n_groups": "groups", "n_words": "words", "n_jobs": "jobs", "random_state": "seed"}
-    return "--" + renamed.get(parameter, parameter).replace("_", "-")
-
-
 def message_of(error: BagwiseError) -> str:
-    """Return the message of an error, with the name of the option instead of that of the parameter."""
-    if not isinstance(error, OptionError):
-        return str(error)
-    option = as_option(error.parameter)
-    message = re.sub(rf"\b{error.parameter}=", f"{option} ", str(error))
-    return re.sub(rf"(?<![\w-]){error.parameter}\b", option, message)
+    """Return the message of an error, with the names of options instead of those of parameters.
+
+    An `OptionError` says which parameter it is about. Other errors name one by ``encoding=`` or ``n_groups must``.
+
+    >>> message_of(BagwiseError("n_groups must be at least 1. Choose a column by text=, or pass encoding='latin-1'."))
+    "--groups must be at least 1. Choose a column by --text, or pass --encoding 'latin-1'."
+    """
+    if isinstance(error, OptionError):
+        named = rf"{error.parameter}\b"
+    else:
+        named = rf"(?:{'|'.join(_PARAMETERS)})(?==| must )|(?<=Unknown )modality(?=:)"
+    message = re.sub(rf"(?<![\w-])(?:{named})", lambda name: _option_of(name[0]), str(error))
+    return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), message)
+
+
+def _option_of(parameter: str) -> str:
+    return "--" + _RENAMED.get(parameter, parameter).replace("_", "-")
