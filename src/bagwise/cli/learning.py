@@ -8,18 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.options import FIT_OPTIONS, command, fit_options
-from bagwise.cli.outputs import FitOutputs, check_outputs, check_report, name_of_source
+from bagwise.cli.options import FIT_OPTIONS, Force, command, fit_options
+from bagwise.cli.outputs import FitOutputs, check_outputs, check_report, name_of_source, prepare_folder, write_digits
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["compare", "demo", "fit", "run_fit"]
 
 _PANEL = "Train"
 
 Source = Annotated[Path, typer.Argument(help="Folder, zip or tar archive, file of records, or table.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
 
 
 @command(_PANEL)
@@ -28,7 +27,6 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("bagwise-demo"),
 ) -> None:
     """Fit a model to handwritten digits, from images to a report, in about a minute."""
-    from bagwise.cli.outputs import prepare_folder, write_digits
     from bagwise.training import FitOptions
 
     prepare_folder(out)
@@ -96,9 +94,13 @@ def compare(
     **options: Any,
 ) -> None:
     """Compare the errors and times of merging criteria by cross-validation on the same words and folds."""
+    from bagwise.merging.criteria import NAMED_CRITERIA
     from bagwise.training import compare_criteria
 
     names = [name.strip() for name in criteria.split(",") if name.strip()]
+    for name in names:
+        if name not in NAMED_CRITERIA:
+            raise unknown_name("--criteria", name, NAMED_CRITERIA)
     if report is not None:
         check_report()
         check_outputs([report], force)

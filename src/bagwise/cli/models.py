@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.options import command
+from bagwise.cli.options import Force, ModelPath, command
 from bagwise.cli.outputs import check_outputs
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
-from bagwise.cli.using import Force, ModelPath, load_model
+from bagwise.cli.using import load_model
 
 __all__ = ["cut", "export", "info", "warmup"]
 
@@ -27,15 +27,15 @@ def info(
     """Print the properties of a model or an index."""
     from bagwise.training.item_index import ItemIndex, is_item_index
 
-    if is_item_index(path):
-        opened = ItemIndex.load(path)
-        session.say(f"index of {how_many(len(opened), opened.model.modality)}, metric {opened.index.metric}")
-        session.say(f"source: {printable(opened.source)}")
-        session.say()
-        session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})
-        _print_model(session, opened.model)
+    if not is_item_index(path):
+        _print_model(session, load_model(path))
         return
-    _print_model(session, load_model(path))
+    opened = ItemIndex.load(path)
+    session.say(f"index of {how_many(len(opened), opened.model.modality)}, metric {opened.index.metric}")
+    session.say(f"source: {printable(opened.source)}")
+    session.say()
+    session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})
+    _print_model(session, opened.model)
 
 
 @command(_PANEL)
@@ -74,8 +74,7 @@ def export(
     from bagwise.model.onnx import export_onnx
 
     check_outputs([onnx], force)
-    loaded = load_model(model)
-    export_onnx(loaded, onnx)
+    export_onnx(load_model(model), onnx)
     session.wrote(onnx, "onnx")
 
 

@@ -1,4 +1,4 @@
-"""Options shared by commands, and the decorator that adds them to a command."""
+"""Arguments and options shared by commands, and the decorator that adds them to a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import typer
 from bagwise.cli.session import session
 from bagwise.descriptors.registry import DESCRIPTORS
 
-__all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Options", "command", "fit_options"]
+__all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Force", "ModelPath", "Options", "SourcePath", "command", "fit_options"]
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
+SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
 
 # Name of a parameter: its annotated type and default.
 Options = Mapping[str, tuple[Any, Any]]

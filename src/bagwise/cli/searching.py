@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
 from bagwise.cli.outputs import check_outputs, check_report, name_of_source
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
-from bagwise.cli.using import Force, ModelPath, SourcePath, counted, load_model
-from bagwise.errors import BagwiseError
+from bagwise.cli.using import counted, load_model
+from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
 
@@ -35,8 +35,11 @@ def index(
     **options: Any,
 ) -> None:
     """Index items for bagwise search."""
+    from bagwise.retrieval.histograms import METRICS
     from bagwise.training.item_index import ItemIndex
 
+    if metric not in METRICS:
+        raise unknown_name("--metric", metric, METRICS)
     target = Path(f"{name_of_source(source)}.index") if out is None else out
     check_outputs([target], force)
     chosen = fit_options(options)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
 from bagwise.cli.outputs import (
     check_feature_file,
     check_outputs,
@@ -28,10 +28,6 @@ _PANEL = "Use a model"
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
 _EXAMPLES = 3
-
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
-SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
 
 
 @command(_PANEL, READ_OPTIONS)
@@ -103,11 +99,15 @@ def cluster(
     clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
     method: Annotated[str, typer.Option(help="kmeans or spectral.")] = "kmeans",
     out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
     force: Force = False,
     **options: Any,
 ) -> None:
     """Cluster items by their features; with labels, print how well the clusters agree with them."""
+    from bagwise.clustering import METHODS
+
+    if method not in METHODS:
+        raise unknown_name("--method", method, METHODS)
     if out is not None:
         check_outputs([out], force)
     loaded = load_model(model)
@@ -136,18 +136,16 @@ def _cluster_features(features: Any, n_clusters: int, method: str, random_state:
     import numpy as np
     from sklearn.cluster import KMeans
 
-    from bagwise.clustering import METHODS, SpectralClusterer
+    from bagwise.clustering import SpectralClusterer
 
-    if method not in METHODS:
-        raise unknown_name("--method", method, METHODS)
     n = features.shape[0]
     if n_clusters > n:
         raise BagwiseError(f"--clusters must be at most the number of items, {n}; got {n_clusters}.")
     if method == "kmeans":
-        labels = KMeans(n_clusters, n_init=10, random_state=random_state).fit(features).labels_
+        clusterer: Any = KMeans(n_clusters, n_init=10, random_state=random_state)
     else:
-        dense = features.toarray() if hasattr(features, "toarray") else features
-        labels = SpectralClusterer(n_clusters, random_state=random_state, n_jobs=-1).fit(dense).labels_
+        clusterer = SpectralClusterer(n_clusters, random_state=random_state, n_jobs=-1)
+    labels = clusterer.fit(features).labels_
     order = np.argsort(-np.bincount(labels, minlength=n_clusters), kind="stable")
     return np.argsort(order)[labels]
 
@@ -181,7 +179,10 @@ def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, si
         names = [shortened(printable(name), 12) for name in classes]
         session.table(["", *names], [[name, *row] for name, row in zip(names, matrix.tolist(), strict=True)])
         return
-    pairs = [(int(matrix[a, b]), a, b) for a in range(len(classes)) for b in range(len(classes)) if a != b]
-    worst = sorted(pair for pair in pairs if pair[0])[::-1][:_MOST_PAIRS]
+    from bagwise.report.data import ConfusionMatrix
+    from bagwise.report.sentences import most_confused
+
+    worst = most_confused(ConfusionMatrix(classes, matrix), _MOST_PAIRS)
     session.say(f"Most frequent confusions with {size} groups")
-    session.table(["items", "true class", "predicted class"], [[n, classes[a], classes[b]] for n, a, b in worst])
+    rows = [[pair.times, pair.true, pair.predicted] for pair in worst]
+    session.table(["items", "true class", "predicted class"], rows)
