@@ -402,7 +402,7 @@ def test_equal_bags():
         (lambda: Bags.from_list([[[1, 2]], [[3, np.inf]]]), "row 1, column 1 is inf"),
         (lambda: Bags.from_list([[[1e300]]]), r"is 1e\+300 \(held as float32\)"),
         (lambda: Bags.from_list([[["a"]]]), "must be real numbers"),
-        (lambda: Bags.from_list([[[1.5]]], dtype="uint8"), "would be cut to uint8"),
+        (lambda: Bags.from_list([[[1.5]]], dtype="uint8"), "would be truncated to uint8"),
         (lambda: Bags.from_list([[[300]]], dtype="uint8"), "within the range of uint8.*is 300"),
         (lambda: Bags.from_list([[[1]]], dtype="complex64"), "Bags cannot hold complex64"),
         (lambda: Bags.from_list([[[1]]], dtype="number"), "dtype='number' is not a type"),

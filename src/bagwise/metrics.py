@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics as sklearn_metrics
+from sklearn.metrics import pairwise
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_array, check_consistent_length
 
@@ -78,9 +79,8 @@ def clustering_report(
         check_consistent_length(truth, labels)
         report["rand"] = float(sklearn_metrics.rand_score(truth, labels))
         report["adjusted_rand"] = float(sklearn_metrics.adjusted_rand_score(truth, labels))
-        report["nmi"] = float(
-            sklearn_metrics.normalized_mutual_info_score(truth, labels, average_method=average_method)
-        )
+        nmi = sklearn_metrics.normalized_mutual_info_score(truth, labels, average_method=average_method)
+        report["nmi"] = float(nmi)
         report["purity"] = purity(truth, labels)
     return report
 
@@ -247,7 +247,9 @@ def _rankings(
     check_consistent_length(gallery, gallery_labels)
     if queries.shape[1] != gallery.shape[1]:
         raise BagwiseError(f"queries have {queries.shape[1]} columns, the gallery has {gallery.shape[1]}.")
-    distance = metric if callable(metric) else _distance(metric)
+    if not callable(metric) and metric not in _DISTANCES:
+        raise unknown_name("metric", metric, _DISTANCES)
+    distance = metric if callable(metric) else _DISTANCES[metric]
     step = max(_BLOCK_NUMBERS // max(gallery.shape[0], 1), 1)
     for start in range(0, queries.shape[0], step):
         rows = slice(start, start + step)
@@ -256,20 +258,17 @@ def _rankings(
         yield np.take_along_axis(relevant, order, axis=1), relevant.sum(axis=1)
 
 
-def _distance(name: str) -> Distance:
-    if name == "chi2":
-        from bagwise.kernels import chi2
+def _chi2_distances(X: Any, Y: Any) -> NDArray[np.float64]:
+    """½ Σ (a - b)² / (a + b), which is ½ Σ (a + b) minus the kernel Σ 2ab / (a + b)."""
+    from bagwise.kernels import chi2
 
-        # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) minus the kernel Σ 2ab / (a + b)
-        def distances(X: Any, Y: Any) -> NDArray[np.float64]:
-            sums = [np.asarray(M.sum(axis=1)).ravel() for M in (X, Y)]
-            return 0.5 * (sums[0][:, np.newaxis] + sums[1]) - chi2(X, Y)
+    sums = [np.asarray(M.sum(axis=1)).ravel() for M in (X, Y)]
+    return 0.5 * (sums[0][:, np.newaxis] + sums[1]) - chi2(X, Y)
 
-        return distances
-    if name == "l1":
-        return sklearn_metrics.pairwise.manhattan_distances
-    if name == "cosine":
-        return sklearn_metrics.pairwise.cosine_distances
-    if name == "euclidean":
-        return sklearn_metrics.pairwise.euclidean_distances
-    raise unknown_name("metric", name, ("euclidean", "chi2", "cosine", "l1"))
+
+_DISTANCES: dict[str, Distance] = {
+    "euclidean": pairwise.euclidean_distances,
+    "chi2": _chi2_distances,
+    "cosine": pairwise.cosine_distances,
+    "l1": pairwise.manhattan_distances,
+}

@@ -1,4 +1,4 @@
-"""Compiling ahead of time."""
+"""Compilation ahead of time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["warmup"]
 
 
 def warmup() -> None:
-    """Compile (or load from the cache) machine code, by running it on a few numbers and small images.
+    """Compile all machine code (or load it from the cache) by running it on small data.
 
-    The compiled code is kept beside the package, or in the user's cache folder where that cannot be written. Run
-    this once after installing, for example when building a container image.
+    The compiled code is kept beside the package, or in the user's cache folder if that cannot be written. Run this once
+    after installing, for example when building a container image.
 
     Examples
     --------

@@ -144,6 +144,7 @@ def test_clusters_are_numbered_by_size_and_compared_with_labels(words, tmp_path)
     assert "at most the number of items" in bagwise(
         "cluster", words / "words.bagwise", words / "words", "-c", 50, code=1
     )
+    bagwise("cluster", words / "words.bagwise", words / "words", "-c", 2, "--seed", -1, code=2)
 
 
 def test_texts_are_found_by_texts(words, tmp_path):
@@ -216,6 +217,33 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
 @pytest.mark.parametrize("to", ["--5", "²", "some"])
 def test_what_is_no_number_of_groups_is_refused(tmp_path, to):
     assert "--groups must be" in bagwise("fit", write_records(tmp_path / "texts.csv"), f"--to={to}", code=1)
+
+
+def test_groups_and_to_are_the_same_option(tmp_path):
+    source = write_records(tmp_path / "texts.csv")
+    made = [tmp_path / "groups.bagwise", tmp_path / "to.bagwise"]
+    for option, out in zip(("--groups", "--to"), made, strict=True):
+        bagwise("fit", source, option, 4, "--folds", 0, "--no-report", "--no-index", "--out", out)
+        assert Model.load(out).n_groups == 4
+        assert as_json("cut", out, option, 2, "--out", out, "--force")["n_groups"] == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("fit", "SOURCE", "--ngrams", 0), "--ngrams must be at least 1"),
+        (("fit", "SOURCE", "--modality", "text"), "Unknown --modality: 'text'. Did you mean 'texts'?"),
+        (("fit", "SOURCE", "--encoding", "utf8000"), "--encoding 'utf8000' is not known"),
+        (("compare", "SOURCE", "--criteria", "csm,aibb"), "Unknown --criteria: 'aibb'. Did you mean 'aib'?"),
+        (("cluster", "MODEL", "SOURCE", "-c", 2, "--method", "means"), "Unknown --method: 'means'"),
+        (("index", "MODEL", "SOURCE", "--metric", "chi"), "Unknown --metric: 'chi'. Did you mean 'chi2'?"),
+        (("cut", "MODEL", "--to", 9999), "--groups must be from 1 to"),
+    ],
+)
+def test_errors_name_the_option(words, tmp_path, monkeypatch, command, said):
+    monkeypatch.chdir(tmp_path)
+    paths = {"SOURCE": write_records(tmp_path / "texts.csv"), "MODEL": words / "words.bagwise"}
+    assert said in bagwise(*(paths.get(argument, argument) for argument in command), code=1)
 
 
 def test_export_writes_what_onnxruntime_reads(words, tmp_path):

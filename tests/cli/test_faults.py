@@ -50,7 +50,7 @@ def test_an_empty_folder(tmp_path):
 def test_mixed_types_are_asked_about(tmp_path):
     source = write_text_folder(tmp_path / "mixed")
     write_image_folder(source)
-    assert "Say which to open" in bagwise("fit", source, code=1)
+    assert "--modality" in bagwise("fit", source, code=1)
     bagwise("fit", source, "--modality", "texts", *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
     # afterwards the model says which
     found = as_json("transform", tmp_path / "texts.bagwise", source, "--modality", "texts", "--out", tmp_path / "f.csv")

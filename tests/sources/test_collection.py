@@ -215,7 +215,7 @@ def test_ids_must_differ():
             {"a.xyz": "", "b.xyz": "", "c": ""},
             "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.*modality= and extensions=",
         ),
-        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Say which to open: modality='images'"),
+        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Choose one, for instance by modality='images'"),
     ],
 )
 def test_folders_that_are_not_collections(tmp_path, texts, message):

@@ -48,7 +48,7 @@ def test_sixteen_bits_are_scaled(tmp_path):
 
 def test_pixels_of_unknown_range_are_refused(tmp_path):
     path = saved(tmp_path, "a.tif", Image.fromarray(np.float32([[0.5, 2.0]])))
-    with pytest.raises(ItemError, match=r"its pixels are float32 from 0.5 to 2, .* Convert it to 8 or 16 bits first"):
+    with pytest.raises(ItemError, match=r"its pixels are float32 from 0.5 to 2; .* Convert it to 8 or 16 bits first"):
         load(path)
     path = saved(tmp_path, "b.tif", Image.fromarray(np.int32([[-5, 70000]])))
     with pytest.raises(ItemError, match=r"its pixels are int32 from -5 to 70000"):
@@ -165,7 +165,7 @@ def test_options(tmp_path):
     saved(tmp_path, "a.png", Image.new("L", (1, 1)))
     with pytest.raises(BagwiseError, match=r"Unknown mode: 'gray'. Did you mean 'grey'"):
         open_collection(tmp_path, mode="gray")
-    with pytest.raises(BagwiseError, match="max_pixels must be a positive integer, got 0"):
+    with pytest.raises(BagwiseError, match="max_pixels must be an integer of at least 1, got 0"):
         open_collection(tmp_path, max_pixels=0)
 
 

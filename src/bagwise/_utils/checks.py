@@ -1,4 +1,4 @@
-"""Checks of numbers, alone and in matrices, that several parts of the library share."""
+"""Checks of parameters and arrays that several packages share."""
 
 from __future__ import annotations
 
@@ -10,27 +10,18 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 
-# The names safetensors gives to the types of NumPy.
+# The names of NumPy's types in safetensors, such as F32 for float32.
 TYPE_NAMES = {
-    np.dtype(code): name
-    for code, name in [
-        ("<f2", "F16"),
-        ("<f4", "F32"),
-        ("<f8", "F64"),
-        ("|u1", "U8"),
-        ("|i1", "I8"),
-        ("<u2", "U16"),
-        ("<i2", "I16"),
-        ("<u4", "U32"),
-        ("<i4", "I32"),
-        ("<u8", "U64"),
-        ("<i8", "I64"),
-    ]
+    np.dtype(f"<{code}"): f"{code[0].upper()}{8 * int(code[1])}"
+    for code in ("f2", "f4", "f8", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 }
+
+# Checks look at pieces of about this many numbers, so that they take little memory beside the values.
+_PIECE = 1 << 20
 
 
 def check_integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
-    """Give `value` as an int, or say what `name` must be."""
+    """Return `value` as an int; raise an error if it is none, or outside of the range."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise BagwiseError(f"{name} must be an integer, got {value!r}.")
     value = int(value)
@@ -40,19 +31,15 @@ def check_integer(value: Any, name: str, lowest: int, highest: int | None = None
     return value
 
 
-# Checks look at pieces of about this many numbers, so that they take little memory beside the values.
-_PIECE = 1 << 20
-
-
 def as_numpy(values: Any) -> NDArray[Any]:
-    """Give an array for an array-like or a torch tensor, on whatever device; torch itself is not imported."""
+    """Convert an array-like, or a torch tensor on any device, to an array; does not import torch."""
     if type(values).__module__.split(".")[0] == "torch":
         values = values.detach().cpu().numpy()
     return np.asarray(values)
 
 
 def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
-    """Resolve the `dtype` parameter; None keeps what was given."""
+    """Resolve the `dtype` parameter; None is the type of `given`."""
     try:
         wanted = (given.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
     except TypeError as error:
@@ -64,11 +51,11 @@ def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
 
 
 def as_values(values: Any, dtype: Any, where: str = "values") -> NDArray[Any]:
-    """Give values as a C-contiguous matrix of finite numbers; a view where nothing has to change."""
+    """Return values as a C-contiguous matrix of finite numbers, without a copy if nothing changes."""
     given = as_numpy(values)
     if given.ndim != 2:
         raise BagwiseError(
-            f"{where} must have two dimensions, one row an item; got shape {given.shape}. "
+            f"{where} must have two dimensions, one row per item; got shape {given.shape}. "
             "For items that are single numbers use reshape(-1, 1)."
         )
     if given.dtype.kind not in "fiub":
@@ -76,7 +63,7 @@ def as_values(values: Any, dtype: Any, where: str = "values") -> NDArray[Any]:
     wanted = as_dtype(dtype, given)
     if wanted.kind in "iu" and given.dtype.kind == "f":
         raise BagwiseError(
-            f"{where} are {given.dtype} and would be cut to {wanted}. Round them first, or ask for floats."
+            f"{where} are {given.dtype} and would be truncated to {wanted}. Round them first, or use a float dtype."
         )
     with np.errstate(over="ignore"):  # what does not fit becomes infinite and is reported below
         converted = np.ascontiguousarray(given, dtype=wanted)
@@ -104,7 +91,7 @@ def _check_numbers(given: NDArray[Any], converted: NDArray[Any], where: str) -> 
 
 
 def as_offsets(offsets: Any, n_rows: int) -> NDArray[np.int64]:
-    """Give offsets as int64, 0 first, never falling, `n_rows` last."""
+    """Return offsets as int64; they must increase from 0 to `n_rows` (equal ones are empty bags)."""
     given = as_numpy(offsets)
     if given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "iu":
         raise BagwiseError(
@@ -124,7 +111,7 @@ def as_offsets(offsets: Any, n_rows: int) -> NDArray[np.int64]:
 
 
 def as_positions(positions: Any, n_rows: int, where: str = "positions") -> NDArray[np.float32]:
-    """Give positions as a C-contiguous matrix of x and y in [0, 1]."""
+    """Return positions as a C-contiguous matrix of x and y in [0, 1]."""
     given = as_numpy(positions)
     if given.size == 0 and n_rows == 0:
         return np.empty((0, 2), dtype=np.float32)
@@ -144,14 +131,14 @@ def as_positions(positions: Any, n_rows: int, where: str = "positions") -> NDArr
 
 
 def as_count(value: Any, name: str, least: int = 0) -> int:
-    """Give a whole number of at least `least`."""
+    """Return an integer of at least `least` as an int."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise BagwiseError(f"{name} must be an integer of at least {least}, got {value!r}.")
     return int(value)
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Turn `random_state` into a generator: None, a seed, a Generator, or a RandomState (which is moved on)."""
+    """Convert `random_state`, None, a seed, a Generator or a RandomState (which is advanced), to a Generator."""
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(0, 2**32, size=4, dtype=np.uint64)
     try:
@@ -163,7 +150,7 @@ def generator(random_state: Any) -> np.random.Generator:
 
 
 def chosen_numbers(key: Any, n: int, what: str) -> NDArray[np.int64]:
-    """Turn an index array or a boolean mask over n things, each called `what`, into numbers from 0 to n - 1."""
+    """Convert an index array or a boolean mask over n objects, called `what` in errors, to indices from 0 to n - 1."""
     chosen = np.asarray(key)
     if chosen.ndim == 1 and chosen.dtype == bool:
         if len(chosen) != n:

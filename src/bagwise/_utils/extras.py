@@ -1,4 +1,4 @@
-"""Libraries that only some parts need."""
+"""Optional dependencies."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ from bagwise.errors import BagwiseError
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
-    """Import a module of an optional dependency, or say how to install it.
+    """Import a module such as ``"PIL.Image"``; if it is missing, the error names the extra of bagwise that installs it.
 
-    Parameters
-    ----------
-    module : str
-        Name of the module, such as ``"PIL.Image"``.
-    extra : str
-        The extra of bagwise that installs it.
-    purpose : str
-        What needs it, as the subject of a sentence: ``"Reading images"``.
+    `purpose` begins the sentence of the error, such as ``"Reading images"``.
     """
     try:
         return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""The hash behind whatever is assigned at random but must be the same everywhere: SplitMix64's output function."""
+"""The hash of assignments that are random but the same everywhere: the output function of SplitMix64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PER_HASH = 0xB7E151628AED2A6B
 
 
 def hashes(n: int, first: int) -> NDArray[np.uint64]:
-    """SplitMix64's output for the states first, first + 1, …, modulo 2⁶⁴; that generator adds its step beforehand."""
+    """Return SplitMix64's output for the states first, first + 1, … (modulo 2⁶⁴), to each of which it adds its step."""
     z = np.arange(n, dtype=np.uint64) + np.uint64((first + STEP) % 2**64)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Small things that are asked of data, dense or sparse, samples x words."""
+"""Properties of data matrices (samples x words), dense or sparse."""
 
 from __future__ import annotations
 
@@ -10,22 +10,11 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 
-__all__ = [
-    "centre_full_words",
-    "check_non_negative",
-    "class_sums",
-    "constant_words",
-    "count_unit",
-    "first_not_finite",
-    "is_lazy",
-    "is_whole",
-]
-
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection, or a list with one: data that are not there yet. Does not import Dask."""
+    """Whether X is a Dask collection, or a list with one. Does not import Dask."""
     if isinstance(X, (list, tuple)):
-        # lists of plain numbers, or of lists of them, are not gone through
+        # only the first entry of lists of numbers, or of lists of them, is looked at
         return len(X) > 0 and (is_lazy(X[0]) or (hasattr(X[0], "shape") and any(is_lazy(part) for part in X)))
     return hasattr(X, "__dask_graph__")
 
@@ -33,10 +22,9 @@ def is_lazy(X: Any) -> bool:
 def class_sums(
     X: Any, codes: NDArray[np.intp], n_classes: int | None = None, weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Add up the samples of each class: classes x words, dense.
+    """Sum the samples of each class, times their `weights` if given: classes x words, dense.
 
-    `codes` numbers the classes from 0; `n_classes` is for data that may lack the last of them. A sample counts as often
-    as `weights` says, once if that is None.
+    `codes` are class indices from 0; `n_classes` is needed if the last classes may be missing.
     """
     n = len(codes)
     n_rows = int(codes.max()) + 1 if n_classes is None else n_classes
@@ -46,7 +34,7 @@ def class_sums(
 
 
 def constant_words(X: Any) -> NDArray[np.int64]:
-    """List the words that are the same in all samples."""
+    """Return the words with the same value in all samples."""
     if not sp.issparse(X):
         return np.flatnonzero(X.max(axis=0) == X.min(axis=0)).astype(np.int64)
     n, d = X.shape
@@ -58,7 +46,7 @@ def constant_words(X: Any) -> NDArray[np.int64]:
 
 
 def count_unit(X: Any) -> float:
-    """Find the smallest non-zero absolute value, the worth of one occurrence of a word: 1 for counts; inf if all are 0.
+    """Return the smallest non-zero absolute value, that of one occurrence of a word: 1 for counts; inf if all are 0.
 
     Constants that were chosen for counts are multiplied by it, so that results do not depend on the scale of the data.
     """
@@ -91,10 +79,10 @@ def check_non_negative(X: Any, who: str, advice: str) -> None:
 
 
 def centre_full_words(X: sp.csr_array) -> sp.csr_array:
-    """Subtract their mean from the words that are stored in every sample, which keeps X as sparse as it is.
+    """Subtract their mean from the words without zeros, which keeps the sparsity of X.
 
-    For what ignores the mean but suffers from rounding: a word that is zero somewhere varies about as much as its
-    size, only the others can be large and vary little. Whole numbers stay whole.
+    Reduces rounding errors of methods that do not depend on the mean: only words without zeros can have a large mean
+    and a small variance. Integers stay integers.
     """
     n_stored = np.bincount(X.indices, minlength=X.shape[1])
     full = n_stored == X.shape[0]
@@ -107,9 +95,9 @@ def centre_full_words(X: sp.csr_array) -> sp.csr_array:
 
 
 def first_not_finite(X: Any) -> tuple[int, int, float] | None:
-    """Find the row, column and value of the first NaN or infinity in a dense or CSR matrix; None if there is none."""
+    """Return row, column and value of the first NaN or infinity in a dense or CSR matrix; None if there is none."""
     values = X.data if sp.issparse(X) else X
-    # extremes are NaN if there is one, and need no array of truth values
+    # the minimum is NaN if there is one, and needs no boolean array
     if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
         return None
     place = int(np.argmin(np.isfinite(values)))

@@ -1,4 +1,4 @@
-"""How much memory there is, and saying so before too much of it is taken."""
+"""Memory that is available, and checks against limits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from bagwise.errors import BagwiseError
 
-# Share of the free memory that may be used where no limit is given.
-DEFAULT_SHARE = 0.8
+# Fraction of the free memory that may be used if there is no limit.
+_DEFAULT_FRACTION = 0.8
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def readable_size(n_bytes: float) -> str:
-    """Write a number of bytes for people.
+    """Format a number of bytes.
 
     >>> readable_size(1_600_000_000)
     '1.60 GB'
@@ -28,7 +28,7 @@ def readable_size(n_bytes: float) -> str:
 
 
 def parse_size(size: int | float | str) -> int:
-    """Read a number of bytes: a number, or a string such as ``"2GB"`` or ``"512 MiB"``.
+    """Return a number of bytes, given as a number or a string such as ``"2GB"`` or ``"512 MiB"``.
 
     >>> parse_size("2GB")
     2000000000
@@ -46,10 +46,7 @@ def parse_size(size: int | float | str) -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes this process can still take without pushing others out, or None where the system does not tell.
-
-    On Linux the limit of the container (cgroup) counts as well as the machine's memory.
-    """
+    """Return the available memory in bytes; None if it is unknown. Obeys the limit of a container (cgroup) on Linux."""
     found = []
     try:
         meminfo = Path("/proc/meminfo").read_text()
@@ -74,7 +71,7 @@ def free_memory() -> int | None:
 
 
 def _reclaimable(limit_file: str) -> int:
-    """Memory of a container that only holds files it has read, and is given up when needed."""
+    """Return the memory of a container that only caches files, and is released when needed."""
     try:
         text = Path(limit_file).with_name("memory.stat").read_text()
     except OSError:
@@ -84,15 +81,15 @@ def _reclaimable(limit_file: str) -> int:
 
 
 def resolve_limit(memory_limit: int | float | str | None) -> int | None:
-    """Turn the `memory_limit` parameter into bytes; None stays None only where the free memory is not known."""
+    """Convert the parameter `memory_limit` to bytes; None: a fraction of the free memory, None if that is unknown."""
     if memory_limit is not None:
         return parse_size(memory_limit)
     free = free_memory()
-    return None if free is None else int(DEFAULT_SHARE * free)
+    return None if free is None else int(_DEFAULT_FRACTION * free)
 
 
 def check_memory(need: int, memory_limit: int | float | str | None, what: str, advice: str) -> None:
-    """Raise where `need` bytes exceed the limit, saying what they are for and what else can be done."""
+    """Raise an error if `need` bytes exceed the limit; `what` names their purpose, `advice` an alternative."""
     limit = resolve_limit(memory_limit)
     if limit is None or need <= limit:
         return

@@ -1,10 +1,9 @@
-"""A progress line on the terminal."""
+"""A progress bar on the terminal."""
 
 from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TextIO
 
 _WIDTH = 28
@@ -12,10 +11,7 @@ _EVERY = 0.1  # seconds between two drawings
 
 
 class ProgressBar:
-    """Draw how far a task of `total` steps is, with the time left; draws nothing unless `enabled`.
-
-    Use as a context manager: the line is finished on leaving, whatever happened.
-    """
+    """Draw the progress of a task of `total` steps with the remaining time, if `enabled`. A context manager."""
 
     def __init__(self, task: str, total: int, *, enabled: bool, stream: TextIO | None = None) -> None:
         self._task = task
@@ -27,7 +23,7 @@ class ProgressBar:
         self._done = 0
 
     def update(self, done: int) -> None:
-        """Say that `done` steps are finished."""
+        """Set the number of finished steps."""
         self._done = done
         now = time.monotonic()
         if self._enabled and (now - self._drawn >= _EVERY or done >= self._total):
@@ -35,19 +31,17 @@ class ProgressBar:
 
     def _draw(self, now: float) -> None:
         self._drawn = now
-        share = min(self._done / self._total, 1.0)
+        fraction = min(self._done / self._total, 1.0)
         elapsed = now - self._start
-        left = f"{elapsed / share - elapsed:.0f} s left" if 0 < share < 1 else f"{elapsed:.1f} s"
-        bar = "#" * int(share * _WIDTH)
-        self._stream.write(f"\r{self._task} [{bar:<{_WIDTH}}] {share:4.0%}  {left}    ")
+        left = f"{elapsed / fraction - elapsed:.0f} s left" if 0 < fraction < 1 else f"{elapsed:.1f} s"
+        bar = "#" * int(fraction * _WIDTH)
+        self._stream.write(f"\r{self._task} [{bar:<{_WIDTH}}] {fraction:4.0%}  {left}    ")
         self._stream.flush()
 
     def __enter__(self) -> ProgressBar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._enabled:
             self._draw(time.monotonic())
             self._stream.write("\n")

@@ -1,4 +1,4 @@
-"""Matrix products on the thread that asks for them."""
+"""Threads: one for BLAS, several for ranges and items."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
+__all__ = ["map_in_order", "one_blas_thread", "run_over_ranges"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Results that may wait for their turn, per thread: enough to keep threads busy, few enough to keep memory small.
+_AHEAD = 4
 
 
 class _OneThread:
-    """Limits the threads of BLAS, for the whole process, while anyone is inside."""
+    """Limits BLAS to one thread in the whole process, while any thread is inside of the block."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -35,20 +41,13 @@ class _OneThread:
         finally:
             with self._lock:
                 self._n_inside -= 1
-                if self._n_inside == 0:  # the last one out, or a limit of 1 set by another would be restored
+                if self._n_inside == 0:  # only the last restores, or it would be the limit of another block
                     self._limiter.restore_original_limits()
 
 
-# Keeps matrix products on the thread that asks for them. Threads of our own work on different blocks: then results do
-# not depend on the number of threads, and threads of the library do not wait for each other on a busy machine.
+# Matrix products run on the calling thread, while our threads work on different blocks: results do not depend on the
+# number of threads, and threads of BLAS do not wait for each other on a busy machine.
 one_blas_thread = _OneThread()
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-# Results that may wait for their turn, per thread: enough to keep threads busy, few enough to keep memory small.
-_AHEAD = 4
 
 
 def run_over_ranges(function: Callable[[int, int], object], total: int, n_threads: int, size: int = 256) -> None:
@@ -63,9 +62,9 @@ def run_over_ranges(function: Callable[[int, int], object], total: int, n_thread
 
 
 def map_in_order(function: Callable[[T], R], things: Iterable[T], n_threads: int) -> Iterator[R]:
-    """Give ``function(thing)`` for one thing after the other, computed by several threads a few things ahead.
+    """Yield ``function(thing)`` for each thing, in order; several threads compute a few things ahead.
 
-    Whoever stops early, or an exception, cancels what was not begun and waits for what was.
+    Closing the generator, or an exception, cancels what was not begun and waits for the rest.
     """
     if n_threads <= 1:
         yield from map(function, things)

@@ -66,7 +66,7 @@ FIT_OPTIONS: Options = {
     "folds": _option(int, _LEARNING, "Folds of cross-validation; 0: none. Default: 5."),
     "random_state": _option(int, _LEARNING, "Random seed. Default: 0.", "--seed"),
     "memory_limit": _option(
-        str, _RUNNING, "Descriptors beyond this size go to a temporary file. Default: 128MiB.", metavar="SIZE"
+        str, _RUNNING, "Descriptors beyond this size go to a temporary file. Default: 32MiB.", metavar="SIZE"
     ),
     "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
     **READ_OPTIONS,

@@ -88,24 +88,12 @@ def check_feature_file(path: Path) -> None:
         require("pyarrow", "io", "Writing Parquet files")
 
 
-def write_features(path: Path, features: Any, collection: Any, names: Sequence[str]) -> Path:
+def write_features(path: Path, features: Any, collection: Any, names: Sequence[str]) -> None:
     """Write a feature matrix with ids, labels and splits of items, in a format that `open_collection` reads.
 
-    Parameters
-    ----------
-    path : Path
-        Its ending, ``.npz``, ``.csv`` or ``.parquet``, gives the format. ``.npz`` keeps sparse features sparse.
-    features : CSR array or ndarray of shape (n_items, n_features)
-    collection : Collection
-    names : sequence of str
-        Names of the features.
-
-    Returns
-    -------
-    path : Path
+    The ending of the path, ``.npz``, ``.csv`` or ``.parquet``, gives the format. ``.npz`` keeps sparse features sparse.
     """
     _WRITERS[path.suffix.lower()](path, features, collection, _column_names(names))
-    return path
 
 
 def _column_names(names: Sequence[str]) -> list[str]:

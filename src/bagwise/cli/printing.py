@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from bagwise._utils.text import escape_character
 from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [
@@ -36,13 +37,7 @@ def printable(text: object) -> str:
     >>> printable("two\nlines \udcff")
     'two\\nlines \\xff'
     """
-    return "".join(_escaped(c) if unicodedata.category(c) in _UNSAFE else c for c in str(text))
-
-
-def _escaped(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # stands for a byte that is not UTF-8, see os.fsdecode
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(escape_character(c) if unicodedata.category(c) in _UNSAFE else c for c in str(text))
 
 
 def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
@@ -110,14 +105,9 @@ def shortened(text: str, width: int) -> str:
 
 
 class ProgressBar:
-    """Progress bar on standard error; called as the `progress` of `fit_model` is.
+    """Progress bar on standard error, to be used as `progress` of `fit_model`.
 
-    Parameters
-    ----------
-    enabled : bool
-        If False, nothing is drawn.
-    log : callable
-        Called with a line at the beginning and the end of each step.
+    It is drawn only if `enabled`. `log` is called with a line at the beginning and the end of each step.
     """
 
     def __init__(self, *, enabled: bool, log: Callable[[str], None]) -> None:

@@ -42,15 +42,7 @@ class _Terminated(KeyboardInterrupt):
 class Session:
     """One run of a command.
 
-    Parameters
-    ----------
-    command : str
-        Its name.
-    quiet : bool
-        No progress and no notes.
-    as_json : bool
-        Print one JSON object and nothing else on standard output.
-    log_file : Path or None
+    With `quiet` there are no progress and no notes; with `as_json` standard output is one JSON object and nothing else.
     """
 
     def __init__(self, command: str, *, quiet: bool = False, as_json: bool = False, log_file: Path | None = None):
@@ -116,14 +108,14 @@ class Session:
         """Print the JSON object, if requested."""
         if self.as_json:
             written = {"written": self._written} if self._written else {}
-            self._print_json(self._answer | written)
+            typer.echo(json.dumps(self._answer | written, allow_nan=False))
 
     def fail(self, message: str, code: int) -> typer.Exit:
         """Print an error as one line and return the exception that ends the program."""
         self.progress.clear()
         self.log(message, logging.ERROR)
         if self.as_json:
-            self._print_json({"command": self._answer["command"], "error": message, "exit_code": code})
+            typer.echo(json.dumps({"command": self._answer["command"], "error": message, "exit_code": code}))
         before = f" Written before that: {', '.join(map(printable, self._written))}." if self._written else ""
         typer.echo(f"Error: {printable(message)}{before}", err=True)
         return typer.Exit(code)
@@ -144,9 +136,6 @@ class Session:
         self.progress.clear()
         for handler in self._logger.handlers:
             handler.close()
-
-    def _print_json(self, content: dict[str, Any]) -> None:
-        typer.echo(json.dumps(content, allow_nan=False))
 
     def warned(
         self,

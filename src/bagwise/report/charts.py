@@ -78,23 +78,10 @@ class _Panel:
 
 
 def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
-    """Draw the error against the number of groups, and below it the criterion.
+    """Draw the error against the number of groups, and below it the criterion, as an ``svg`` element.
 
-    Parameters
-    ----------
-    curve : MergingCurve
-    readouts : bool, default=True
-        Whether to add labels of the values that appear on hover and focus.
+    With `readouts`, labels of the values appear on hover and focus. Needs the style sheet of the page.
 
-    Returns
-    -------
-    svg : str
-        An ``svg`` element. Needs the style sheet of the page.
-
-    Examples
-    --------
-    >>> from bagwise.report import MergingCurve
-    >>> from bagwise.report.charts import merging_chart
     >>> chart = merging_chart(MergingCurve([10, 50], [0.3, 0.2], [0.01, 0.01], n_groups=50))
     >>> "50 groups: error 20.0\u202f% ± 1.0\u202f%" in chart
     True
@@ -111,7 +98,9 @@ def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
             parts.append(panel.x_axis())
     if curve.criterion_sizes:
         shown.append("criterion")
-        panel = _criterion_panel(curve, x, bottom)
+        top = bottom + 56 if bottom else _TOP
+        title = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
+        panel = _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), title, head=18)
         bottom = panel.bottom
         parts.append(panel.frame([number(tick) for tick in panel.y.ticks]) + panel.x_axis())
         parts.append(_criterion_curve(curve, panel, readouts))
@@ -175,12 +164,6 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
     return "".join(parts)
 
 
-def _criterion_panel(curve: MergingCurve, x: Axis, bottom: float) -> _Panel:
-    top = bottom + 56 if bottom else _TOP
-    title = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
-    return _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), title, head=18)
-
-
 def _criterion_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
     places = [panel.x(size) for size in curve.criterion_sizes]
     kept = thinned(places, curve.criterion_values, _MAX_DRAWN)
@@ -200,17 +183,7 @@ def series_style(place: int) -> tuple[str, str | None]:
 
 
 def comparison_chart(comparison: Comparison) -> str:
-    """Draw the errors of several criteria against the number of groups, with a legend; hover highlights a line.
-
-    Parameters
-    ----------
-    comparison : Comparison
-
-    Returns
-    -------
-    svg : str
-        An ``svg`` element. Needs the style sheet of the page.
-    """
+    """Draw the errors of several criteria against the number of groups, with a legend; hover highlights a line."""
     x = log_axis(comparison.sizes, _LEFT + 10, _RIGHT - 10)
     errors = [error for result in comparison.criteria for error in result.errors]
     panel = _Panel(x, linear_axis(errors, _TOP + 290, _TOP, zero=True), "Error")

@@ -19,14 +19,7 @@ Fact = str | int | float | bool
 
 
 class ClassCount(NamedTuple):
-    """Number of training and test items of a class; `n_test` is None without a test.
-
-    Examples
-    --------
-    >>> from bagwise.report import ClassCount
-    >>> ClassCount("cat", 120)
-    ClassCount(name='cat', n_train=120, n_test=None)
-    """
+    """Number of training and test items of a class; `n_test` is None without a test."""
 
     name: str
     n_train: int
@@ -148,12 +141,6 @@ class WordGroup:
         PNG or JPEG files of image patches assigned to its words.
     classes : sequence of (class, weight), default=()
         Weights of the group for classes, the largest absolute value first.
-
-    Examples
-    --------
-    >>> from bagwise.report import WordGroup
-    >>> WordGroup(0, n_words=3, frequency=0.02, names=["goal", "match", "team"], classes=[("sport", 1.7)]).n_words
-    3
     """
 
     number: int
@@ -182,12 +169,6 @@ class Example:
         Part of its text.
     contributions : sequence of (group number, contribution), default=()
         Terms of the score of the predicted class, the largest absolute value first.
-
-    Examples
-    --------
-    >>> from bagwise.report import Example
-    >>> Example("a.txt", label="sport", predicted="sport", contributions=[(0, 1.5), (7, -0.2)]).correct
-    True
     """
 
     id: str
@@ -224,12 +205,6 @@ class ReportData:
     versions : mapping of str to str, default={}
     notes : sequence of str, default=()
         Remarks, such as the number of files that were skipped.
-
-    Examples
-    --------
-    >>> from bagwise.report import ReportData
-    >>> ReportData("Photos", facts={"items": 200}, timings={"merging": 1.5}).title
-    'Photos'
     """
 
     title: str
@@ -245,14 +220,7 @@ class ReportData:
 
 
 class CriterionResult(NamedTuple):
-    """Errors of one criterion at each size, their standard errors (may be empty), and the seconds it took.
-
-    Examples
-    --------
-    >>> from bagwise.report import CriterionResult
-    >>> CriterionResult("csm", errors=(0.2, 0.1), seconds=1.5).standard_errors
-    ()
-    """
+    """Errors of one criterion at each size, their standard errors (may be empty), and the seconds it took."""
 
     name: str
     errors: Sequence[float]
@@ -276,13 +244,6 @@ class Comparison:
         How the errors were measured.
     facts : mapping of str to str, int, float or bool, default={}
         Data set and options.
-
-    Examples
-    --------
-    >>> from bagwise.report import Comparison, CriterionResult
-    >>> comparison = Comparison("Digits", [10, 50], [CriterionResult("csm", [0.2, 0.1])])
-    >>> comparison.criteria[0].name
-    'csm'
     """
 
     title: str
@@ -308,12 +269,6 @@ class Hit:
         Thumbnail, a PNG or JPEG file.
     excerpt : str or None, default=None
         Part of its text.
-
-    Examples
-    --------
-    >>> from bagwise.report import Hit
-    >>> Hit("beach/3.jpg", 0.91).score
-    0.91
     """
 
     id: str
@@ -341,12 +296,6 @@ class SearchResults:
         Name of the scores, such as ``"chi2"``.
     facts : mapping of str to str, int, float or bool, default={}
         Index and number of items.
-
-    Examples
-    --------
-    >>> from bagwise.report import Hit, SearchResults
-    >>> len(SearchResults("beach.jpg", [Hit("a.jpg", 0.1), Hit("b.jpg", 0.4)], score_name="chi2").hits)
-    2
     """
 
     query_name: str

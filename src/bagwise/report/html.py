@@ -164,14 +164,6 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Pa
     -------
     path : Path
         The same path.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from bagwise.report import Comparison, CriterionResult, write_comparison
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_comparison(Comparison("Digits", [10], [CriterionResult("csm", [0.2])]), f"{folder}/a.html").name
-    'a.html'
     """
     return write_atomically(path, render_comparison(comparison).encode())
 
@@ -211,14 +203,6 @@ def write_results(results: SearchResults, path: str | os.PathLike[str]) -> Path:
     -------
     path : Path
         The same path.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from bagwise.report import SearchResults, write_results
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_results(SearchResults("beach.jpg"), f"{folder}/results.html").name
-    'results.html'
     """
     return write_atomically(path, render_results(results).encode())
 

@@ -129,9 +129,6 @@ def comparison_table(comparison: Comparison) -> str:
 def escaped(text: str) -> str:
     r"""Escape a text so that Markdown shows it literally, on one line.
 
-    Examples
-    --------
-    >>> from bagwise.report.markdown import escaped
     >>> print(escaped("a|b <script> *c*"))
     a\|b &lt;script&gt; \*c\*
     """

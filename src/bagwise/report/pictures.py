@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,23 +90,13 @@ def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | 
     return _saved(whole)
 
 
-class _InMemory:
-    """Bytes with the interface of an item, for `ImageDecoder`."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.source = "bytes"
-
-    def open(self) -> io.BytesIO:
-        return io.BytesIO(self.content)
-
-
 def _decoded(content: bytes) -> NDArray[np.uint8]:
     from bagwise.sources.media import ImageDecoder
 
     require("PIL.Image", "image", "Making thumbnails")
+    file: Any = SimpleNamespace(open=lambda: io.BytesIO(content))
     try:
-        return ImageDecoder("rgb").decode(_InMemory(content))
+        return ImageDecoder("rgb").decode(file)
     except BagwiseError as error:
         raise BagwiseError(f"Cannot make a thumbnail of this file: {error}") from error
 

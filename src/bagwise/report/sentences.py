@@ -89,11 +89,6 @@ def most_confused(confusion: ConfusionMatrix, n: int = 8) -> list[Confused]:
 
     Sorted by count, then by the fraction of the true class, then by the order of classes.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bagwise.report import ConfusionMatrix
-    >>> from bagwise.report.sentences import most_confused
     >>> most_confused(ConfusionMatrix(["cat", "dog", "fox"], np.array([[8, 0, 2], [0, 9, 1], [0, 0, 9]])), n=1)
     [Confused(true='cat', predicted='fox', times=2, of=10)]
     """

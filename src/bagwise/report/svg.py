@@ -15,38 +15,23 @@ from bagwise.report.texts import clean, count, one_line
 __all__ = ["DARK", "LIGHT", "N_LEVELS", "Axis", "bar", "contrast", "element", "line", "linear_axis", "log_axis"]
 __all__ += ["path", "shades", "text", "thinned"]
 
-LIGHT = {
-    "paper": "#fbfaf7",
-    "surface": "#ffffff",
-    "ink": "#1c1f22",
-    "muted": "#5a6066",
-    "rule": "#dedbd3",
-    "track": "#edeae3",
-    "accent": "#0b6a73",
-    "wash": "#cfe3e4",
-    "series-1": "#0b6a73",
-    "series-2": "#b0432b",
-    "series-3": "#4a55a8",
-    "series-4": "#8a6a00",
-    "series-5": "#9c3a78",
-    "series-6": "#4d6b2f",
+_COLOURS = {  # on light and on dark pages
+    "paper": ("#fbfaf7", "#14171a"),
+    "surface": ("#ffffff", "#1b1f23"),
+    "ink": ("#1c1f22", "#e8e6e1"),
+    "muted": ("#5a6066", "#a4a9ae"),
+    "rule": ("#dedbd3", "#343a40"),
+    "track": ("#edeae3", "#2a2f34"),
+    "accent": ("#0b6a73", "#62c3c9"),
+    "wash": ("#cfe3e4", "#24484c"),
+    "series-1": ("#0b6a73", "#62c3c9"),
+    "series-2": ("#b0432b", "#ee8e73"),
+    "series-3": ("#4a55a8", "#9aa5f0"),
+    "series-4": ("#8a6a00", "#d6b24a"),
+    "series-5": ("#9c3a78", "#df8fc0"),
+    "series-6": ("#4d6b2f", "#a3c47f"),
 }
-DARK = {
-    "paper": "#14171a",
-    "surface": "#1b1f23",
-    "ink": "#e8e6e1",
-    "muted": "#a4a9ae",
-    "rule": "#343a40",
-    "track": "#2a2f34",
-    "accent": "#62c3c9",
-    "wash": "#24484c",
-    "series-1": "#62c3c9",
-    "series-2": "#ee8e73",
-    "series-3": "#9aa5f0",
-    "series-4": "#d6b24a",
-    "series-5": "#df8fc0",
-    "series-6": "#a3c47f",
-}
+LIGHT, DARK = ({name: pair[k] for name, pair in _COLOURS.items()} for k in (0, 1))
 # Shades of a heat map besides the empty one.
 N_LEVELS = 8
 _TINY = 1e-200
@@ -57,16 +42,12 @@ def element(name: str, *children: str, **attributes: str | float | None) -> str:
 
     Underscores in attribute names become hyphens; a trailing one is dropped: ``class_``.
     """
-    shown = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    shown = ""
+    for key, value in attributes.items():
+        if value is not None:
+            content = escape(clean(value)) if isinstance(value, str) else _pixels(value)
+            shown += f' {key.rstrip("_").replace("_", "-")}="{content}"'
     return f"<{name}{shown}>{''.join(children)}</{name}>" if children else f"<{name}{shown}/>"
-
-
-def _value(value: str | float) -> str:
-    return escape(clean(value)) if isinstance(value, str) else _pixels(value)
 
 
 def _pixels(value: float) -> str:
@@ -170,25 +151,10 @@ def _round_step(rough: float) -> float:
 
 
 def thinned(places: Sequence[float], values: Sequence[float], limit: int = 400) -> list[int]:
-    """Choose at most `limit` points of a curve that preserve its shape.
+    """Return the indices of at most `limit` points of a curve that preserve its shape; `places` increase.
 
     The range is divided into `limit` / 4 columns of equal width; each keeps its first, last, lowest and highest point.
 
-    Parameters
-    ----------
-    places : sequence of float
-        Increasing.
-    values : sequence of float
-    limit : int, default=400
-
-    Returns
-    -------
-    indices : list of int
-        Increasing; all indices if there are at most `limit`.
-
-    Examples
-    --------
-    >>> from bagwise.report.svg import thinned
     >>> values = [0.0] * 1000
     >>> values[617] = 1.0
     >>> kept = thinned(range(1000), values, limit=40)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from bagwise._utils.text import escape_character
+
 __all__ = ["clean", "count", "number", "one_line", "percent", "percent_of", "plain", "plural", "seconds", "shortened"]
 
 _UNSEEN = re.compile(
@@ -22,15 +24,10 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def clean(text: str) -> str:
     r"""Escape characters that are invisible or cannot be encoded.
 
-    Lone surrogates stand for bytes of file names that are not UTF-8 (``os.fsdecode``); the byte is shown.
-
-    Examples
-    --------
-    >>> from bagwise.report.texts import clean
     >>> print(clean("caf\udce9"), clean("exe.\u202egpj"), clean("a\x00b"))
     caf\xe9 exe.\u202egpj a\x00b
     """
-    return _UNSEEN.sub(_escape, text.replace("\r\n", "\n"))
+    return _UNSEEN.sub(lambda match: escape_character(match[0]), text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
@@ -42,15 +39,6 @@ def shortened(text: str, length: int) -> str:
     """Clean a name and truncate it to `length` characters."""
     shown = one_line(text)
     return shown if len(shown) <= length else f"{shown[: length - 1]}…"
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if 0xDC80 <= code <= 0xDCFF:  # a byte, see os.fsdecode
-        code -= 0xDC00
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def percent(fraction: float) -> str:
@@ -83,9 +71,6 @@ def plural(value: int, thing: str) -> str:
 def number(value: float, digits: int = 4) -> str:
     """Format a number with `digits` significant digits, a minus sign, and powers of ten as superscripts.
 
-    Examples
-    --------
-    >>> from bagwise.report.texts import number
     >>> number(-0.25), number(1234567)
     ('−0.25', '1.235×10⁶')
     """

@@ -1,7 +1,7 @@
-"""Zip and tar archives, read in place and believed in nothing.
+"""Zip and tar archives, read in place. Nothing that an archive says about itself is trusted.
 
-The list of members is read once. After that a member is a small value (archive, place, size): it is read by opening the
-archive anew, so that threads and processes never share a file position.
+The list of members is read once. A member is a small value (archive, offset, size); reading it opens the archive anew,
+so that threads and processes never share a file position.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
 
-__all__ = ["ArchiveLimits", "is_archive", "list_archive"]
+__all__ = ["ArchiveLimits", "check_stamp", "is_archive", "list_archive", "stamp_of"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _DECOMPRESSORS = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
@@ -122,14 +121,15 @@ def _check_name(member: str, archive: str) -> None:
         )
 
 
-def _stamp(path: str) -> tuple[int, int]:
-    """Size and time of a file, to notice that it was changed."""
+def stamp_of(path: str) -> tuple[int, int]:
+    """Return size and modification time of a file, to notice that it was changed."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
 
 
-def _check_stamp(path: str, stamp: tuple[int, int]) -> None:
-    if _stamp(path) != stamp:
+def check_stamp(path: str, stamp: tuple[int, int] | None) -> None:
+    """Raise an error if a file was changed."""
+    if stamp_of(path) != stamp:
         raise BagwiseError(f"{path} was changed after it was opened. Open the collection again.")
 
 
@@ -154,7 +154,7 @@ class ZipMember:
     def open(self) -> BinaryIO:
         """Decompress the file into memory. Size and checksum are those the list of members gave, or it is an error."""
         with open(self.archive, "rb") as file:
-            _check_stamp(self.archive, self.stamp)
+            check_stamp(self.archive, self.stamp)
             file.seek(self.header_offset)
             header = file.read(30)
             if header[:4] != b"PK\x03\x04" or len(header) < 30:
@@ -174,7 +174,7 @@ class ZipMember:
 
 
 def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
-    stamp = n_bytes, _ = _stamp(path)
+    stamp = n_bytes, _ = stamp_of(path)
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
     if len(members) > limits.max_members:
@@ -197,16 +197,8 @@ def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
         if info.file_size > _RATIO_MATTERS_FROM and info.file_size > limits.max_ratio * info.compress_size:
             ratio = info.file_size / max(1, info.compress_size)
             raise _too_much(path, f"{info.filename!r} was compressed {ratio:.0f}-fold", "max_ratio", limits)
-        yield ZipMember(
-            path,
-            info.filename,
-            info.header_offset,
-            info.compress_size,
-            info.file_size,
-            info.compress_type,
-            info.CRC,
-            stamp,
-        )
+        sizes = info.compress_size, info.file_size
+        yield ZipMember(path, info.filename, info.header_offset, *sizes, info.compress_type, info.CRC, stamp)
 
 
 class Unpacked:
@@ -257,7 +249,7 @@ class Unpacked:
                 return _tar_members(archive, self.path, self._limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.path, self._limits, _stamp(self.path))
+        return _unpacked, (self.path, self._limits, stamp_of(self.path))
 
 
 # Items sent to another process one by one find the archive here; two, because each may take its size on disk.
@@ -292,7 +284,7 @@ class TarMember:
             content = self.unpacked.read(self.offset, self.size)
         else:
             with open(self.archive, "rb") as file:
-                _check_stamp(self.archive, self.stamp)
+                check_stamp(self.archive, self.stamp)
                 file.seek(self.offset)
                 content = file.read(self.size)
         if len(content) != self.size:
@@ -310,7 +302,7 @@ class _TarHeader(tarfile.TarInfo):
 
 
 def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     unpacked = _unpacked(path, limits, stamp)
     if unpacked is not None:
         members = unpacked.members()
@@ -343,8 +335,3 @@ def _tar_members(archive: tarfile.TarFile, path: str, limits: ArchiveLimits) -> 
             f"{path} is damaged: it was cut short after {len(members)} files, or what follows is no tar."
         )
     return members
-
-
-def archive_name(path: str | os.PathLike[str]) -> str:
-    """Give the path of an archive as it is kept in members: absolute, so that other processes find it."""
-    return str(Path(path).resolve())

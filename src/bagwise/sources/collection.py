@@ -23,7 +23,7 @@ __all__ = ["Collection", "as_items", "match_ids", "read_annotations"]
 
 
 def read_annotations(given: Any, column: str) -> dict[str, tuple[str, ...]]:
-    """Read what each id has from a mapping, or from the columns ``id`` and `column` of a CSV or TSV file."""
+    """Return the values of each id in a mapping, or in the columns ``id`` and `column` of a CSV or TSV file."""
     if isinstance(given, Mapping):
         return {str(id): _as_tuple(value) for id, value in given.items()}
     if not isinstance(given, (str, os.PathLike)):
@@ -69,7 +69,7 @@ def _as_tuple(value: Any) -> tuple[str, ...]:
 def match_ids(
     ids: Iterable[str], found: Mapping[str, tuple[str, ...]], what: str, source: str
 ) -> Mapping[str, tuple[str, ...]]:
-    """Check that the annotations are about exactly these ids."""
+    """Check that the annotations have exactly these ids."""
     wanted = list(ids)
     missing = [id for id in wanted if id not in found]
     strange = sorted(set(found) - set(wanted))
@@ -87,12 +87,12 @@ def match_ids(
 
 
 class Collection(Sequence[Item]):
-    """A sequence of items: images, texts, videos or rows, with their labels, read when they are asked for.
+    """A sequence of items: images, texts, videos or rows, with their labels, read on demand.
 
-    Collections are opened by `open_collection`. They cannot be changed, can be sent to other processes, and keep their
-    order: items of folders and archives are sorted by id (plain order of characters), records stay as in their file.
+    Collections are opened by `open_collection`. They are immutable and can be pickled. Items of folders and archives
+    are sorted by id (code points); records are in the order of their file.
 
-    ``collection[i]`` is an `Item`; slices, lists of numbers and boolean masks give a collection.
+    ``collection[i]`` is an `Item`; slices, lists of numbers and boolean masks return a collection.
 
     Parameters
     ----------
@@ -101,14 +101,14 @@ class Collection(Sequence[Item]):
     modality : str
         ``"images"``, ``"texts"``, ``"videos"`` or ``"table"``.
     source : str
-        Where the items come from, for people.
+        Origin of the items, for messages.
     ignored : iterable of str, default=()
-        Names of files that lie there and are not items.
+        Names of files beside the items that are not items.
 
     Attributes
     ----------
     ids, labels, label_sets, splits
-        What the items have, one entry per item.
+        One entry per item.
     modality, source, ignored
         As given.
 
@@ -146,16 +146,16 @@ class Collection(Sequence[Item]):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The label of each item, ready to be used as ``y``: an array of str; of objects if some have None.
+        """The label of each item, for use as ``y``: an array of str, or of objects if some have none (None).
 
-        An error if an item has several labels: use `label_sets` then.
+        Raises an error if an item has several labels; use `label_sets` then.
         """
         labels = [item.label for item in self._items]
         return np.array(labels, dtype=object if None in labels or not labels else str)
 
     @property
     def label_sets(self) -> list[tuple[str, ...]]:
-        """All labels of each item, ready for scikit-learn's MultiLabelBinarizer."""
+        """All labels of each item, for scikit-learn's MultiLabelBinarizer."""
         return [item.labels for item in self._items]
 
     @property
@@ -179,7 +179,7 @@ class Collection(Sequence[Item]):
         return self._chosen(chosen_numbers(key, len(self), "item"))
 
     def split(self, *names: str) -> tuple[Collection, ...]:
-        """Return splits of the collection, by default ``train, test = collection.split()``.
+        """Return the splits of the collection: ``train, test = collection.split()``.
 
         Splits come from folders (``train/cat/1.jpg``), a column of the file, or a split file; see `open_collection`.
 
@@ -211,8 +211,8 @@ class Collection(Sequence[Item]):
         ----------
         on_error : {"raise", "skip"}, default="raise"
             Whether an item that cannot be read raises an `ItemError`, or is skipped. Skipped items are listed in
-            ``.skipped`` of the iterator, and a `SkippedItemsWarning` gives their number at the end. If no item can be
-            read, that is an error in any case.
+            ``.skipped`` of the iterator, and a `SkippedItemsWarning` gives their number at the end. It is always an
+            error if no item can be read.
 
         Returns
         -------
@@ -222,13 +222,13 @@ class Collection(Sequence[Item]):
         return ItemIterator(self, lambda item: (item, item.load()), self.source, on_error=on_error)
 
     def with_labels(self, labels: Mapping[str, str | Sequence[str]] | str | os.PathLike[str]) -> Collection:
-        """Return the collection with other labels.
+        """Return the same collection with other labels.
 
         Parameters
         ----------
         labels : mapping or path
-            From every id to its label, or labels. A path is that of a CSV or TSV file with columns ``id`` and
-            ``label``; an id with several labels has several rows.
+            From each id to its label or labels. Or a CSV or TSV file with columns ``id`` and ``label``; an id with
+            several labels has several rows.
 
         Returns
         -------
@@ -238,13 +238,12 @@ class Collection(Sequence[Item]):
         return self._replaced([dataclasses.replace(item, labels=found[item.id]) for item in self._items])
 
     def with_splits(self, splits: Mapping[str, str] | str | os.PathLike[str]) -> Collection:
-        """Return the collection with other splits.
+        """Return the same collection with other splits.
 
         Parameters
         ----------
         splits : mapping or path
-            From every id to the name of its split. A path is that of a CSV or TSV file with columns ``id`` and
-            ``split``.
+            From each id to the name of its split. Or a CSV or TSV file with columns ``id`` and ``split``.
 
         Returns
         -------
@@ -272,22 +271,18 @@ class Collection(Sequence[Item]):
 
     def __repr__(self) -> str:
         classes = {label for item in self._items for label in item.labels}
-        parts = Counter(item.split for item in self._items if item.split is not None)
+        splits = Counter(item.split for item in self._items if item.split is not None)
         about = [how_many(len(self), self.modality)]
         if classes:
             about.append(f"{len(classes)} classes")
-        about += [f"{n} in {name}" for name, n in sorted(parts.items())]
+        about += [f"{n} in {name}" for name, n in sorted(splits.items())]
         return f"<Collection: {', '.join(about)}, from {self.source}>"
 
 
 def as_items(given: Any, modality: str) -> tuple[Sequence[Any], str]:
-    """Return the items of a collection or of a list of arrays or texts, and their origin for messages.
+    """Return the items of a collection of a modality, or of a list of arrays or texts, and their origin for messages.
 
-    Parameters
-    ----------
-    given : Collection, or iterable of arrays or str
-        A collection must be of the right modality. An array is a list along its first axis.
-    modality : {"images", "videos", "texts"}
+    An array is a list along its first axis. `modality` is "images", "videos" or "texts".
     """
     items: Sequence[Any]
     if isinstance(given, Collection):

@@ -19,18 +19,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, check_encoding, decode_text
 from bagwise.sources.places import chosen_endings, collect
 
-__all__ = [
-    "IMAGE_ENDINGS",
-    "TEXT_ENDINGS",
-    "VIDEO_ENDINGS",
-    "ImageDecoder",
-    "TextDecoder",
-    "VideoDecoder",
-    "open_images",
-    "open_texts",
-    "open_videos",
-]
-
+__all__ = ["IMAGE_ENDINGS", "TEXT_ENDINGS", "VIDEO_ENDINGS", "ImageDecoder", "open_images", "open_texts", "open_videos"]
 
 IMAGE_ENDINGS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"]
@@ -51,8 +40,8 @@ def open_images(
 ) -> Collection:
     """Open the images of a folder or an archive. Needs ``bagwise[image]``.
 
-    Images are decoded by Pillow to uint8: rotated as their EXIF data say, 16 bits scaled to 8, transparency put on
-    white, palettes and CMYK converted; of animations the first frame.
+    Pillow decodes images to uint8: rotated by their EXIF data, 16 bits scaled to 8, transparency on white, palettes and
+    CMYK converted; the first frame of animations.
 
     Parameters
     ----------
@@ -61,10 +50,9 @@ def open_images(
     mode : {"grey", "rgb"}, default="grey"
         Arrays of shape (height, width), or (height, width, 3).
     labels : "folders", None, mapping or path, default="folders"
-        The class of an image is the name of its folder; or there are no labels; or they are given, see
-        `Collection.with_labels`.
+        The class of an item is the name of its folder; None: no labels; otherwise see `Collection.with_labels`.
     splits : "folders", None, mapping or path, default="folders"
-        The same for splits: outermost folders named train and test, or see `Collection.with_splits`.
+        Outermost folders named train and test are splits; None: no splits; otherwise see `Collection.with_splits`.
     extensions : iterable of str or "*", default=None
         Endings of the files that are images, by default the usual ones. ``"*"``: all files.
     max_pixels : int, default=64_000_000
@@ -78,9 +66,7 @@ def open_images(
         Its items' `load` gives arrays of uint8.
     """
     require("PIL.Image", "image", "Reading images")
-    if isinstance(max_pixels, bool) or not isinstance(max_pixels, (int, np.integer)) or max_pixels < 1:
-        raise BagwiseError(f"max_pixels must be a positive integer, got {max_pixels!r}.")
-    decoder = ImageDecoder(check_mode(mode), int(max_pixels))
+    decoder = ImageDecoder(check_mode(mode), as_count(max_pixels, "max_pixels", least=1))
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
     return collect(path, "images", decoder, endings, labels=labels, splits=splits, limits=limits)
 
@@ -100,7 +86,7 @@ class ImageDecoder:
     max_pixels: int = DEFAULT_MAX_PIXELS
 
     def decode(self, content: Content) -> NDArray[np.uint8]:
-        """Give the image as an array; whatever stops Pillow is an error with its reason."""
+        """Return the image as an array; every failure of Pillow is a `BagwiseError`."""
         from PIL import Image, ImageOps
 
         with content.open() as file:
@@ -140,8 +126,8 @@ def _to_8_bits(pixels: NDArray[Any], mode: str) -> NDArray[np.uint8]:
     """Scale 16 bits to 8, rounding. Pillow opens them as ``I;16``, or as ``I``, which may be 32 bits as well."""
     if mode == "F" or (pixels.size and (pixels.min() < 0 or pixels.max() > 65535)):
         raise BagwiseError(
-            f"its pixels are {pixels.dtype} from {pixels.min():g} to {pixels.max():g}, and which mean black and white "
-            "is not known. Convert it to 8 or 16 bits first."
+            f"its pixels are {pixels.dtype} from {pixels.min():g} to {pixels.max():g}; the values of black and white "
+            "are unknown. Convert it to 8 or 16 bits first."
         )
     return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
@@ -167,15 +153,8 @@ def open_texts(
     encoding : str, default=None
         Encoding of the texts. None is UTF-8, with or without a byte-order mark; a text that is not is an error which
         names the byte. Nothing is guessed: for older texts pass ``"cp1252"``, or ``"latin-1"``, which takes any byte.
-    labels : "folders", None, mapping or path, default="folders"
-        The class of a text is the name of its folder; or there are no labels; or they are given, see
-        `Collection.with_labels`.
-    splits : "folders", None, mapping or path, default="folders"
-        The same for splits: outermost folders named train and test, or see `Collection.with_splits`.
-    extensions : iterable of str or "*", default=None
-        Endings of the files that are texts, by default ``.txt`` and ``.text``. ``"*"``: all files.
-    limits : ArchiveLimits, default=None
-        What archives may hold.
+    labels, splits, extensions, limits
+        See `open_images`. The default endings are ``.txt`` and ``.text``.
 
     Returns
     -------
@@ -225,20 +204,13 @@ def open_videos(
     mode : {"grey", "rgb"}, default="grey"
         Arrays of shape (frames, height, width), or (frames, height, width, 3).
     every : int, default=1
-        Take every such frame, beginning with the first.
+        Distance between the frames used, from the first on; 1: all.
     max_frames : int, default=None
-        Stop after so many frames taken. None takes all.
+        Maximum number of frames used. None: no limit.
     max_bytes : int, default=2 GiB
-        A video whose frames would take more memory is refused.
-    labels : "folders", None, mapping or path, default="folders"
-        The class of a video is the name of its folder; or there are no labels; or they are given, see
-        `Collection.with_labels`.
-    splits : "folders", None, mapping or path, default="folders"
-        The same for splits: outermost folders named train and test, or see `Collection.with_splits`.
-    extensions : iterable of str or "*", default=None
-        Endings of the files that are videos, by default the usual ones. ``"*"``: all files.
-    limits : ArchiveLimits, default=None
-        What archives may hold.
+        Videos whose frames take more memory are refused.
+    labels, splits, extensions, limits
+        See `open_images`.
 
     Returns
     -------

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content
 from bagwise.sources.media import IMAGE_ENDINGS, TEXT_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
@@ -22,12 +21,6 @@ _ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_EN
 _TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet"])
 
 
-def _open_table(path: str | os.PathLike[str], **options: Any) -> Collection:
-    from bagwise.sources.tables import open_table
-
-    return open_table(path, **options)
-
-
 def open_collection(path: str | os.PathLike[str], modality: str = "auto", **options: Any) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
 
@@ -39,9 +32,9 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
         - A CSV, TSV or JSONL file with a text in every record; or a folder or an archive of them.
         - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.parquet``.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
-        What to look for. By default what is there, which is an error if it is not clear. (Texts in the outermost folder
-        beside other things, such as a README.txt, do not count.) A CSV or TSV file is a file of records if it has a
-        column named text, body, content or document, or if `text` is given, and a table otherwise.
+        Items to open. "auto": the modality of the files, an error if there are several. (Texts in the outermost
+        folder beside other files, such as a README.txt, do not count.) A CSV or TSV file is a file of records if it has
+        a column named text, body, content or document, or if `text` is given; otherwise it is a table.
     **options
         What the reader of this modality takes, among others:
 
@@ -71,28 +64,26 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     """
     if modality == "auto":
         modality = _modality_of(path, options)
-    if modality not in _READERS:
-        raise unknown_name("modality", modality, ("auto", *_READERS))
-    accepted = _options_of(modality)
-    strange = [option for option in options if option not in accepted]
-    if strange:
-        raise unknown_name(f"option of {modality}", strange[0], accepted)
-    return _READERS[modality](path, **options)
-
-
-def _options_of(modality: str) -> list[str]:
-    reader: Callable[..., Any] = _READERS[modality]
     if modality == "table":
-        from bagwise.sources.tables import open_table as reader
-    return list(inspect.signature(reader).parameters)[1:]
+        from bagwise.sources.tables import open_table  # deferred: loads SciPy
+
+        reader: Callable[..., Collection] = open_table
+    elif modality in _READERS:
+        reader = _READERS[modality]
+    else:
+        raise unknown_name("modality", modality, ("auto", "table", *_READERS))
+    _, *accepted = inspect.signature(reader).parameters
+    for option in options:
+        if option not in accepted:
+            raise unknown_name(f"option of {modality}", option, accepted)
+    return reader(path, **options)
 
 
 def _modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
     name = os.path.basename(os.fspath(path))
     if ending(name) in _TABLES and os.path.isfile(path):
         return "table"
-    limits: ArchiveLimits | None = options.get("limits")
-    contents, _ = list_place(path, limits)
+    contents, _ = list_place(path, options.get("limits"))
     if list(contents) == [name] and ending(name) in RECORD_ENDINGS:
         return _modality_of_records(name, contents[name], options)
     found = {modality: [name for name in contents if ending(name) in endings] for modality, endings in _ENDINGS.items()}
@@ -100,19 +91,11 @@ def _modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
     if len(there) > 1 and not any("/" in name for name in there.get("texts", [])):
         there.pop("texts", None)
     if not there:
-        every = frozenset().union(*_ENDINGS.values())
-        raise nothing_found(
-            os.fspath(path),
-            "images, texts, records or videos",
-            contents,
-            every,
-            "; others by modality= and extensions=",
-        )
+        endings, others = frozenset().union(*_ENDINGS.values()), "; others by modality= and extensions="
+        raise nothing_found(os.fspath(path), "images, texts, records or videos", contents, endings, others)
     if len(there) > 1:
         listed = " and ".join(f"{len(names)} {modality}" for modality, names in there.items())
-        raise BagwiseError(
-            f"{os.fspath(path)} holds {listed}. Say which to open: modality={min(there)!r}, for instance."
-        )
+        raise BagwiseError(f"{os.fspath(path)} holds {listed}. Choose one, for instance by modality={min(there)!r}.")
     return next(iter(there))
 
 
@@ -130,5 +113,4 @@ _READERS: dict[str, Callable[..., Collection]] = {
     "texts": open_texts,
     "videos": open_videos,
     "records": open_records,
-    "table": _open_table,
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from bagwise.errors import BagwiseError
-from bagwise.sources.archives import ArchiveLimits, archive_name, is_archive, list_archive
+from bagwise.sources.archives import ArchiveLimits, is_archive, list_archive
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, Decoder, Item
 
@@ -48,39 +48,28 @@ class FileContent:
 def list_place(
     path: str | os.PathLike[str], limits: ArchiveLimits | None = None
 ) -> tuple[dict[str, Content], list[str]]:
-    """List the files of a folder, an archive or a single file.
+    """List the files of a folder, an archive or a single file: their contents by name, and ignored names.
 
-    Parameters
-    ----------
-    path : path
-    limits : ArchiveLimits, default=None
-        What archives may hold.
-
-    Returns
-    -------
-    contents : dict of Content by name
-        Names are relative, with ``/`` between folders, in plain order of characters.
-    ignored : list of str
-        Hidden files (those of which a part begins with a dot), what macOS adds to archives, links to folders, and what
-        is not an ordinary file.
+    Names are relative, with ``/`` between folders, in order of code points. Ignored are hidden files (or those in a
+    hidden folder), what macOS adds to archives, links to folders, and what is not a regular file.
     """
     place = Path(path)
+    absolute = str(place.resolve())  # so that other processes find it
     if place.is_dir():
         names, ignored = _walk(place)
-        folder = str(place.resolve())
-        found: dict[str, Content] = {name: FileContent(os.path.join(folder, name)) for name in names}
+        found: dict[str, Content] = {name: FileContent(os.path.join(absolute, name)) for name in names}
     elif not place.exists():
         raise BagwiseError(f"{os.fspath(path)} does not exist. Give a folder, a zip or tar archive, or a file.")
     elif is_archive(place):
-        found, ignored = dict(list_archive(archive_name(place), limits or ArchiveLimits())), []
+        found, ignored = dict(list_archive(absolute, limits or ArchiveLimits())), []
     else:
-        return {place.name: FileContent(str(place.resolve()))}, []
+        return {place.name: FileContent(absolute)}, []
     hidden = {name for name in found if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))}
     return {name: found[name] for name in sorted(set(found) - hidden)}, sorted([*ignored, *hidden])
 
 
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
-    """List ordinary files (also through links to files) below a folder, and apart from them what is not one."""
+    """List the regular files below a folder (links to files included), and apart from them everything else."""
     names, ignored, folders = [], [], [""]
     while folders:
         here = folders.pop()
@@ -104,25 +93,19 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def ending(name: str) -> str:
-    """Give the ending of a file's name, in small letters with its dot."""
+    """Return the ending of a file's name in lower case, with its dot."""
     end = os.path.splitext(name)[1].lower()
     return "" if end == "." else end
 
 
 def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
-    """Read label and split of each file from its folders.
+    """Return label and split of each file, by its folders.
 
-    1. A folder that holds everything else in further folders is only a wrapper and says nothing.
-    2. If all outermost folders are named like splits (train, training, test, testing, val, valid, validation, dev;
-       large or small letters), they are the splits ``train``, ``test`` and ``validation``.
-    3. The next folder is the class. Folders below it say nothing. A file outside any folder has no class.
+    1. A single outermost folder that holds nothing but folders is skipped.
+    2. If all outermost folders are named like splits (train, training, test, testing, val, valid, validation, dev; in
+       upper or lower case), they are the splits ``train``, ``test`` and ``validation``.
+    3. The next folder is the class. Folders below it have no meaning. A file outside any folder has no class.
 
-    Returns
-    -------
-    arranged : dict from name to (label, split)
-
-    Examples
-    --------
     >>> arrange(["train/cat/1.jpg", "test/dog/old/2.jpg"])
     {'train/cat/1.jpg': ('cat', 'train'), 'test/dog/old/2.jpg': ('dog', 'test')}
     """
@@ -151,7 +134,7 @@ def collect(
     splits: Any = "folders",
     limits: ArchiveLimits | None = None,
 ) -> Collection:
-    """Make a collection of the files of a place that have one of some endings (None: of all files).
+    """Make a collection of the files with one of `endings` (None: of all files) in a folder or an archive.
 
     `labels` and `splits` are ``"folders"``, None, or what `Collection.with_labels` and `with_splits` take.
     """
@@ -196,7 +179,7 @@ def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]
 def nothing_found(
     path: str, modality: str, names: Mapping[str, Any], endings: frozenset[str] | None, others: str = ""
 ) -> BagwiseError:
-    """Build the error for a place without a single item; `others` says how to open files with other endings."""
+    """Build the error for a path without items; `others` says how to open files with other endings."""
     there = Counter(ending(name) for name in names)
     listed = ", ".join(f"{n} {end or 'without an ending'}" for end, n in there.most_common(5))
     holds = f"its {len(names)} files are: {listed}" if names else "it is empty"

@@ -13,22 +13,12 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.sources.archives import ArchiveLimits
+from bagwise.sources.archives import ArchiveLimits, check_stamp, stamp_of
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
 from bagwise.sources.places import FileContent, annotated, arrange, ending, list_place, nothing_found
 
-__all__ = [
-    "JSON_ENDINGS",
-    "RECORD_ENDINGS",
-    "RecordContent",
-    "RecordDecoder",
-    "RecordFormat",
-    "Scanned",
-    "has_text_column",
-    "open_records",
-]
-
+__all__ = ["RECORD_ENDINGS", "RecordContent", "RecordDecoder", "RecordFormat", "has_text_column", "open_records"]
 
 JSON_ENDINGS = frozenset([".jsonl", ".ndjson"])
 TAB_ENDINGS = frozenset([".tsv", ".tab"])
@@ -45,18 +35,11 @@ class Scanned(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How records are written in a file; can parse it, and one record of it alone.
+    """Format of a file of records; parses the file, or a single record of it.
 
-    Parameters
-    ----------
-    names : tuple of str or None
-        The columns. None in JSONL, where every record names its own.
-    delimiter : str or None
-        Character between fields. None in JSONL.
-    quote : str or None
-        Character around fields that may hold delimiters and line ends. None if there is none.
-    encoding : str or None
-        None is UTF-8.
+    `names` are the columns, and `delimiter` is the character between fields; both are None in JSONL, where every record
+    names its fields. `quote` is the character around fields that may hold delimiters and line ends, or None. `encoding`
+    None is UTF-8.
     """
 
     names: tuple[str, ...] | None = None
@@ -73,7 +56,7 @@ class RecordFormat:
         quote: str | None = "auto",
         encoding: str | None = None,
     ) -> RecordFormat:
-        """Choose the format by the ending of a file's name, and by parameters as `open_records` takes them."""
+        """Choose the format by the ending of a file's name and the parameters of `open_records`."""
         check_encoding(encoding)
         if encoding is not None and "\n".encode(encoding) != b"\n":
             raise BagwiseError(
@@ -95,7 +78,7 @@ class RecordFormat:
         )
 
     def with_header(self, file: BinaryIO) -> tuple[RecordFormat, int]:
-        """Read the names of the columns from the file's first row if they are not known, and say where it ends."""
+        """Read the names of columns from the first row if they are unknown; also return where records begin."""
         if self.delimiter is None or self.names is not None:
             return self, 0
         lines = _Lines(file, 0, self.encoding)
@@ -110,7 +93,7 @@ class RecordFormat:
         return RecordFormat(tuple(names), self.delimiter, self.quote, self.encoding), lines.position
 
     def scan(self, file: BinaryIO, start: int) -> Iterator[Scanned]:
-        """Go through all records from a place in a file on. Empty lines are not records."""
+        """Yield all records from the byte `start` on. Empty lines are not records."""
         lines = _Lines(file, start, self.encoding)
         records: Iterator[dict[str, Any] | None]
         if self.delimiter is None:
@@ -238,7 +221,7 @@ def open_records(
         Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
         several files the name comes first in any case, as in ``books.csv:17``.
     split : str, default=None
-        Column with the split, by default ``split``. Without it folders named train and test are looked for.
+        Column with the split, by default ``split``. Without it, outermost folders named train and test are splits.
     columns : sequence of str, default=None
         Names of the columns of a CSV or TSV file that has no line with them.
     delimiter : str, default=None
@@ -246,16 +229,16 @@ def open_records(
     quote : str or None, default="auto"
         Character around fields, None for none. By default ``"`` in ``.csv`` and none in ``.tsv`` and ``.tab``.
     label_from : {"auto", "column", "folder", "file"}, default="auto"
-        Where labels come from: the column; the folder of the file; the file's name without its ending. By default the
-        column if there is one, and the folder otherwise.
+        Source of labels: the column, the folder of the file, or the name of the file without its ending. "auto": the
+        column if there is one, otherwise the folder.
     encoding : str, default=None
         Encoding of the files, of the kind in which a line end is one byte. None is UTF-8.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
-        Parts given from outside, see `Collection.with_splits`.
+        Splits given from outside, see `Collection.with_splits`.
     on_error : {"raise", "skip"}, default="raise"
-        What to do with a record that cannot be parsed: stop, or leave it out with a `SkippedItemsWarning`.
+        Whether a record that cannot be parsed raises an error, or is skipped with a `SkippedItemsWarning`.
     limits : ArchiveLimits, default=None
         What archives may hold.
 
@@ -278,9 +261,9 @@ def open_records(
     skipped: list[Skipped] = []
     for name in names:
         format = RecordFormat.of(name, columns, delimiter, quote, encoding)
-        outer, part = by_folder[name]
-        outer = PurePosixPath(name).stem if label_from == "file" else outer
-        file = _File(name, contents[name], format, wanted, label_from, outer, part, prefix=len(names) > 1)
+        folder, by_split = by_folder[name]
+        by_place = PurePosixPath(name).stem if label_from == "file" else folder
+        file = _File(name, contents[name], format, wanted, label_from, by_place, by_split, prefix=len(names) > 1)
         for found in file.items():
             if isinstance(found, Item):
                 items.append(found)
@@ -289,7 +272,7 @@ def open_records(
             else:
                 raise BagwiseError(
                     f"{source} has a record that cannot be used, {found.id}: {found.reason}. "
-                    "Mend it, or leave such records out by on_error='skip'."
+                    "Correct it, or skip such records by on_error='skip'."
                 )
     warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
     if not items:
@@ -299,7 +282,7 @@ def open_records(
 
 
 class Columns(NamedTuple):
-    """Which columns hold what; None (or no text) where it is not known."""
+    """Names of the columns; None (or no text) where they are unknown."""
 
     text: tuple[str, ...]
     label: str | None
@@ -307,7 +290,7 @@ class Columns(NamedTuple):
     split: str | None
 
     def found_in(self, names: Iterable[str]) -> Columns:
-        """Fill in the usual names, or say what is missing."""
+        """Fill in usual names; raise an error if a column is missing."""
         there = list(names)
         for name in (*self.text, self.label, self.id, self.split):
             if name is not None and name not in there:
@@ -318,18 +301,13 @@ class Columns(NamedTuple):
                 f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. Choose by text=. "
                 "If the first line of the file is a record already, name its columns by columns="
             )
-        label = self.label or next((name for name in USUAL_LABEL if name in there), None)
-        return Columns(
-            text,
-            label,
-            self.id or ("id" if "id" in there else None),
-            self.split or ("split" if "split" in there else None),
-        )
+        usual = (next((name for name in known if name in there), None) for known in (USUAL_LABEL, ("id",), ("split",)))
+        return Columns(text, *(name or other for name, other in zip(self[1:], usual, strict=True)))
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file with records, and what its place says about them."""
+    """A file of records, with the label and split given by its folder or name."""
 
     name: str
     content: Content
@@ -341,8 +319,9 @@ class _File:
     prefix: bool
 
     def items(self) -> Iterator[Item | Skipped]:
-        """Go through the file."""
-        stamp = _stamp(self.content)
+        """Yield the item of each record, or why it cannot be used."""
+        # members of archives notice changes themselves
+        stamp = stamp_of(self.content.path) if isinstance(self.content, FileContent) else None
         columns = decoder = None
         with self.content.open() as file:
             try:
@@ -438,8 +417,7 @@ class RecordContent:
         """Read the record's bytes."""
         if not isinstance(self.file, FileContent):
             return io.BytesIO(_whole(self.file)[self.start : self.end])
-        if _stamp(self.file) != self.stamp:
-            raise BagwiseError(f"{self.file.path} was changed after it was opened. Open the collection again.")
+        check_stamp(self.file.path, self.stamp)
         with self.file.open() as file:
             file.seek(self.start)
             return io.BytesIO(file.read(self.end - self.start))
@@ -449,14 +427,6 @@ class RecordContent:
 def _whole(content: Content) -> bytes:
     with content.open() as file:
         return file.read()
-
-
-def _stamp(content: Content) -> tuple[int, int] | None:
-    """Size and time of a file, to notice that it was changed; members of archives notice that themselves."""
-    if not isinstance(content, FileContent):
-        return None
-    status = os.stat(content.path)
-    return status.st_size, status.st_mtime_ns
 
 
 def has_text_column(name: str, content: Content) -> bool:

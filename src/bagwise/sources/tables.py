@@ -7,7 +7,7 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
+from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import ArchiveLimits, list_archive
 from bagwise.sources.collection import Collection
@@ -23,8 +24,7 @@ from bagwise.sources.items import Content, Item, decode_text
 from bagwise.sources.places import annotated, ending
 from bagwise.sources.records import TAB_ENDINGS, shortened
 
-__all__ = ["READERS", "TABLE_ENDINGS", "RawTable", "TableCollection", "open_table"]
-
+__all__ = ["TableCollection", "open_table"]
 
 USUAL_LABEL = ("label", "labels", "class", "category", "target")
 _NPZ_DATA = ("X", "x", "data")
@@ -33,7 +33,7 @@ _NPZ_LABELS = ("y", "labels", "label", "target")
 
 @dataclass
 class RawTable:
-    """What a file holds. `labels`, `ids` and `splits` have one string per row, where there are any."""
+    """Content of a file. `labels`, `ids` and `splits` have one string per row, if they are there."""
 
     X: Any
     labels: list[str] | None = None
@@ -49,20 +49,14 @@ def read_npz(path: str, *, data: str | None, label: str | None, limits: ArchiveL
         with np.load(path, allow_pickle=False) as arrays:
             names = list(arrays.files)
             if "format" in names and "shape" in names and data is None:
-                named = label or next((name for name in _NPZ_LABELS if name in names), None)
-                return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, named))
-            if data is None and label is None:
-                parts = _npz_parts(names)
-                if parts:
-                    return _join([(_matrix(arrays[x], x), _strings(arrays[y])) for _, x, y in parts], parts)
+                return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, label))
+            splits = _npz_splits(names) if data is None and label is None else []
+            if splits:
+                return _join([(split, _matrix(arrays[x], x), _strings(arrays[y])) for split, x, y in splits])
             x = data or next((name for name in _NPZ_DATA if name in names), None)
-            y = label or next((name for name in _NPZ_LABELS if name in names), None)
-            for name in (x, y):
-                if name is not None and name not in names:
-                    raise BagwiseError(f"there is no array {name!r}; there are {shortened(names)}.")
             if x is None:
                 raise BagwiseError(f"none of its arrays is named X; there are {shortened(names)}. Choose one by data=.")
-            return RawTable(_matrix(arrays[x], x), **_npz_others(arrays, y))
+            return RawTable(_matrix(_array(arrays, x), x), **_npz_others(arrays, label))
     except BagwiseError:
         raise
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -70,30 +64,36 @@ def read_npz(path: str, *, data: str | None, label: str | None, limits: ArchiveL
 
 
 def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
-    """Read what stands beside the matrix: labels, and arrays ids, splits and feature_names."""
-    if label is not None and label not in arrays.files:
-        raise BagwiseError(f"there is no array {label!r}; there are {shortened(list(arrays.files))}.")
+    """Read what is stored beside the matrix: labels, and arrays ids, splits and feature_names."""
+    label = label or next((name for name in _NPZ_LABELS if name in arrays.files), None)
     found = {name: _strings(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
-    return _optional(found) | {"labels": None if label is None else _strings(arrays[label])}
+    return _optional(found) | {"labels": None if label is None else _strings(_array(arrays, label))}
 
 
-def _npz_parts(names: Sequence[str]) -> list[tuple[str, str, str]]:
+def _array(arrays: Any, name: str) -> Any:
+    if name not in arrays.files:
+        raise BagwiseError(f"there is no array {name!r}; there are {shortened(list(arrays.files))}.")
+    return arrays[name]
+
+
+def _npz_splits(names: Sequence[str]) -> list[tuple[str, str, str]]:
     """Find x_train, y_train, x_test, y_test."""
-    by_small = {name.lower(): name for name in names}
-    parts = ("train", "validation", "val", "test")
-    found = [(part, by_small.get(f"x_{part}"), by_small.get(f"y_{part}")) for part in parts]
-    return [("validation" if part == "val" else part, x, y) for part, x, y in found if x and y]
+    by_lower = {name.lower(): name for name in names}
+    splits = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+    found = [(split, by_lower.get(f"x_{name}"), by_lower.get(f"y_{name}")) for name, split in splits.items()]
+    return [(split, x, y) for split, x, y in found if x and y]
 
 
-def _join(tables: list[tuple[Any, list[str]]], parts: list[tuple[str, str, str]]) -> RawTable:
-    for (X, labels), (_, x, y) in zip(tables, parts, strict=True):
-        if len(X) != len(labels) or X.shape[1] != tables[0][0].shape[1]:
-            raise BagwiseError(f"arrays {x!r} of shape {X.shape} and {y!r} of {len(labels)} do not fit the others.")
+def _join(tables: list[tuple[str, Any, list[str]]]) -> RawTable:
+    for split, X, labels in tables:
+        if len(X) != len(labels) or X.shape[1] != tables[0][1].shape[1]:
+            shapes = f"of shape {X.shape} and with {len(labels)} labels"
+            raise BagwiseError(f"the arrays of the split {split!r}, {shapes}, do not fit the others.")
     return RawTable(
-        np.concatenate([X for X, _ in tables]),
-        [label for _, labels in tables for label in labels],
-        [f"{part}:{i}" for (X, _), (part, _, _) in zip(tables, parts, strict=True) for i in range(len(X))],
-        [part for (X, _), (part, _, _) in zip(tables, parts, strict=True) for _ in range(len(X))],
+        np.concatenate([X for _, X, _ in tables]),
+        [label for _, _, labels in tables for label in labels],
+        [f"{split}:{i}" for split, X, _ in tables for i in range(len(X))],
+        [split for split, X, _ in tables for _ in range(len(X))],
     )
 
 
@@ -116,7 +116,7 @@ def _strings(values: Any) -> list[str]:
 
 
 def _as_csr(matrix: Any) -> Any:
-    """Give a sparse matrix as CSR, after checking that its indices are within its shape."""
+    """Return a sparse matrix as CSR, after checking that its indices are within its shape."""
     rows = sp.csr_array(matrix)
     rows.check_format(full_check=True)
     rows.sum_duplicates()
@@ -239,10 +239,7 @@ READERS: dict[str, Callable[..., RawTable]] = {
     ".tab": read_csv,
     ".parquet": read_parquet,
 }
-TABLE_ENDINGS = frozenset(READERS)
-
-
-_ONLY_CSV_OR_PARQUET = (".csv", ".tsv", ".tab", ".parquet")
+_WITH_COLUMNS = (".csv", ".tsv", ".tab", ".parquet")
 
 
 def open_table(
@@ -265,8 +262,8 @@ def open_table(
       ``labels``, ``label``, ``target``), ``ids``, ``splits`` and ``feature_names``, if there are any. Or ``x_train``,
       ``y_train``, ``x_test``, ``y_test``, which become splits. Arrays of more than two dimensions are flattened to one
       row per item.
-    - ``.mtx``: a Matrix Market file; labels are to be given by `labels`.
-    - ``.svmlight``, ``.svm``, ``.libsvm``: labels are part of the file.
+    - ``.mtx``: a Matrix Market file, without labels.
+    - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
     - ``.csv``, ``.tsv``, ``.parquet`` (needs ``bagwise[io]``): all columns but label, id and split are numbers.
       A first line of numbers only is a row, not names.
 
@@ -277,11 +274,11 @@ def open_table(
         ``.npz``: names of the arrays with the matrix and the labels. ``.csv`` and the like: `label` is the column with
         the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``.
     id, split : str, default=None
-        Columns with id and split, by default ``id`` and ``split``. Without it the id is the row's number, from 0.
+        Columns with id and split, by default ``id`` and ``split``. Without ids, rows are numbered from 0.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
-        Parts given from outside, see `Collection.with_splits`.
+        Splits given from outside, see `Collection.with_splits`.
     limits : ArchiveLimits, default=None
         What ``.npz`` files may hold. By default files of up to 64 GiB.
 
@@ -290,12 +287,11 @@ def open_table(
     collection : TableCollection
     """
     source = os.fspath(path)
-    if not os.path.isfile(path):
-        raise BagwiseError(f"{source} is not a file. Tables are files that end in {', '.join(sorted(TABLE_ENDINGS))}.")
-    end = ending(os.path.basename(source).lower())
-    if end not in READERS:
-        raise BagwiseError(f"{source} is not a table we know. Accepted: {', '.join(sorted(TABLE_ENDINGS))}.")
-    if end not in _ONLY_CSV_OR_PARQUET and (id is not None or split is not None):
+    end = ending(source)
+    if end not in READERS or not os.path.isfile(path):
+        what = "is not a file" if end in READERS else "is not a table"
+        raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(READERS))}.")
+    if end not in _WITH_COLUMNS and (id is not None or split is not None):
         raise BagwiseError(f"id= and split= are columns of CSV and Parquet files, but this is {end}.")
     if data is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
@@ -331,17 +327,13 @@ def _check(table: RawTable) -> None:
     values = table.X.data if sp.issparse(table.X) else table.X
     if values.dtype.kind not in "fiub":
         raise BagwiseError(f"its numbers are {values.dtype}; expected real numbers.")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        entries = sp.coo_array(table.X)
-        first = int(np.argmin(np.isfinite(entries.data)))
-        raise BagwiseError(
-            f"row {entries.row[first]}, column {entries.col[first]} is {entries.data[first]}. "
-            "Fill in or remove such rows first."
-        )
+    bad = first_not_finite(table.X)
+    if bad is not None:
+        raise BagwiseError(f"row {bad[0]}, column {bad[1]} is {bad[2]}. Fill in or remove such rows first.")
 
 
 class TableCollection(Collection):
-    """A collection of rows of a matrix. Choosing items chooses rows: ``collection[mask].X`` is ``collection.X[mask]``.
+    """A collection of the rows of a matrix: ``collection[mask].X`` is ``collection.X[mask]``.
 
     Parameters
     ----------
@@ -352,7 +344,7 @@ class TableCollection(Collection):
     feature_names : sequence of str, default=None
         Names of the columns.
     source : str, default="a table"
-        Where it comes from, for people.
+        Origin, for messages.
 
     Attributes
     ----------
@@ -370,23 +362,19 @@ class TableCollection(Collection):
         feature_names: Sequence[str] | None = None,
         source: str = "a table",
     ) -> None:
-        parts: Iterable[str | None] = splits if splits is not None else [None] * len(ids)
         decoder = RowDecoder()
-        rows = zip(ids, label_sets, parts, strict=True)
-        items = (Item(id, RowContent(source, X, i), decoder, labels, part) for i, (id, labels, part) in enumerate(rows))
+        rows = enumerate(zip(ids, label_sets, [None] * len(ids) if splits is None else splits, strict=True))
+        items = (Item(id, RowContent(source, X, i, i), decoder, labels, split) for i, (id, labels, split) in rows)
         super().__init__(items, "table", source)
         self.X = X
         self.feature_names = None if feature_names is None else list(feature_names)
 
     def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
-        chosen = [self._items[i] for i in numbers.tolist()]
-        return self._with(self.X[numbers], chosen)
+        columns = _columns([self._items[i] for i in numbers.tolist()])
+        return TableCollection(self.X[numbers], *columns, self.feature_names, self.source)
 
     def _replaced(self, items: Sequence[Item]) -> TableCollection:
-        return self._with(self.X, items)
-
-    def _with(self, X: Any, items: Sequence[Item]) -> TableCollection:
-        return TableCollection(X, *_columns(items), self.feature_names, self.source)
+        return TableCollection(self.X, *_columns(items), self.feature_names, self.source)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TableCollection):
@@ -409,11 +397,12 @@ def _columns(items: Sequence[Item]) -> tuple[list[str], list[tuple[str, ...]], l
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowContent:
-    """A row of a matrix."""
+    """Row `place` of a matrix, which has a `number` in its table. Is sent to other processes without the matrix."""
 
     table: str
     X: Any
     number: int
+    place: int
 
     @property
     def source(self) -> str:
@@ -421,40 +410,25 @@ class RowContent:
         return f"{self.table}:{self.number}"
 
     def row(self) -> Any:
-        """Give the row: an array of shape (d,), or a sparse one of shape (1, d)."""
-        return self.X[[self.number]] if sp.issparse(self.X) else self.X[self.number]
+        """Return the row: an array of shape (d,), or a sparse one of shape (1, d)."""
+        return self.X[[self.place]] if sp.issparse(self.X) else self.X[self.place]
 
     def open(self) -> BinaryIO:
-        """Give the row's bytes."""
+        """Open the bytes of the row."""
         row = self.row()
         if not sp.issparse(row):
             return io.BytesIO(row.tobytes())
         return io.BytesIO(row.indices.astype(np.int64).tobytes() + row.data.tobytes())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _lonely_row, (self.table, self.X[[self.number]], self.number)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _LonelyRow(RowContent):
-    """A row that was sent elsewhere without its matrix."""
-
-    def row(self) -> Any:
-        return self.X if sp.issparse(self.X) else self.X[0]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _lonely_row, (self.table, self.X, self.number)
-
-
-def _lonely_row(table: str, row: Any, number: int) -> RowContent:
-    return _LonelyRow(table, row, number)
+        return RowContent, (self.table, self.X[[self.place]], self.number, 0)
 
 
 @dataclass(frozen=True)
 class RowDecoder:
-    """Gives rows as they are."""
+    """Returns rows as they are."""
 
     def decode(self, content: Content) -> Any:
-        """Give the row."""
+        """Return the row."""
         assert isinstance(content, RowContent)
         return content.row()
