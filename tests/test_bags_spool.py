@@ -28,8 +28,22 @@ def test_bags_come_back_as_they_went_in(limit, positions):
             assert list(spool) == given
 
 
+@pytest.mark.parametrize("limit", [1, None])
+def test_passes_do_not_disturb_each_other(limit):
+    first, second, third = batches(False)
+    with BagsSpool(limit) as spool:
+        spool.append(first)
+        spool.append(second)
+        assert next(iter(spool)) == first  # a pass that is not finished
+        spool.append(third)
+        assert list(zip(spool, spool, strict=True)) == [(batch, batch) for batch in (first, second, third)]
+
+
 def test_a_full_disk_says_what_to_do(monkeypatch):
     class Full:
+        def seek(self, *_):
+            return 0
+
         def write(self, content):
             raise OSError(28, "No space left on device")
 

@@ -145,7 +145,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("bagwise._io.tensors.write_chunked", full)
+    monkeypatch.setattr("bagwise._io.tensors.array_pieces", full)
     with pytest.raises(OSError, match="No space left"):
         index.add(mixed()).save(path)
     assert path.read_bytes() == before

@@ -7,11 +7,10 @@ safetensors reader opens them. `bagwise.runtime` has a reader of its own, becaus
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,13 +28,13 @@ __all__ = [
     "Chunks",
     "PackedStrings",
     "TensorSpec",
+    "array_pieces",
     "check_file_path",
     "header_bytes",
     "kind_of",
     "read_tensors",
     "tensor",
-    "tensor_bytes",
-    "write_chunked",
+    "tensor_pieces",
     "write_tensors",
 ]
 
@@ -57,30 +56,17 @@ _ENCODING = ("utf-8", "surrogatepass")
 class TensorSpec:
     """What a tensor of a file must be; `tensor` makes one.
 
-    Parameters
-    ----------
-    dtypes : tuple of dtype
-        Those that are accepted; all if empty.
-    shape : tuple of int or str, or None
-        Lengths. A name stands for any length, the same wherever it occurs in the table, and that of the header's field
-        of this name if there is one. None accepts any shape.
-    finite : bool
-        Whether NaN and infinities are refused. Values of tensors that are mapped are not checked.
-    low, high : float or None
-        Least and greatest value.
-    optional : bool
-        Whether it may be missing.
-    mapped : bool
-        Whether it stays in the file if the caller asks for it; such tensors are read-only.
+    A name in `shape` stands for any length, the same wherever it occurs in the table, and that of the header's field of
+    this name if there is one. Values of tensors that are mapped are not checked.
     """
 
-    dtypes: tuple[np.dtype[Any], ...]
-    shape: tuple[int | str, ...] | None
-    finite: bool = False
+    dtypes: tuple[np.dtype[Any], ...]  # all if empty
+    shape: tuple[int | str, ...] | None  # None accepts any shape
+    finite: bool = False  # whether NaN and infinities are refused
     low: float | None = None
     high: float | None = None
     optional: bool = False
-    mapped: bool = False
+    mapped: bool = False  # stays in the file if the caller asks for it; such tensors are read-only
 
 
 def tensor(dtypes: str, *shape: int | str, **options: Any) -> TensorSpec:
@@ -122,30 +108,34 @@ def header_bytes(
     return len(text).to_bytes(8, "little") + text
 
 
-def write_chunked(file: BinaryIO, array: NDArray[Any]) -> int:
-    """Write an array in pieces, of one dimension at least; return the number of bytes."""
+def array_pieces(array: NDArray[Any]) -> Iterator[bytes]:
+    """Yield the bytes of an array of at least one dimension, some rows at a time."""
     row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
     step = max(1, _PIECE_BYTES // max(1, row_bytes))
     for start in range(0, len(array), step):
-        file.write(np.ascontiguousarray(array[start : start + step]).tobytes())
-    return len(array) * row_bytes
+        yield np.ascontiguousarray(array[start : start + step]).tobytes()
 
 
-def _write(
-    file: BinaryIO,
+def tensor_pieces(
     kind: str,
     schema: int,
     header: Mapping[str, Any],
     tensors: Mapping[str, NDArray[Any] | Chunks],
-    max_header: int,
-) -> None:
+    max_header: int = MAX_HEADER,
+) -> Iterator[bytes]:
+    """Yield the content of the file that `write_tensors` writes.
+
+    Tensors are laid out by item size, the widest first, so that each can be mapped where it lies.
+    """
     names = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
     forms = {name: (tensors[name].dtype, tensors[name].shape) for name in names}
-    file.write(header_bytes(kind, schema, header, forms, max_header))
+    yield header_bytes(kind, schema, header, forms, max_header)
     for name, (dtype, shape) in forms.items():
-        content = tensors[name]
-        parts = content.parts if isinstance(content, Chunks) else (content,)
-        written = sum(write_chunked(file, part) for part in parts)
+        content, written = tensors[name], 0
+        for part in content.parts if isinstance(content, Chunks) else (content,):
+            for piece in array_pieces(part):
+                written += len(piece)
+                yield piece
         if written != math.prod(shape) * dtype.itemsize:
             raise RuntimeError(f"{name} of shape {shape} came in {written} bytes")
 
@@ -160,36 +150,13 @@ def write_tensors(
 ) -> Path:
     """Write a tensor file, wholly or not at all.
 
-    Parameters
-    ----------
-    path : path
-    kind : str
-        Such as ``"bagwise.Hierarchy"``.
-    schema : int
-        Version of the form that files of this kind have.
-    header : mapping
-        What JSON can hold.
-    tensors : mapping from names to arrays or `Chunks`
-        Laid out by item size, the widest first, so that each can be mapped where it lies.
-    max_header : int, default=MAX_HEADER
+    `kind` is such as ``"bagwise.Hierarchy"``, `schema` the version of the form that files of this kind have; `header`
+    holds what JSON can hold.
     """
     target = check_file_path(path)
     with open_atomically(target) as file:
-        _write(file, kind, schema, header, tensors, max_header)
+        file.writelines(tensor_pieces(kind, schema, header, tensors, max_header))
     return target
-
-
-def tensor_bytes(
-    kind: str,
-    schema: int,
-    header: Mapping[str, Any],
-    tensors: Mapping[str, NDArray[Any] | Chunks],
-    max_header: int = MAX_HEADER,
-) -> bytes:
-    """Give the content of the file that `write_tensors` would write."""
-    file = io.BytesIO()
-    _write(file, kind, schema, header, tensors, max_header)
-    return file.getvalue()
 
 
 def check_file_path(path: str | os.PathLike[str]) -> Path:
@@ -220,25 +187,10 @@ def read_tensors(
     mmap: bool = False,
     max_header: int = MAX_HEADER,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a tensor file and check it against a table. Errors name the file, the field, what it has, what is allowed.
+    """Read header and tensors of a file and check them. Errors name the file, the field, what it has, what is allowed.
 
-    Parameters
-    ----------
-    path : path
-    kind : str
-        What the file must be.
-    tables : mapping from schemas to tables, mappings from names to `TensorSpec`
-        The schemas that can be read, and which tensors a file of each must have.
-    mmap : bool, default=False
-        Leave those tensors in the file that their specification marks as `mapped`.
-    max_header : int, default=MAX_HEADER
-
-    Returns
-    -------
-    header : dict
-        With its kind and schema. Its other fields are for the caller to check.
-    tensors : dict of ndarray
-        Their dtypes, shapes and places have been checked, and all values are finite where the table says so.
+    `tables` gives, for each schema that can be read, the tensors that a file must have. With `mmap`, those stay in the
+    file that are marked as `mapped`. Fields of the header other than kind and schema are for the caller to check.
     """
     target = check_file_path(path)
     try:
@@ -368,14 +320,9 @@ def _damaged(found: str, allowed: str) -> NoReturn:
 
 
 class PackedStrings:
-    """Strings in one array of bytes, as they lie in a file.
+    """Strings in one array of bytes, as they lie in a file: UTF-8, one after the other.
 
-    Parameters
-    ----------
-    text : ndarray of uint8
-        One string after the other, as UTF-8.
-    offsets : ndarray of int64
-        Where each begins, and where the last ends.
+    `offsets` are where each begins, and where the last ends.
     """
 
     def __init__(self, text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:

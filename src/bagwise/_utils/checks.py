@@ -166,3 +166,9 @@ def chosen_numbers(key: Any, n: int, what: str) -> NDArray[np.int64]:
     if outside.any():
         raise IndexError(f"There is no {what} {numbers[outside][0]}: there are {n}, numbered from 0.")
     return np.where(numbers < 0, numbers + n, numbers)
+
+
+def reset_fitted(estimator: Any) -> None:
+    """Remove what an earlier fit left, so that a fit that fails leaves an estimator that is not fitted."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+        delattr(estimator, name)

@@ -19,6 +19,14 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
+def canonical(X: Any) -> Any:
+    """Give a CSR or CSC matrix with each entry stored once, indices sorted; the matrix itself, or a changed copy."""
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def class_sums(
     X: Any, codes: NDArray[np.intp], n_classes: int | None = None, weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:

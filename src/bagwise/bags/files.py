@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bagwise._io.atomic import open_atomically
-from bagwise._io.tensors import check_file_path, header_bytes, write_chunked
+from bagwise._io.tensors import array_pieces, check_file_path, header_bytes
 from bagwise._utils.checks import as_count, as_dtype, as_values
 from bagwise.bags.bags import FILE_KIND, FILE_SCHEMA, Bags, offsets_of
 from bagwise.errors import BagwiseError
@@ -91,7 +91,7 @@ class BagsWriter:
             needs = "needs positions" if bags.positions is None else "was opened without positions (positions=True)"
             raise BagwiseError(f"{self.path} {needs}.")
         same = bags.values.dtype == self._dtype
-        write_chunked(self._file, bags.values if same else as_values(bags.values, self._dtype))
+        self._file.writelines(array_pieces(bags.values if same else as_values(bags.values, self._dtype)))
         self._lengths.append(bags.lengths)
         if self._positions is not None and bags.positions is not None:
             self._positions.append(bags.positions)

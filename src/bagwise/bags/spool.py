@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import os
 import tempfile
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise._utils.memory import parse_size
 from bagwise.bags.bags import Bags
@@ -47,7 +46,7 @@ class BagsSpool:
         self._held: list[Bags] = []
         self._n_bytes = 0
         self._file: BinaryIO | None = None
-        self._layouts: list[list[tuple[np.dtype[Any], tuple[int, ...]] | None]] = []
+        self._batches: list[tuple[int, int]] = []  # where each begins in the file, and how many arrays it has
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +73,10 @@ class BagsSpool:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="bagwise-")  # noqa: SIM115 - closed by __exit__
             for batch in self._held:
-                self._write(self._file, batch)
+                arrays = [array for array in (batch.values, batch.offsets, batch.positions) if array is not None]
+                self._batches.append((self._file.seek(0, os.SEEK_END), len(arrays)))
+                for array in arrays:
+                    np.save(self._file, array)
         except OSError as error:
             raise BagwiseError(
                 f"Descriptors cannot be written to a temporary file in {tempfile.gettempdir()}: "
@@ -82,24 +84,11 @@ class BagsSpool:
             ) from error
         self._held = []
 
-    def _write(self, file: BinaryIO, bags: Bags) -> None:
-        layout: list[tuple[np.dtype[Any], tuple[int, ...]] | None] = []
-        for array in (bags.values, bags.offsets, bags.positions):
-            layout.append(None if array is None else (array.dtype, array.shape))
-            if array is not None:
-                file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-        self._layouts.append(layout)
-
     def __iter__(self) -> Iterator[Bags]:
         if self._file is None:
             yield from self._held
             return
-        self._file.seek(0)
-        for layout in self._layouts:
-            values, offsets, positions = (None if one is None else _read(self._file, *one) for one in layout)
-            yield Bags(values, offsets, positions, dtype=None)  # type: ignore[arg-type]
-
-
-def _read(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    content = file.read(math.prod(shape) * dtype.itemsize)
-    return np.frombuffer(content, dtype).reshape(shape)
+        for start, n_arrays in self._batches:
+            self._file.seek(start)
+            values, offsets, *positions = [np.load(self._file) for _ in range(n_arrays)]
+            yield Bags._wrap(values, offsets, positions[0] if positions else None)

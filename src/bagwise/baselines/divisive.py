@@ -13,11 +13,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import check_non_negative, class_sums
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.criteria.information import InformationLoss
-from bagwise.merging.grouping import FLOATS, GroupTransformer, reset_fitted
+from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.scoring import Information, x_log_x

@@ -16,10 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._utils.checks import reset_fitted
+from bagwise._utils.matrices import canonical
 from bagwise._utils.threads import run_over_ranges
 from bagwise.baselines._kernels import confidence_weighted_pass
 from bagwise.errors import BagwiseError
-from bagwise.merging.grouping import reset_fitted
 
 __all__ = ["ConfidenceWeightedClassifier", "GaussianWeights"]
 
@@ -37,25 +38,13 @@ class GaussianWeights:
         ``α = max(0, (sqrt((1 + 2φM)² - 8φ(M - φV)) - (1 + 2φM)) / 4φV)``
         ``μ += α s σ² x``,  ``1/σ²_d += 2αφ x_d²``
 
-    Parameters
-    ----------
-    n_features : int
-    positives : ndarray of int, shape (n_problems,)
-        Binary problem k has the samples with code ``positives[k]`` as positives, all others as negatives.
-    initial_variance : float
-    intercept : bool
-        Whether there is a weight for a feature that is 1 in all samples; it is the last of each row.
-    averaged : bool
-        Whether the mean of μ over all steps is kept.
+    Binary problem k has the samples with code ``positives[k]`` as positives, all others as negatives. The last weight
+    of each row is that of a feature that is 1 in all samples, used with `intercept`. With `averaged`, the mean of μ
+    over all steps is kept.
     """
 
     def __init__(
-        self,
-        n_features: int,
-        positives: NDArray[np.int64],
-        initial_variance: float,
-        intercept: bool,
-        averaged: bool,
+        self, n_features: int, positives: NDArray[np.int64], initial_variance: float, intercept: bool, averaged: bool
     ) -> None:
         shape = (len(positives), n_features + 1)
         self.positives = positives
@@ -343,9 +332,8 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
             if not sample_weight.all():
                 kept = np.flatnonzero(sample_weight)
                 X, y, sample_weight = X[kept], y[kept], sample_weight[kept]
-        if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()  # do not change the caller's matrix
-            X.sum_duplicates()
+        if sp.issparse(X):
+            X = canonical(X)
         return X, y, sample_weight
 
     def _start(self, n_classes: int) -> GaussianWeights:

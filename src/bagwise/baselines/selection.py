@@ -16,6 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._compat import Interval, _fit_context
+from bagwise._utils.checks import reset_fitted
+from bagwise._utils.matrices import canonical
 from bagwise.baselines._kernels import distinct_states, expand, information, partition, three_states
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -40,9 +42,7 @@ class _Partitions(NamedTuple):
 def _columns(X: Any) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
     """Yield the non-zero entries of each column, and their rows in ascending order."""
     if sp.issparse(X):
-        if not X.has_canonical_format:
-            X = X.copy()  # X of the caller is not modified
-            X.sum_duplicates()
+        X = canonical(X)
         for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
             values = X.data[start:stop]
             stored = np.flatnonzero(values)
@@ -177,9 +177,7 @@ class MinRedundancyMaxRelevance(SelectorMixin, BaseEstimator):
         -------
         self : MinRedundancyMaxRelevance
         """
-        for name in ("ranking_", "relevance_", "scores_"):  # a failed fit leaves nothing behind
-            if hasattr(self, name):
-                delattr(self, name)
+        reset_fitted(self)
         if self.scheme not in _SCHEMES:
             raise unknown_name("scheme", self.scheme, _SCHEMES)
         X, y = validate_data(self, X, y, accept_sparse="csc", dtype=[np.float64, np.float32], ensure_min_samples=2)

@@ -22,10 +22,11 @@ _ALIVE = 4
 
 
 class ResultSize(NamedTuple):
-    """Bytes that the result of one chunk takes: for each word, and for each pair of words if it is dense."""
+    """Bytes that the result of one chunk takes."""
 
     per_word: int = 0
-    per_pair: int = 0
+    per_pair: int = 0  # of words
+    sparse_pairs: bool = True  # whether the result of a sparse chunk has dense pairs as well
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], l
         numbers = numbers.astype(np.min_scalar_type(len(names)))  # they are part of the graph
         return names, np.split(numbers, np.cumsum(chunks.sizes)[:-1])
     if classes is None:
-        find = delayed(_classes_of, pure=False)
+        find = delayed(_different, pure=False)
         classes = add_up([find(part) for part in parts], join=_join_classes).compute()
     names = _check_classes(np.asarray(classes))
     number = delayed(_class_numbers, pure=False)
@@ -183,12 +184,9 @@ def _check_labels_shape(shape: tuple[int, ...], n_samples: int) -> None:
         raise BagwiseError(f"y must have one label for each of the {n_samples} samples of X; got shape {shape}.")
 
 
-def _classes_of(labels: Any) -> NDArray[Any]:
-    return _different(_as_labels(labels))
-
-
-def _different(labels: NDArray[Any]) -> NDArray[Any]:
+def _different(labels: Any) -> NDArray[Any]:
     """`np.unique` with an error for labels of mixed types, and missing ones."""
+    labels = _as_labels(labels)
     try:
         return np.unique(labels)
     except TypeError as error:
@@ -272,8 +270,11 @@ def read_chunk(blocks: list[Any], number: int, width: int | None, result: Result
         )
     if X.dtype.kind not in "biuf":
         raise BagwiseError(f"Chunk {number} must be numeric; got {X.dtype}.")
-    is_sparse = sp.issparse(X)
-    chunk_bytes = X.data.nbytes + X.indices.nbytes if is_sparse else 8 * X.size
+    if sp.issparse(X):
+        chunk_bytes = X.data.nbytes + X.indices.nbytes
+        result = result if result.sparse_pairs else result._replace(per_pair=0)
+    else:
+        chunk_bytes = 8 * X.size
     _check_fits(number, X.shape, chunk_bytes, result, memory_limit)
     X = X.astype(np.float64, copy=False)
     check_finite(X, number)

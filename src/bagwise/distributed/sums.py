@@ -87,11 +87,11 @@ def statistics(
     [array([0, 1]), array([2, 3])]
     """
     chunks = Chunks.of(X)
-    chunks.check_fit(_GRAM if gram else ResultSize(), memory_limit)
+    result = ResultSize(per_pair=8 if gram else 0, sparse_pairs=False)
+    chunks.check_fit(result, memory_limit)
     names, codes = number_labels(y, chunks, classes)
-    return _over_chunks(
-        _statistics_of_chunk, chunks, memory_limit, codes, names=names, gram=gram, frequencies=frequencies
-    )
+    settings = {"names": names, "gram": gram, "frequencies": frequencies}
+    return _over_chunks(_statistics_of_chunk, chunks, result, memory_limit, list(enumerate(codes)), **settings)
 
 
 def class_sums(
@@ -139,7 +139,7 @@ def gram(X: Any, *, memory_limit: Limit = None) -> Any:
     """
     chunks = Chunks.of(X)
     chunks.check_fit(_GRAM, memory_limit)
-    return _over_chunks(_gram_of_chunk, chunks, memory_limit)
+    return _over_chunks(_gram_of_chunk, chunks, _GRAM, memory_limit)
 
 
 def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
@@ -165,7 +165,7 @@ def cooccurrence(X: Any, *, memory_limit: Limit = None) -> Any:
     """
     chunks = Chunks.of(X)
     chunks.check_fit(ResultSize(), memory_limit)
-    return _over_chunks(_cooccurrence_of_chunk, chunks, memory_limit)
+    return _over_chunks(_cooccurrence_of_chunk, chunks, ResultSize(), memory_limit)
 
 
 def sketch(
@@ -210,22 +210,32 @@ def sketch(
         )
     # raises for bad settings
     empty = Sketch(chunks.width, size, n_hashes, seed=seed, first_sample=first_sample, dtype=dtype)
-    chunks.check_fit(ResultSize(per_word=empty.size * empty.dtype.itemsize), memory_limit)
+    result = ResultSize(per_word=empty.size * empty.dtype.itemsize)
+    chunks.check_fit(result, memory_limit)
     firsts = np.cumsum([empty.first_sample, *chunks.sizes[:-1]]).tolist()
     settings = {"size": empty.size, "n_hashes": empty.n_hashes, "seed": empty.seed, "dtype": empty.dtype.name}
-    return _over_chunks(_sketch_of_chunk, chunks, memory_limit, firsts, settings=settings)
+    return _over_chunks(_sketch_of_chunk, chunks, result, memory_limit, [(first,) for first in firsts], **settings)
 
 
 def _over_chunks(
-    function: Callable[..., Any], chunks: Chunks, memory_limit: Limit, own: list[Any] | None = None, **common: Any
+    function: Callable[..., Any],
+    chunks: Chunks,
+    result: ResultSize,
+    memory_limit: Limit,
+    own: Sequence[tuple[Any, ...]] | None = None,
+    **common: Any,
 ) -> Any:
     """Build the graph: a result for each chunk, from the chunk and its entry of `own`; then their sum."""
-    leaf = delayed_function()(function, pure=False)
+    leaf = delayed_function()(_of_chunk, pure=False)
     parts = []
     for number, blocks in enumerate(chunks.blocks):
-        arguments = () if own is None else (own[number],)
-        parts.append(leaf(blocks, number, chunks.width, memory_limit, *arguments, **common))
+        chunk = (blocks, number, chunks.width, result, memory_limit)
+        parts.append(leaf(function, chunk, *(() if own is None else own[number]), **common))
     return add_up(parts)
+
+
+def _of_chunk(function: Callable[..., Any], chunk: tuple[Any, ...], *own: Any, **common: Any) -> Any:
+    return function(read_chunk(*chunk), *own, **common)
 
 
 def check_can_be_pooled(X: Any) -> None:
@@ -272,24 +282,14 @@ def _pool_chunk(
 
 
 def _statistics_of_chunk(
-    blocks: list[Any],
-    number: int,
-    width: int | None,
-    memory_limit: Limit,
-    codes: NDArray[np.intp],
-    names: NDArray[Any],
-    gram: bool,
-    frequencies: bool,
+    X: Any, number: int, codes: NDArray[np.intp], names: NDArray[Any], gram: bool, frequencies: bool
 ) -> Statistics:
-    needs_matrices = gram and not any(sp.issparse(block) for block in blocks)
-    X = read_chunk(blocks, number, width, _GRAM if needs_matrices else ResultSize(), memory_limit)
     if len(codes) != X.shape[0]:
         raise BagwiseError(f"Chunk {number} has {X.shape[0]} samples, but {len(codes)} labels.")
     return Statistics.of(X, codes, len(names), gram, frequencies=frequencies, classes=names)
 
 
-def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> NDArray[np.float64]:
-    X = read_chunk(blocks, number, width, _GRAM, memory_limit)
+def _gram_of_chunk(X: Any) -> NDArray[np.float64]:
     if not sp.issparse(X):
         return gram_around(X, np.zeros(X.shape[1]))[0]
     out = np.zeros((X.shape[1], X.shape[1]))
@@ -298,19 +298,9 @@ def _gram_of_chunk(blocks: list[Any], number: int, width: int | None, memory_lim
     return out
 
 
-def _cooccurrence_of_chunk(blocks: list[Any], number: int, width: int | None, memory_limit: Limit) -> sp.csr_array:
-    X = read_chunk(blocks, number, width, ResultSize(), memory_limit)
+def _cooccurrence_of_chunk(X: Any) -> sp.csr_array:
     return gram_around(sp.csr_array(X), np.zeros(X.shape[1]))[0]
 
 
-def _sketch_of_chunk(
-    blocks: list[Any],
-    number: int,
-    width: int,
-    memory_limit: Limit,
-    first_sample: int,
-    settings: dict[str, Any],
-) -> Sketch:
-    empty = Sketch(width, first_sample=first_sample, **settings)
-    size = ResultSize(per_word=empty.size * empty.dtype.itemsize)
-    return empty.update(read_chunk(blocks, number, width, size, memory_limit))
+def _sketch_of_chunk(X: Any, first_sample: int, **settings: Any) -> Sketch:
+    return Sketch(X.shape[1], first_sample=first_sample, **settings).update(X)

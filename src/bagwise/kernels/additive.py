@@ -24,7 +24,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from bagwise._utils.matrices import check_non_negative
+from bagwise._utils.matrices import canonical, check_non_negative
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import _kernels as loops
@@ -121,32 +121,41 @@ def additive_kernel(X: Any, Y: Any = None, kernel: str = "intersection", *, n_jo
     if kernel in ("hellinger", "linear"):
         product = (_root(X) @ _root(Y).T) if kernel == "hellinger" else X @ Y.T
         return (product.toarray() if sp.issparse(product) else product).astype(dtype, copy=False)
-    n_threads = effective_n_jobs(n_jobs)
-    if sp.issparse(X) and sp.issparse(Y):
-        return _sparse_kernel(X, Y, KERNELS[kernel], n_threads).astype(dtype, copy=False)
-    if sp.issparse(X) or sp.issparse(Y):
+    if sp.issparse(X) != sp.issparse(Y):
         raise BagwiseError(
             "Only one of X and Y is sparse. Convert both to sparse, or the sparse one to dense "
             f"(.toarray(), {8 * max(X.shape[0], Y.shape[0]) * X.shape[1]} bytes)."
         )
-    if kernel == "jensen_shannon":
-        return _dense_jensen_shannon(X, Y, n_threads).astype(dtype, copy=False)
-    K = np.empty((X.shape[0], Y.shape[0]))
+    K = np.zeros((X.shape[0], Y.shape[0]))
+    if sp.issparse(X):
+        by_word = sp.csc_array(Y)
+        lists = (X.indptr, X.indices, X.data, by_word.indptr, by_word.indices, by_word.data)
 
-    def fill(start: int, stop: int) -> None:
-        loops.dense_kernel_rows(KERNELS[kernel], X, Y, start, stop, K[start:stop])
+        def fill(start: int, stop: int) -> None:
+            loops.sparse_kernel_rows(KERNELS[kernel], *lists, start, stop, K[start:stop])
 
-    run_over_ranges(fill, len(K), n_threads, size=16)
+    elif kernel == "jensen_shannon":
+        X, Y = X.astype(np.float64), Y.astype(np.float64)
+        width = max(_BLOCK_NUMBERS // max(X.shape[1], 1), 1)
+
+        def fill(start: int, stop: int) -> None:
+            for i in range(start, stop):
+                for j in range(0, len(Y), width):
+                    K[i, j : j + width] = jensen_shannon_words(X[i], Y[j : j + width]).sum(axis=1)
+
+    else:
+
+        def fill(start: int, stop: int) -> None:
+            loops.dense_kernel_rows(KERNELS[kernel], X, Y, start, stop, K[start:stop])
+
+    run_over_ranges(fill, len(K), effective_n_jobs(n_jobs), size=16)
     return K.astype(dtype, copy=False)
 
 
 def _check(X: Any, name: str, kernel: str) -> Any:
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
     if sp.issparse(X):
-        X = sp.csr_array(X)
-        if not X.has_canonical_format:
-            X = X.copy()  # X of the caller is not modified
-            X.sum_duplicates()
+        X = canonical(sp.csr_array(X))
     if kernel != "linear":
         check_non_negative(X, f"The {kernel} kernel", "Use kernel='linear', or counts.")
     return X
@@ -154,18 +163,6 @@ def _check(X: Any, name: str, kernel: str) -> Any:
 
 def _root(X: Any) -> Any:
     return X.sqrt() if sp.issparse(X) else np.sqrt(X)
-
-
-def _sparse_kernel(X: sp.csr_array, Y: sp.csr_array, kind: int, n_threads: int) -> NDArray[np.float64]:
-    by_word = sp.csc_array(Y)
-    lists = (X.indptr, X.indices, X.data, by_word.indptr, by_word.indices, by_word.data)
-    K = np.zeros((X.shape[0], Y.shape[0]))
-
-    def fill(start: int, stop: int) -> None:
-        loops.sparse_kernel_rows(kind, *lists, start, stop, K[start:stop])
-
-    run_over_ranges(fill, len(K), n_threads, size=16)
-    return K
 
 
 def jensen_shannon_words(x: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -177,20 +174,6 @@ def jensen_shannon_words(x: NDArray[np.float64], z: NDArray[np.float64]) -> NDAr
     ratio = low / np.where(high > 0, high, 1.0)
     logs = np.log(np.where(ratio > 0, ratio, 1.0))
     return ((low + high) * np.log1p(ratio) - low * logs) / (2 * np.log(2))
-
-
-def _dense_jensen_shannon(X: NDArray[Any], Y: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
-    X, Y = X.astype(np.float64), Y.astype(np.float64)
-    K = np.empty((len(X), len(Y)))
-    width = max(_BLOCK_NUMBERS // max(X.shape[1], 1), 1)
-
-    def fill(start: int, stop: int) -> None:
-        for i in range(start, stop):
-            for j in range(0, len(Y), width):
-                K[i, j : j + width] = jensen_shannon_words(X[i], Y[j : j + width]).sum(axis=1)
-
-    run_over_ranges(fill, len(K), n_threads, size=16)
-    return K
 
 
 def intersection(X: Any, Y: Any = None) -> NDArray[Any]:

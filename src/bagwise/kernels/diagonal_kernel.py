@@ -17,6 +17,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._compat import Interval, _fit_context
+from bagwise._utils.checks import reset_fitted
+from bagwise._utils.matrices import canonical
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels._kernels import logistic_losses, pair_gradient, pair_products
 from bagwise.kernels.label_similarity import LabelSimilarity, label_similarity
@@ -63,14 +65,7 @@ def proximal_weights(
 class PairLoss:
     """``mean over i<j of log(1 + exp(-s_ij K_w(x_i, x_j))) + (penalty / 2) |w - 1|²``, with ``K_w = Σ_d w_d x_d x'_d``.
 
-    Convex in w.
-
-    Parameters
-    ----------
-    X : ndarray or CSR of shape (n_samples, n_features)
-    similarity : LabelSimilarity
-        Gives the signs s.
-    penalty : float
+    Convex in w. X is dense or CSR; `similarity` gives the signs s.
     """
 
     def __init__(self, X: Any, similarity: LabelSimilarity, penalty: float) -> None:
@@ -280,11 +275,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, 1, closed="left")],
-        "pretrain_size": [
-            Interval(Real, 0, 1, closed="neither"),
-            Interval(Integral, 2, None, closed="left"),
-            None,
-        ],
+        "pretrain_size": [Interval(Real, 0, 1, closed="neither"), Interval(Integral, 2, None, closed="left"), None],
         "random_state": ["random_state"],
     }
 
@@ -329,9 +320,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         -------
         self : DiagonalKernelLearner
         """
-        for name in ("weights_", "gradient_", "loss_curve_", "n_iter_"):  # a failed fit leaves nothing behind
-            if hasattr(self, name):
-                delattr(self, name)
+        reset_fitted(self)
         if self.objective not in _OBJECTIVES:
             raise unknown_name("objective", self.objective, _OBJECTIVES)
         if self.objective == "ball" and self.pretrain_size is not None:
@@ -340,9 +329,8 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
                 "objective."
             )
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, multi_output=True, ensure_min_samples=2)
-        if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()  # X of the caller is not modified
-            X.sum_duplicates()
+        if sp.issparse(X):
+            X = canonical(X)
         similarity = label_similarity(self.similarity, y)
         random = check_random_state(self.random_state)
         if self.objective == "logistic":

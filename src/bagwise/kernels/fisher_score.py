@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._compat import Interval, _fit_context
+from bagwise._utils.checks import reset_fitted
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -45,20 +47,8 @@ def fisher_scores(
     With ``information="diagonal"`` each is divided by the square root of its Fisher information under hard
     assignment: ``π_k``, ``π_k / σ²_kd`` and ``π_k / (2 σ⁴_kd)``.
 
-    Parameters
-    ----------
-    mixture : GaussianMixture
-        Fitted, with ``covariance_type="diag"``.
-    vectors : ndarray of shape (M, D)
-    sums : CSR of shape (N, M), default=None
-        Sums of vectors; None: single vectors, N = M.
-    parameters : sequence of {"weights", "means", "variances"}, default=all
-    information : {"diagonal", "identity"}, default="diagonal"
-
-    Returns
-    -------
-    scores : ndarray of shape (N, K + 2 K D) or less
-        O(M K D) time, O(M (K + D)) temporary memory.
+    The CSR matrix `sums`, N x M, adds up the M vectors; None gives the scores of single vectors. The result is N x
+    (K + 2 K D), or less with some of the `parameters`. O(M K D) time, O(M (K + D)) temporary memory.
     """
     X = np.asarray(vectors, dtype=np.float64)
 
@@ -81,14 +71,8 @@ def fisher_scores(
             scores["variances"][:, k] = spread / (np.sqrt(2 * weights[k]) if natural else 2 * deviations[k] ** 2)
     if "weights" in parameters:
         scores["weights"] = added(posteriors - weights) / (np.sqrt(weights) if natural else 1.0)
-    columns = n_components * n_features
-    return np.concatenate(
-        [
-            scores[name].reshape(n_rows, n_components if name == "weights" else columns)
-            for name in _PARAMETERS
-            if name in scores
-        ],
-        axis=1,
+    return np.hstack(
+        [scores[name].reshape(n_rows, math.prod(scores[name].shape[1:])) for name in _PARAMETERS if name in scores]
     )
 
 
@@ -213,10 +197,16 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         -------
         self : FisherScore
         """
-        for name in ("mixture_", "n_iter_"):  # a failed fit leaves nothing behind
-            if hasattr(self, name):
-                delattr(self, name)
-        self._check_choices()
+        reset_fitted(self)
+        if self.information not in _INFORMATIONS:
+            raise unknown_name("information", self.information, _INFORMATIONS)
+        for name in self.parameters:
+            if name not in _PARAMETERS:
+                raise unknown_name("parameter", name, _PARAMETERS)
+        if not len(self.parameters) or len(set(self.parameters)) < len(self.parameters):
+            raise BagwiseError(
+                f"parameters must be one or more of {', '.join(_PARAMETERS)}, each once; got {self.parameters!r}."
+            )
         bags = self._as_bags(X, reset=True)
         if self.mixture is not None:
             self.mixture_ = _check_mixture(self.mixture, bags.n_features)
@@ -273,24 +263,11 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return Bags(X, np.arange(len(X) + 1), dtype=None)
         if reset:
             self.n_features_in_ = X.n_features
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
         elif X.n_features != self.n_features_in_:
             raise BagwiseError(
                 f"The bags have {X.n_features} features, but FisherScore was fitted to {self.n_features_in_}."
             )
         return X
-
-    def _check_choices(self) -> None:
-        if self.information not in _INFORMATIONS:
-            raise unknown_name("information", self.information, _INFORMATIONS)
-        for name in self.parameters:
-            if name not in _PARAMETERS:
-                raise unknown_name("parameter", name, _PARAMETERS)
-        if not len(self.parameters) or len(set(self.parameters)) < len(self.parameters):
-            raise BagwiseError(
-                f"parameters must be one or more of {', '.join(_PARAMETERS)}, each once; got {self.parameters!r}."
-            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mixture_")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +31,8 @@ _ROUNDING = 1e-13
 class LabelSimilarity(ABC):
     """Similarities s of the labels of samples."""
 
-    n_samples: int
+    def __init__(self, labels: Any) -> None:
+        self.labels = labels
 
     @abstractmethod
     def gradient(self, X: Any) -> NDArray[np.float64]:
@@ -44,48 +46,39 @@ class LabelSimilarity(ABC):
         """Target signs of the kernel: 1 for similar labels, -1 for others."""
         return self.between(rows, columns)
 
-    @abstractmethod
-    def take(self, rows: NDArray[np.int64]) -> LabelSimilarity:
+    def take(self, rows: NDArray[np.int64]) -> Self:
         """The similarity of a subset of the samples."""
+        taken = copy(self)
+        taken.labels = self.labels[rows]
+        return taken
 
 
 class SharedLabels(LabelSimilarity):
-    """``s_ij = scale y_i · y_j + offset`` for 0/1 rows y: number of labels that two samples share, by default.
+    """``s_ij = scale y_i · y_j + offset`` for the 0/1 rows y of a matrix: by default, the number of shared labels.
 
-    ``g_d = scale Σ_c (Σ_i y_ic x_id)² + offset (Σ_i x_id)² - Σ_i s_ii x_id²``, in one pass over the data. The sign is 1
-    for samples that share a label, -1 for others.
-
-    Parameters
-    ----------
-    Y : dense or sparse matrix of shape (n_samples, n_labels)
-    scale, offset : float, default=1.0 and 0.0
+    ``g_d = scale Σ_c (Σ_i y_ic x_id)² + offset (Σ_i x_id)² - Σ_i s_ii x_id²``, in one pass over the data.
     """
 
-    def __init__(self, Y: Any, scale: float = 1.0, offset: float = 0.0) -> None:
-        self.Y = sp.csr_array(Y, dtype=np.float64)
+    def __init__(self, labels: Any, scale: float = 1.0, offset: float = 0.0) -> None:
+        super().__init__(sp.csr_array(labels, dtype=np.float64))
         self.scale = scale
         self.offset = offset
-        self.n_samples = self.Y.shape[0]
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
         """G from sums over the samples of each label."""
-        own = self.scale * np.asarray(self.Y.multiply(self.Y).sum(axis=1)).ravel() + self.offset
-        gradient = self.scale * column_squares(self.Y.T @ X) - column_squares(X, own)
+        own = self.scale * np.asarray(self.labels.multiply(self.labels).sum(axis=1)).ravel() + self.offset
+        gradient = self.scale * column_squares(self.labels.T @ X) - column_squares(X, own)
         if self.offset:
             gradient += self.offset * np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() ** 2
         return _without_rounding(gradient, X, own.max())
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """S from inner products of labels."""
-        return self.scale * (self.Y[rows] @ self.Y[columns].T).toarray() + self.offset
+        return self.scale * (self.labels[rows] @ self.labels[columns].T).toarray() + self.offset
 
     def signs_between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """1 for samples that share a label, -1 for others."""
         return np.where(self.between(rows, columns) > self.offset, 1.0, -1.0)
-
-    def take(self, rows: NDArray[np.int64]) -> SharedLabels:
-        """The similarity of a subset of the samples."""
-        return SharedLabels(self.Y[rows], self.scale, self.offset)
 
 
 def class_agreement(codes: NDArray[np.int64]) -> SharedLabels:
@@ -97,17 +90,12 @@ def class_agreement(codes: NDArray[np.int64]) -> SharedLabels:
 class GivenSimilarity(LabelSimilarity):
     """Similarities from a function, evaluated for all pairs, block by block: O(n² d), or O(n nnz) if X is sparse.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(a, b)`` returns the matrix of similarities between the labels a and b. It should be symmetric.
-    y : ndarray of shape (n_samples,) or (n_samples, n_labels)
+    ``function(a, b)`` returns the matrix of similarities between the labels a and b. It should be symmetric.
     """
 
-    def __init__(self, function: Callable[[Any, Any], Any], y: Any) -> None:
+    def __init__(self, function: Callable[[Any, Any], Any], labels: Any) -> None:
+        super().__init__(labels)
         self.function = function
-        self.y = y
-        self.n_samples = y.shape[0]
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
         """G from blocks of similarities."""
@@ -121,16 +109,15 @@ class GivenSimilarity(LabelSimilarity):
             diagonal[rows] = similarities[np.arange(len(rows)), rows]
             largest = max(largest, float(np.abs(similarities).max()))
             wanted = similarities @ X
-            part = X[rows]
             if sp.issparse(X):
-                gradient += np.asarray(part.multiply(wanted).sum(axis=0)).ravel()
+                gradient += np.asarray(X[rows].multiply(wanted).sum(axis=0)).ravel()
             else:
-                gradient += np.einsum("ij,ij->j", part, wanted)
+                gradient += np.einsum("ij,ij->j", X[rows], wanted)
         return _without_rounding(gradient - column_squares(X, diagonal), X, largest)
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Evaluate the function and check its result."""
-        given = self.function(self.y[rows], self.y[columns])
+        given = self.function(self.labels[rows], self.labels[columns])
         similarities = np.asarray(given.toarray() if sp.issparse(given) else given)
         expected = (len(rows), len(columns))
         if similarities.shape != expected or similarities.dtype.kind not in "fiub":
@@ -142,24 +129,9 @@ class GivenSimilarity(LabelSimilarity):
             raise BagwiseError("similarity(a, b) returned values that are not finite. All similarities must be finite.")
         return similarities.astype(np.float64, copy=False)
 
-    def take(self, rows: NDArray[np.int64]) -> GivenSimilarity:
-        """The similarity of a subset of the samples."""
-        return GivenSimilarity(self.function, self.y[rows])
-
 
 def label_similarity(similarity: str | Callable[[Any, Any], Any], y: Any) -> LabelSimilarity:
-    """Create the similarity of labels for a name or a function.
-
-    Parameters
-    ----------
-    similarity : {"auto", "classes", "shared"} or callable
-        "auto" is "classes" for one-dimensional y, "shared" for a 0/1 indicator matrix.
-    y : ndarray of shape (n_samples,), or dense or sparse matrix of shape (n_samples, n_labels)
-
-    Returns
-    -------
-    similarity : LabelSimilarity
-    """
+    """Create the similarity of labels for a name or a function; see `DiagonalKernelLearner`."""
     if callable(similarity):
         return GivenSimilarity(similarity, y.tocsr() if sp.issparse(y) else y)
     if similarity not in SIMILARITIES:
@@ -170,7 +142,17 @@ def label_similarity(similarity: str | Callable[[Any, Any], Any], y: Any) -> Lab
             "matrix of one label use similarity='shared'."
         )
     if similarity == "shared" or (similarity == "auto" and y.ndim == 2):
-        return _shared_labels(y)
+        if y.ndim != 2:
+            raise BagwiseError(
+                f"similarity='shared' needs a 0/1 indicator matrix with a column per label, got y of shape {y.shape}. "
+                "Use 'classes' for one label per sample, or sklearn.preprocessing.MultiLabelBinarizer."
+            )
+        values = y.data if sp.issparse(y) else y
+        if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+            raise BagwiseError(
+                f"The indicator matrix y must be zeros and ones, but it has other values ({values.dtype})."
+            )
+        return SharedLabels(y)
     if y.ndim != 1:
         raise BagwiseError(f"similarity='classes' needs one label per sample, got y of shape {y.shape}. Use 'shared'.")
     check_classification_targets(y)
@@ -178,18 +160,6 @@ def label_similarity(similarity: str | Callable[[Any, Any], Any], y: Any) -> Lab
     if len(classes) < 2:
         raise BagwiseError(f"y has one class, {classes[0]!s}: at least two are needed.")
     return class_agreement(codes)
-
-
-def _shared_labels(y: Any) -> SharedLabels:
-    if y.ndim != 2:
-        raise BagwiseError(
-            f"similarity='shared' needs a 0/1 indicator matrix with a column per label, got y of shape {y.shape}. Use "
-            "'classes' for one label per sample, or sklearn.preprocessing.MultiLabelBinarizer."
-        )
-    values = y.data if sp.issparse(y) else y
-    if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
-        raise BagwiseError(f"The indicator matrix y must be zeros and ones, but it has other values ({values.dtype}).")
-    return SharedLabels(y)
 
 
 def _without_rounding(gradient: NDArray[np.float64], X: Any, largest: float) -> NDArray[np.float64]:

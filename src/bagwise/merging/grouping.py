@@ -15,7 +15,7 @@ from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
-__all__ = ["FLOATS", "GroupTransformer", "copy_fitted", "name_groups", "reset_fitted"]
+__all__ = ["FLOATS", "GroupTransformer", "copy_fitted", "name_groups"]
 
 FLOATS = [np.float64, np.float32]
 _WORDS_IN_NAME = 3
@@ -165,9 +165,3 @@ def copy_fitted(estimator: Estimator, **changes: Any) -> Estimator:
     parameters = copy.get_params(deep=False)
     vars(copy).update({name: value for name, value in vars(estimator).items() if name not in parameters})
     return copy.set_params(**changes)
-
-
-def reset_fitted(estimator: Any) -> None:
-    """Remove what an earlier fit left, so that a fit that fails leaves an estimator that is not fitted."""
-    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
-        delattr(estimator, name)

@@ -12,13 +12,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.engine import Engine, MergingInterrupted
-from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted, reset_fitted
+from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
 
 __all__ = ["WordMerger"]

@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from bagwise._compat import HasMethods, Interval, _fit_context, _raise_for_params, _routing_enabled, metadata_request
+from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.memory import resolve_limit
 from bagwise.errors import BagwiseError, unknown_name
@@ -27,7 +28,7 @@ from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.separability import is_labelled
-from bagwise.merging.grouping import FLOATS, GroupTransformer, reset_fitted
+from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import RULES, PathScores, path_sizes, score_path
 from bagwise.merging.word_merger import WordMerger, needs_non_negative

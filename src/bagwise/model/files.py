@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise._io.tensors import PackedStrings, check_file_path, tensor_bytes, write_tensors
+from bagwise._io.tensors import PackedStrings, check_file_path, tensor_pieces, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.parts import DescriptorRecord, Head, PathErrors
@@ -38,7 +38,7 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
 
 def model_bytes(model: Any) -> bytes:
     """Give the content of a model's file, for other files that hold a model."""
-    return tensor_bytes(KIND, SCHEMA, *parts_of(model), MOST_HEADER)
+    return b"".join(tensor_pieces(KIND, SCHEMA, *parts_of(model), MOST_HEADER))
 
 
 def read_model(source: str | os.PathLike[str] | NDArray[np.uint8], make: Callable[..., _M]) -> _M:

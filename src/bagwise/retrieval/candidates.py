@@ -52,29 +52,14 @@ _ROWS = 4096
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of structure="ivf", enough to build the faiss index again without learning.
+    """Cells of structure="ivf", enough to build the faiss index again without learning."""
 
-    Parameters
-    ----------
-    centres : ndarray of float32, shape (n_cells, n_features)
-    cell_of : ndarray of int32, shape (n_items,)
-    """
-
-    centres: NDArray[np.float32]
-    cell_of: NDArray[np.int32]
+    centres: NDArray[np.float32]  # cells x features
+    cell_of: NDArray[np.int32]  # cell of each item
 
 
 class Candidates:
-    """A faiss index of the items of a store, updated when it is searched.
-
-    Parameters
-    ----------
-    metric : Metric
-    structure : {"auto", "flat", "ivf", "hnsw"}
-    random_state : int
-    cells : Cells, default=None
-        Those of a file.
-    """
+    """A faiss index of the items of a store, updated when it is searched. `cells` are those of a file."""
 
     def __init__(self, metric: Metric, structure: str, random_state: int, cells: Cells | None = None) -> None:
         self._faiss = require("faiss", "ann", "Approximate search")
@@ -166,7 +151,12 @@ class Candidates:
     def _build(self, store: Store) -> None:
         faiss, n_items = self._faiss, len(store)
         n_features = store.n_words + self._pads
-        _check_memory(n_items, n_features)
+        need, free = 4 * n_items * n_features, free_memory()
+        if free is not None and need > free:
+            raise BagwiseError(
+                f"Approximate search holds {n_items} vectors of {n_features} numbers, {readable_size(need)}; "
+                f"{readable_size(free)} are free. Use method='exact', which holds the non-zeros alone, or fewer words."
+            )
         metric = {
             "intersection": faiss.METRIC_L1,
             "hellinger": faiss.METRIC_INNER_PRODUCT,
@@ -210,13 +200,12 @@ class Candidates:
             low, high = np.searchsorted(chosen, (first, first + rows.shape[0]))
             sample[low:high] = self._cell_vectors(self._vectors(rows[chosen[low:high] - first], None))
             first += rows.shape[0]
-        product = self._metric.larger_is_nearer
         learning = faiss.Kmeans(
             n_features,
             n_cells,
             niter=_PASSES,
             seed=self._random_state,
-            spherical=product,
+            spherical=self._metric.larger_is_nearer,
             min_points_per_centroid=1,
             max_points_per_centroid=_TRAINING,
         )
@@ -228,13 +217,11 @@ class Candidates:
         faiss, index = self._faiss, self._index
         number = first
         for rows in store.chunks(first, _ROWS):
-            totals = self._metric.totals(rows) if self._pads else None
-            vectors = self._vectors(rows, totals)
+            vectors = self._vectors(rows, self._metric.totals(rows) if self._pads else None)
             n = len(vectors)
             if isinstance(index, faiss.IndexIVFFlat):
-                cells = (
-                    np.empty(0, dtype=np.int64) if cell_of is None else cell_of[number : number + n].astype(np.int64)
-                )
+                known = np.empty(0) if cell_of is None else cell_of[number : number + n]
+                cells = known.astype(np.int64)
                 if len(cells) < n:
                     found = index.quantizer.search(self._cell_vectors(vectors[len(cells) :]), 1)[1]
                     cells = np.concatenate([cells, found.ravel()])
@@ -273,12 +260,3 @@ class Candidates:
             yield
         finally:
             self._faiss.omp_set_num_threads(before)
-
-
-def _check_memory(n_items: int, n_features: int) -> None:
-    need, free = 4 * n_items * n_features, free_memory()
-    if free is not None and need > free:
-        raise BagwiseError(
-            f"Approximate search holds {n_items} vectors of {n_features} numbers, {readable_size(need)}; "
-            f"{readable_size(free)} are free. Use method='exact', which holds the non-zeros alone, or fewer words."
-        )

@@ -95,8 +95,8 @@ def index_from_tensors(header: Mapping[str, Any], tensors: dict[str, NDArray[Any
             raise BagwiseError("its tensors are not aligned to their item sizes")
         n_words = _integer(header, "n_words", 1, 2**31 - 1) if header["n_words"] is not None else None
         blocks = _read_blocks(tensors, n_words or 0)
-        if not mmap:
-            for block in blocks:
+        for block in blocks:
+            if not mmap and isinstance(block, InvertedBlock) and len(block.items):
                 _check_items(block)
         identifiers = _read_identifiers(header, tensors)
         parameters, metadata = dict(header["parameters"]), dict(header["metadata"])
@@ -154,15 +154,14 @@ def _read_blocks(tensors: dict[str, NDArray[Any]], n_words: int) -> list[Block]:
     return blocks
 
 
-def _check_items(block: Block) -> None:
+def _check_items(block: InvertedBlock) -> None:
     """Check the inverted lists of a block that was read."""
-    if isinstance(block, InvertedBlock) and len(block.items):
-        if block.items.max() >= len(block):
-            raise BagwiseError(f"an inverted list names item {block.items.max()} of {len(block)}")
-        begins = np.zeros(len(block.items), dtype=bool)
-        begins[block.starts[:-1][block.starts[:-1] < len(begins)]] = True
-        if not (begins[1:] | (block.items[1:] > block.items[:-1])).all():
-            raise BagwiseError("the items of an inverted list must rise")
+    if block.items.max() >= len(block):
+        raise BagwiseError(f"an inverted list names item {block.items.max()} of {len(block)}")
+    begins = np.zeros(len(block.items) + 1, dtype=bool)
+    begins[block.starts] = True
+    if not (begins[1:-1] | (block.items[1:] > block.items[:-1])).all():
+        raise BagwiseError("the items of an inverted list must rise")
 
 
 def _read_identifiers(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> Identifiers:

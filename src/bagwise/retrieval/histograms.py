@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_numpy
-from bagwise._utils.matrices import check_non_negative, first_not_finite, is_lazy
+from bagwise._utils.matrices import canonical, check_non_negative, first_not_finite, is_lazy
 from bagwise.errors import BagwiseError
 from bagwise.retrieval import _kernels as kernels
 
@@ -19,26 +19,13 @@ __all__ = ["METRICS", "NORMS", "Metric", "Queries", "check_histograms", "prepare
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its code in compiled functions, and how keys become scores.
-
-    Parameters
-    ----------
-    name : str
-    kind : int
-        Constant of `bagwise.retrieval._kernels`.
-    larger_is_nearer : bool
-        Scores are similarities rather than distances.
-    non_negative : bool
-        Histograms must not be negative.
-    square_root : bool
-        Histograms are replaced by their square roots.
-    """
+    """A metric: its code in compiled functions, and how keys become scores."""
 
     name: str
-    kind: int
-    larger_is_nearer: bool
-    non_negative: bool
-    square_root: bool = False
+    kind: int  # constant of bagwise.retrieval._kernels
+    larger_is_nearer: bool  # scores are similarities rather than distances
+    non_negative: bool  # histograms must not be negative
+    square_root: bool = False  # histograms are replaced by their square roots
 
     @property
     def power(self) -> int:
@@ -85,14 +72,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> Any:
     """Return `X` as a CSR or dense matrix of its dtype, or raise an error unless the metric accepts its values.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, n_words)
-    metric : Metric
-    n_words : int or None
-        Number of words of the index; None before it has any.
-    what : str
-        "Histograms" or "Queries", for errors.
+    `n_words` is that of the index, None before it has any. `what` is "Histograms" or "Queries", for errors.
     """
     if is_lazy(X):
         raise BagwiseError(f"{what} must be in memory, got a Dask collection. Call its compute() first.")
@@ -121,21 +101,16 @@ def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> 
         )
     if rows.shape[1] == 0:
         raise BagwiseError(f"{what} must have at least one word, got shape {rows.shape}.")
-    _check_numbers(rows, metric, what)
-    return rows
-
-
-def _check_numbers(rows: Any, metric: Metric, what: str) -> None:
     found = first_not_finite(rows)
-    values = rows.data if sp.issparse(rows) else rows
     if found is not None:
         raise BagwiseError(f"{what} must be finite, but row {found[0]}, word {found[1]} is {found[2]}.")
     if metric.non_negative:
         check_non_negative(rows, f"The metric {metric.name!r}", "Use metric='euclidean' or 'inner', or counts.")
-    if values.size and max(abs(float(values.min())), abs(float(values.max()))) > _LARGEST:
-        raise BagwiseError(
-            f"{what} are held as float32, of at most {_LARGEST:.3g}; got {values.max():.3g}. Scale them."
-        )
+    values = rows.data if sp.issparse(rows) else rows
+    largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
+    if largest > _LARGEST:
+        raise BagwiseError(f"{what} are held as float32, of at most {_LARGEST:.3g}; got {largest:.3g}. Scale them.")
+    return rows
 
 
 def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
@@ -144,9 +119,8 @@ def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
     Dense and CSR rows give the same numbers, to the last bit.
     """
     sparse = sp.issparse(rows)
-    if sparse and not rows.has_canonical_format:
-        rows = rows.copy()  # that of the caller stays as it is
-        rows.sum_duplicates()
+    if sparse:
+        rows = canonical(rows)
     values = rows.data if sparse else rows
     if normalize is not None or metric.square_root:
         values = values.astype(np.float64)
@@ -170,16 +144,7 @@ def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Queries:
-    """Prepared rows as compiled functions take them, and the metric they are compared by.
-
-    Parameters
-    ----------
-    metric : Metric
-    n_words : int
-    starts, words, values : ndarray of int64, int64, float32
-        CSR.
-    totals : ndarray of float64
-    """
+    """Prepared rows as compiled functions take them, in CSR form, and the metric they are compared by."""
 
     metric: Metric
     n_words: int

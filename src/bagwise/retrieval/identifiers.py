@@ -18,12 +18,8 @@ __all__ = ["Identifiers"]
 class Identifiers:
     """Unique integers or strings, all of one kind, in the order of adding.
 
-    Parameters
-    ----------
-    values : ndarray of int64, PackedStrings or None
-        Those of a file; None before the first is added.
-    next_number : int
-        The first number that no item ever had, for items that are added without an identifier.
+    `values` are those of a file, None before the first is added. `next_number` is the first number that no item ever
+    had, for items that are added without an identifier.
     """
 
     def __init__(self, values: NDArray[np.int64] | PackedStrings | None = None, next_number: int = 0) -> None:

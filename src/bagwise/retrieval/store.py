@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,20 +62,10 @@ class _Arrays:
 
 @dataclass(frozen=True)
 class InvertedBlock(_Arrays):
-    """An inverted index: for every word the items that have it.
+    """An inverted index: for every word the items that have it."""
 
-    Parameters
-    ----------
-    totals : ndarray of float64, shape (n_items,)
-    starts : ndarray of int64, shape (n_words + 1,)
-        Where the list of each word begins.
-    items : ndarray of uint16
-        Items of one list after the other, rising in each.
-    values : ndarray of float32
-    """
-
-    starts: NDArray[np.int64]
-    items: NDArray[np.uint16]
+    starts: NDArray[np.int64]  # where the list of each word begins, and where the last ends
+    items: NDArray[np.uint16]  # of one list after the other, rising in each
     values: NDArray[np.float32]
 
     @property
@@ -109,13 +98,7 @@ class InvertedBlock(_Arrays):
 
 @dataclass(frozen=True)
 class DenseBlock(_Arrays):
-    """Items as rows of a dense matrix.
-
-    Parameters
-    ----------
-    totals : ndarray of float64, shape (n_items,)
-    values : ndarray of float32, shape (n_items, n_words)
-    """
+    """Items as rows of a dense matrix."""
 
     values: NDArray[np.float32]
 
@@ -137,7 +120,9 @@ class DenseBlock(_Arrays):
         else:
             about = np.empty((len(dense), len(self)), dtype=np.float32)
             kernels.screen_rows(kind, dense, self.values, about)
-        relative = _relative_error(dense.shape[1])
+        # bound of the error of a float32 sum of products, in any order, relative to the sum of their sizes
+        error = (dense.shape[1] + 8) * _ROUNDING
+        relative = error / (1 - error) if error < 0.5 else float("inf")
         kernels.search_screened(
             kind, about, relative, queries.arrays, self.values, self.totals, first, out_keys, out_items
         )
@@ -169,12 +154,6 @@ def make_block(parts: list[Any], metric: Metric) -> Block:
     items, values = np.empty(len(words), dtype=np.uint16), np.empty(len(words), dtype=np.float32)
     kernels.fill_lists(rows.indptr.astype(np.int64), words, rows.data, starts, items, values)
     return InvertedBlock(metric.totals(rows), starts, items, values)
-
-
-def _relative_error(n_words: int) -> float:
-    """Bound the error of a sum of n_words products in float32, in any order, relative to the sum of their sizes."""
-    error = (n_words + 8) * _ROUNDING
-    return error / (1 - error) if error < 0.5 else float("inf")
 
 
 @dataclass(frozen=True)
@@ -216,12 +195,6 @@ class Store:
 
     Blocks are updated at the next search, and only those that changed, with small ones beside them. The list of pieces
     is replaced, never changed, so that several threads may search.
-
-    Parameters
-    ----------
-    metric : Metric
-    n_words : int
-    blocks : list of Block
     """
 
     def __init__(self, metric: Metric, n_words: int, blocks: Iterable[Block] = ()) -> None:
@@ -349,21 +322,13 @@ def _groups(pieces: list[_Piece]) -> Iterator[list[_Piece]]:
             group.append(piece)
             space -= len(piece)
             continue
-        rows = piece.rows()
-        for part in _cut(rows, space):
+        rows, low = piece.rows(), 0
+        while low < rows.shape[0]:
             if space == 0:
                 yield group
                 group, space = [], BLOCK_ITEMS
+            part = rows[low : low + space]
             group.append(_Piece(part))
-            space -= part.shape[0]
+            low, space = low + space, space - part.shape[0]
     if group:
         yield group
-
-
-def _cut(rows: Any, space: int) -> Iterator[Any]:
-    """Cut rows into parts: what fits into the space that is left, then whole blocks."""
-    n_rows = rows.shape[0]
-    edges = [0, *range(space, n_rows, BLOCK_ITEMS), n_rows]
-    for low, high in pairwise(edges):
-        if low < high:
-            yield rows[low:high]

@@ -15,11 +15,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from bagwise._compat import Interval, StrOptions, _fit_context
-from bagwise._utils.checks import check_integer
+from bagwise._utils.checks import check_integer, reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError
-from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted, reset_fitted
+from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.pooling import pool
 from bagwise.merging.sketching.feature_groups import FeatureGroups, group_features
 from bagwise.merging.sketching.sketch import Sketch, reverse_neighbors
