@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bagwise import Bags, BagwiseError
-from bagwise.bags.spool import BagsSpool
+from bagwise.bags.files import BagsSpool
 
 
 def batches(positions):

@@ -451,11 +451,7 @@ class Bags:
             return NotImplemented
         if self.values.dtype != other.values.dtype or (self.positions is None) != (other.positions is None):
             return False
-        return (
-            np.array_equal(self.offsets, other.offsets)
-            and np.array_equal(self.values, other.values)
-            and (self.positions is None or np.array_equal(self.positions, other.positions))  # type: ignore[arg-type]
-        )
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Bags cannot be changed: {name} is read-only.")

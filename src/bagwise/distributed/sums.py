@@ -1,27 +1,21 @@
-"""Statistics, Gram matrices and sketches of Dask collections, and their transformation."""
+"""Statistics, Gram matrices and sketches of Dask collections: chunks and their labels, sums over them, pooling."""
 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_array
+from sklearn.utils.validation import column_or_1d
 
-from bagwise.distributed.chunks import (
-    Chunks,
-    Limit,
-    ResultSize,
-    add_up,
-    check_finite,
-    delayed_function,
-    is_dask_array,
-    number_labels,
-    read_chunk,
-)
+from bagwise._utils.matrices import first_not_finite, is_lazy
+from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
 from bagwise.merging.sketching.sketch import Sketch
@@ -29,6 +23,290 @@ from bagwise.merging.statistics import Statistics, gram_around
 from bagwise.merging.structures import add_sparse_product, mirror
 
 __all__ = ["class_sums", "cooccurrence", "gram", "sketch", "statistics"]
+
+Limit = int | float | str | None
+# Results in memory while two are added: both, and both moved to a common centre.
+_ALIVE = 4
+
+
+class ResultSize(NamedTuple):
+    """Bytes that the result of one chunk takes."""
+
+    per_word: int = 0
+    per_pair: int = 0  # of words
+    sparse_pairs: bool = True  # whether the result of a sparse chunk has dense pairs as well
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Chunks of samples, each a list of its blocks of columns."""
+
+    blocks: list[list[Any]]
+    sizes: tuple[int, ...] | None  # number of samples in each; None where unknown before computing
+    width: int | None  # number of words; the same
+    dense: bool  # whether the chunks are dense arrays, by their metadata
+
+    @classmethod
+    def of(cls, X: Any) -> Chunks:
+        """List the chunks of a Dask array, or of a list of delayed matrices."""
+        if isinstance(X, (list, tuple)):
+            strange = next((k for k, chunk in enumerate(X) if not is_lazy(chunk)), None)
+            if strange is not None or not X:
+                found = f"a {type(X[strange]).__name__} as chunk {strange}" if strange is not None else "an empty list"
+                raise BagwiseError(f"A list of chunks must have dask.delayed objects only; got {found}.")
+            return cls([[chunk] for chunk in X], None, None, dense=False)
+        if not is_dask_array(X):
+            raise BagwiseError(
+                f"X must be a Dask array or a list of dask.delayed chunks; got {type(X).__name__}. Data in memory go "
+                "to merge_words or Statistics.of; dask.array.from_array makes a Dask array."
+            )
+        if X.ndim != 2:
+            raise BagwiseError(f"X must have two dimensions, samples by words; got shape {X.shape}.")
+        if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+            raise BagwiseError(
+                f"The chunks of X have unknown sizes, its shape is {X.shape}. Call X.compute_chunk_sizes() first, or "
+                "frame.to_dask_array(lengths=True) if X comes from a data frame."
+            )
+        if 0 in X.shape:
+            raise BagwiseError(f"X must have samples and words; got shape {X.shape}.")
+        return cls(X.to_delayed().tolist(), X.chunks[0], X.shape[1], dense=not sp.issparse(X._meta))
+
+    def check_fit(self, result: ResultSize, memory_limit: Limit) -> None:
+        """Raise before anything is read if the largest chunk is known to be too large for a worker."""
+        if self.sizes is None or self.width is None or not self.dense:
+            return
+        number = int(np.argmax(self.sizes))
+        n_rows = self.sizes[number]
+        _check_fits(number, (n_rows, self.width), 8 * n_rows * self.width, result, memory_limit)
+
+
+def is_dask_array(X: Any) -> bool:
+    """Whether X is a Dask array, and no other Dask collection. Does not import Dask."""
+    # looks at the class, as objects of dask.delayed have any attribute
+    return is_lazy(X) and hasattr(type(X), "map_blocks")
+
+
+def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, result: ResultSize, memory_limit: Limit) -> None:
+    """Raise if a chunk with its result, or adding two results, takes more memory than a worker has."""
+    result_bytes = result.per_word * shape[1] + result.per_pair * shape[1] ** 2
+    need = max(chunk_bytes + result_bytes, _ALIVE * result_bytes)
+    limit, origin = _limit(memory_limit)
+    if limit is None or need <= limit:
+        return
+    matrices = f", with {_ALIVE} matrices of {shape[1]} x {shape[1]} words," if result.per_pair else ""
+    fewer = (
+        " fewer words, sparse chunks, a criterion that needs no Gram matrix ('aib', 'mlt')," if result.per_pair else ""
+    )
+    raise BagwiseError(
+        f"Chunk {number}, {shape[0]} samples of {shape[1]} words{matrices} takes {readable_size(need)} in float64; the "
+        f"limit is {readable_size(limit)} ({origin}). Ways out: smaller chunks, X.rechunk({{0: n}}),{fewer} workers "
+        "with more memory, or a higher memory_limit."
+    )
+
+
+def _limit(memory_limit: Limit) -> tuple[int | None, str]:
+    """Bytes that a chunk may take, None if unknown, and where that comes from.
+
+    In a worker: its limit divided by its threads, or its free memory if that is less. Elsewhere: the same for the
+    workers of the current client, or the free memory if there is no client.
+    """
+    free = resolve_limit(memory_limit), "memory_limit" if memory_limit is not None else "80 % of the free memory"
+    if memory_limit is not None or "distributed" not in sys.modules:  # neither worker nor client
+        return free
+    from distributed import default_client, get_worker
+
+    origin = "the limit of a worker divided by its threads"
+    try:
+        worker = get_worker()
+    except ValueError:  # not in a worker
+        try:
+            client = default_client()
+        except ValueError:  # nor is there a client
+            return free
+        # Dask lists only some of very many workers; each checks again for itself
+        workers = client.scheduler_info()["workers"].values()
+        limits = [worker["memory_limit"] / max(worker["nthreads"], 1) for worker in workers if worker["memory_limit"]]
+        return int(min(limits)) if limits else None, origin
+    if not worker.memory_manager.memory_limit:
+        return free
+    own = int(worker.memory_manager.memory_limit / max(worker.state.nthreads, 1))
+    return (own, origin) if free[0] is None or own < free[0] else free
+
+
+def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], list[Any]]:
+    """Find the classes, and the class codes of each chunk's samples."""
+    delayed = delayed_function()
+    n_chunks = len(chunks.blocks)
+    if y is None:
+        raise BagwiseError("y is None; pass the labels of all samples.")
+    if chunks.sizes is None:
+        is_list = isinstance(y, (list, tuple)) and len(y) == n_chunks
+        if not is_list or not all(is_lazy(part) or np.ndim(part) > 0 for part in y):
+            raise BagwiseError(
+                f"X is a list of {n_chunks} chunks, so y must be a list of {n_chunks} arrays of labels (or "
+                f"dask.delayed of such), one for each; got {_describe(y)}."
+            )
+        parts = list(y)
+    elif is_lazy(y):
+        if not is_dask_array(y) or any(np.isnan(size) for size in y.chunks[0]):
+            raise BagwiseError(
+                f"y must be an array or a Dask array with known chunk sizes; got {_describe(y)}. Call "
+                "y.compute_chunk_sizes() first; dask.array.from_delayed makes an array of a delayed one."
+            )
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        _check_labels_shape(y.shape, sum(chunks.sizes))
+        parts = y.rechunk((chunks.sizes,)).to_delayed().tolist()
+    else:
+        labels = _as_labels(y)
+        _check_labels_shape(labels.shape, sum(chunks.sizes))
+        names = _check_classes(_different(labels) if classes is None else np.asarray(classes))
+        numbers = _class_numbers(labels, names, None)
+        numbers = numbers.astype(np.min_scalar_type(len(names)))  # they are part of the graph
+        return names, np.split(numbers, np.cumsum(chunks.sizes)[:-1])
+    if classes is None:
+        find = delayed(_different, pure=False)
+        classes = add_up([find(part) for part in parts], join=_join_classes).compute()
+    names = _check_classes(np.asarray(classes))
+    number = delayed(_class_numbers, pure=False)
+    return names, [number(part, names, k) for k, part in enumerate(parts)]
+
+
+def _as_labels(y: Any) -> NDArray[Any]:
+    labels = np.asarray(y)
+    if labels.size == 0:
+        return labels.reshape(-1)
+    if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != 1):
+        raise BagwiseError(f"y must have one label per sample; got shape {labels.shape}.")
+    return column_or_1d(labels)
+
+
+def _describe(y: Any) -> str:
+    if isinstance(getattr(y, "shape", None), tuple):  # not for Delayed, whose shape is a Delayed
+        return f"{type(y).__name__} of shape {y.shape}"
+    return f"{type(y).__name__} of length {len(y)}" if isinstance(y, (list, tuple)) else type(y).__name__
+
+
+def _check_labels_shape(shape: tuple[int, ...], n_samples: int) -> None:
+    if shape != (n_samples,):
+        raise BagwiseError(f"y must have one label for each of the {n_samples} samples of X; got shape {shape}.")
+
+
+def _different(labels: Any) -> NDArray[Any]:
+    """`np.unique` with an error for labels of mixed types, and missing ones."""
+    labels = _as_labels(labels)
+    try:
+        return np.unique(labels)
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in labels.tolist()})
+        raise BagwiseError(
+            f"Labels must be all numbers or all strings; got {' and '.join(kinds)}. Samples without a label must be "
+            "left out, or get a name of their own."
+        ) from error
+
+
+def _join_classes(left: NDArray[Any], right: NDArray[Any], *_: int) -> NDArray[Any]:
+    if len(left) == 0 or len(right) == 0:  # without samples the type is arbitrary
+        return right if len(left) == 0 else left
+    return _different(np.concatenate([left, right]))
+
+
+def _check_classes(names: NDArray[Any]) -> NDArray[Any]:
+    if names.ndim != 1 or len(names) == 0 or len(_different(names)) != len(names):
+        raise BagwiseError(f"classes must be different names, at least one; got {names!r}.")
+    if names.dtype.kind == "f" and not np.array_equal(names, np.rint(names)):
+        raise BagwiseError(
+            f"y must have class labels, but there are values such as {names[names != np.rint(names)][0]}. Bin "
+            "continuous targets first, for example by np.digitize."
+        )
+    return names
+
+
+def _class_numbers(labels: Any, names: NDArray[Any], number: int | None) -> NDArray[np.intp]:
+    """Give the class code of each label; `number` is that of the chunk, for the message."""
+    found = _as_labels(labels)
+    if len(found) == 0:
+        return np.empty(0, dtype=np.intp)
+    if (names.dtype.kind in "USO") != (found.dtype.kind in "USO"):
+        raise BagwiseError(f"y has labels of type {found.dtype}, but `classes` are {names.dtype}. Use the same names.")
+    if "O" in (names.dtype.kind, found.dtype.kind):
+        _different(np.concatenate([names, found]))  # raises for labels that cannot be compared
+    order = np.argsort(names)
+    place = np.minimum(np.searchsorted(names, found, sorter=order), len(names) - 1)
+    codes = order[place]
+    unknown = names[codes] != found
+    if np.any(unknown):
+        where = "" if number is None else f" (chunk {number})"
+        raise BagwiseError(f"y has the label {found[unknown].tolist()[0]!r}{where}, which is not one of `classes`.")
+    return codes.astype(np.intp)
+
+
+def add_up(parts: list[Any], join: Callable[..., Any] | None = None) -> Any:
+    """Add neighbours in pairs, repeatedly: a tree in the order of the chunks."""
+    task = delayed_function()(_join if join is None else join, pure=False)
+    numbers = list(range(len(parts)))  # the first chunk in each part
+    while len(parts) > 1:
+        pairs = range(0, len(parts) - 1, 2)
+        joined = [task(parts[k], parts[k + 1], numbers[k], numbers[k + 1]) for k in pairs]
+        parts = joined + parts[2 * len(joined) :]
+        numbers = numbers[::2]
+    return parts[0]
+
+
+def _join(left: Any, right: Any, left_number: int, right_number: int) -> Any:
+    widths = [part.shape[1] if hasattr(part, "shape") else part.n_features for part in (left, right)]
+    if widths[0] != widths[1]:
+        raise BagwiseError(
+            f"Chunk {right_number} has {widths[1]} words, but chunk {left_number} has {widths[0]}. All chunks must "
+            "have the same columns."
+        )
+    return left + right
+
+
+def read_chunk(blocks: list[Any], number: int, width: int | None, result: ResultSize, memory_limit: Limit) -> Any:
+    """Assemble a chunk in float64, and check its width, memory, NaN and infinity."""
+    if any(sp.issparse(block) for block in blocks):
+        X = sp.csr_array(blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr"))
+    else:
+        X = np.asarray(blocks[0]) if len(blocks) == 1 else np.hstack(blocks)
+    if X.ndim != 2:
+        raise BagwiseError(f"Chunk {number} must have two dimensions, samples by words; got shape {X.shape}.")
+    if width is not None and X.shape[1] != width:
+        raise BagwiseError(
+            f"Chunk {number} has {X.shape[1]} words, but X has {width} by its metadata. All chunks must have the "
+            "same columns."
+        )
+    if X.dtype.kind not in "biuf":
+        raise BagwiseError(f"Chunk {number} must be numeric; got {X.dtype}.")
+    if sp.issparse(X):
+        chunk_bytes = X.data.nbytes + X.indices.nbytes
+        result = result if result.sparse_pairs else result._replace(per_pair=0)
+    else:
+        chunk_bytes = 8 * X.size
+    _check_fits(number, X.shape, chunk_bytes, result, memory_limit)
+    X = X.astype(np.float64, copy=False)
+    check_finite(X, number)
+    return X
+
+
+def check_finite(X: Any, number: int) -> None:
+    """Raise if a dense or CSR chunk has NaN or infinity, naming the first."""
+    if (found := first_not_finite(X)) is not None:
+        row, word, value = found
+        raise BagwiseError(
+            f"Chunk {number} has {value} in its row {row}, word {word}. Only finite numbers can be summed: drop the "
+            "sample or impute the value."
+        )
+
+
+def delayed_function() -> Any:
+    """Import `dask.delayed`, or raise an error that says how to install it."""
+    try:
+        from dask import delayed
+    except ImportError as error:
+        raise BagwiseError('Dask is needed for this: pip install "bagwise[dask]".') from error
+    return delayed
+
 
 _FLOATS = (np.float64, np.float32)
 _GRAM = ResultSize(per_pair=8)

@@ -23,7 +23,7 @@ from sklearn.base import clone
 
 from bagwise._utils.matrices import first_not_finite
 from bagwise.bags import Bags
-from bagwise.bags.spool import BagsSpool
+from bagwise.bags.files import BagsSpool
 from bagwise.codebooks.bag_of_features import BagOfFeatures
 from bagwise.codebooks.batches import batches_of_width
 from bagwise.codebooks.distances import WordDistances, assign
