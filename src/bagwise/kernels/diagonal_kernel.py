@@ -76,24 +76,22 @@ class PairLoss:
 
     def of_all(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Value and gradient over all pairs, block by block: O(n² d), or O(pairs of entries of a column) if sparse."""
-        blocks = [np.arange(i, min(i + _BLOCK, self.n_samples)) for i in range(0, self.n_samples, _BLOCK)]
+        edges = range(0, self.n_samples, _BLOCK)
+        return self._of_pairs(weights, [np.arange(i, min(i + _BLOCK, self.n_samples)) for i in edges])
+
+    def of_batch(self, weights: NDArray[np.float64], rows: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
+        """Value and gradient over the pairs among some samples; unbiased for random samples."""
+        return self._of_pairs(weights, [rows])
+
+    def _of_pairs(
+        self, weights: NDArray[np.float64], blocks: list[NDArray[np.int64]]
+    ) -> tuple[float, NDArray[np.float64]]:
         loss, gradient = 0.0, np.zeros(self.n_features)
         for a, rows in enumerate(blocks):
             for columns in blocks[a:]:
                 loss += self._add_pairs(weights, rows, columns, gradient)
-        return self._with_penalty(loss, gradient, weights, self.n_samples)
-
-    def of_batch(self, weights: NDArray[np.float64], rows: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-        """Value and gradient over the pairs among some samples; unbiased for random samples."""
-        gradient = np.zeros(self.n_features)
-        loss = self._add_pairs(weights, rows, rows, gradient)
-        return self._with_penalty(loss, gradient, weights, len(rows))
-
-    def _with_penalty(
-        self, loss: float, gradient: NDArray[np.float64], weights: NDArray[np.float64], n: int
-    ) -> tuple[float, NDArray[np.float64]]:
+        n, away = sum(map(len, blocks)), weights - 1.0
         n_pairs = n * (n - 1) / 2
-        away = weights - 1.0
         return loss / n_pairs + self.penalty / 2 * float(away @ away), gradient / n_pairs + self.penalty * away
 
     def _add_pairs(

@@ -282,16 +282,15 @@ class BagIndex:
     def _search_candidates(self, rows: Any, queries: Queries, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         assert self._store is not None
         assert self._candidates is not None
-        n_threads = self._n_threads
         n_candidates = max(check_integer(self.n_candidates, "n_candidates", 1), k)
         n_probe = check_integer(self.n_probe, "n_probe", 1)
-        items = self._candidates.search(self._store, rows, n_candidates, n_probe, n_threads)
-        keys = self._store.keys(queries, items, n_threads)
+        items = self._candidates.search(self._store, rows, n_candidates, n_probe, self._n_threads)
+        keys = self._store.keys(queries, items, self._n_threads)
         order = np.argsort(keys, axis=1, kind="stable")[:, :k]
         keys, items = np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)
         few = np.flatnonzero((items < 0).any(axis=1))
         if len(few):
-            keys[few], items[few] = self._store.search(Queries.of(rows[few], self._metric), k, n_threads)
+            keys[few], items[few] = self._store.search(Queries.of(rows[few], self._metric), k, self._n_threads)
         return keys, items
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:

@@ -156,9 +156,7 @@ def _as_ids(ids: Any, what: str) -> NDArray[Any]:
         return array.astype(np.int64)
     listed = array.tolist()
     if all(isinstance(identifier, str) for identifier in listed):
-        strings = np.empty(len(listed), dtype=object)
-        strings[:] = [str(identifier) for identifier in listed]
-        return strings
+        return np.array([str(identifier) for identifier in listed], dtype=object)
     if all(isinstance(identifier, (int, np.integer)) and not isinstance(identifier, bool) for identifier in listed):
         if all(-(2**63) <= identifier < 2**63 for identifier in listed):
             return np.array(listed, dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise.errors import BagwiseError
 
-__all__ = ["Fitted", "read_fitted", "read_model", "write_model"]
+__all__ = ["read_fitted", "read_model", "write_model"]
 
 _KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
 _TENSORS_1 = {
@@ -40,16 +40,10 @@ _OLD_NAMES = {
 }
 
 
-class Fitted(NamedTuple):
-    """Topics and priors of a fitted model."""
-
-    counts: NDArray[np.float64]  # words x topics, smoothing included
-    alpha: NDArray[np.float64]
-    eta: float
-
-
-def read_fitted(model: Any, vocabulary: Sequence[str] | None = None) -> Fitted:
-    """Read topics and priors from a fitted model of scikit-learn, gensim or tomotopy.
+def read_fitted(
+    model: Any, vocabulary: Sequence[str] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Read λ (words x topics), α and η from a fitted model of scikit-learn, gensim or tomotopy.
 
     Models are recognised by their attributes: ``components_`` and ``doc_topic_prior_``; ``get_topics`` and ``state``;
     ``get_topic_word_dist`` and ``used_vocabs``. `vocabulary` gives the words of the columns, for tomotopy, which has an
@@ -71,7 +65,7 @@ def read_fitted(model: Any, vocabulary: Sequence[str] | None = None) -> Fitted:
             f"from_fitted got a {type(model).__name__}. Accepted: fitted models of scikit-learn "
             "(LatentDirichletAllocation), gensim (LdaModel) and tomotopy (LDAModel)."
         )
-    return Fitted(np.ascontiguousarray(counts.T), np.broadcast_to(alpha, len(counts)).copy(), eta)
+    return np.ascontiguousarray(counts.T), np.broadcast_to(alpha, len(counts)).copy(), eta
 
 
 def _reorder(

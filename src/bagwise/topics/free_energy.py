@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import _check_feature_names_in, _fit_context
+from bagwise._utils.checks import reset_fitted
 from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError, unknown_name
@@ -53,25 +54,14 @@ def _fitted_model(template: int | LatentDirichlet | FrozenEstimator, counts: sp.
 def elbo_terms(
     lda: LatentDirichlet, counts: sp.csr_array, word_block: str = "topic"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | sp.csr_array]:
-    """Split the ELBO of documents into terms of topics and terms of words.
+    """Split the ELBO of documents, counts from `to_counts`, into terms of topics and terms of words.
 
-    Parameters
-    ----------
-    lda : LatentDirichlet
-        Fitted.
-    counts : csr_array of shape (n_documents, n_words)
-        From `to_counts`.
-    word_block : {"full", "topic", "word"}, default="topic"
-        How the terms of the words are summed.
+    - Topics, documents x (1 + 3 K): ``lgamma(Σα) - lgamma(Σγ)``; ``lgamma(γ_i) - lgamma(α_i)``; ``(α_i - γ_i) e_i``;
+      ``Σ_v n_v φ_vi (e_i - log φ_vi)``.
+    - Words: ``n_v φ_vi log β_vi`` for each topic and word ("full", sparse, topic by topic), summed over words ("topic",
+      dense), or summed over topics ("word", sparse).
 
-    Returns
-    -------
-    topics : ndarray of shape (n_documents, 1 + 3 n_components)
-        ``lgamma(Σα) - lgamma(Σγ)``; ``lgamma(γ_i) - lgamma(α_i)``; ``(α_i - γ_i) e_i``;
-        ``Σ_v n_v φ_vi (e_i - log φ_vi)``.
-    words : ndarray of shape (n_documents, n_components) or csr_array
-        ``n_v φ_vi log β_vi`` for each topic and word ("full", sparse, topic by topic), summed over words ("topic"), or
-        summed over topics ("word", sparse). All terms of a document sum to its ELBO.
+    All terms of a document sum to its ELBO.
     """
     posterior = lda.infer_counts(counts)
     gamma, alpha = posterior.gamma, lda.doc_topic_prior_
@@ -405,9 +395,7 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
         -------
         self : FreeEnergyKernel
         """
-        for name in ("score_", "learner_", "n_features_in_", "feature_names_in_"):  # a failed fit leaves nothing behind
-            if hasattr(self, name):
-                delattr(self, name)
+        reset_fitted(self)
         score = FreeEnergyScore(
             self.model, word_block=self.word_block, per_token=self.per_token, standardize=self.standardize
         )

@@ -134,29 +134,11 @@ def infer(
         L = lgamma(Σα) - lgamma(Σγ) + Σ_i [lgamma(γ_i) - lgamma(α_i) + (α_i - γ_i) e_i]
             + Σ_v n_v Σ_i φ_vi (e_i - log φ_vi + log β_vi)   ≤   log p(document)
 
-    Parameters
-    ----------
-    X : csr_array of shape (n_documents, n_words)
-        From `to_counts`.
-    weights : ndarray of shape (n_words, n_components)
-        β, positive; ``exp(E[log β])`` for topics with a posterior of their own.
-    alpha : ndarray of shape (n_components,)
-        Dirichlet prior of the topic proportions.
-    gamma : ndarray of shape (n_documents, n_components), default=None
-        Initial γ. None: equal proportions.
-    max_iter : int, default=100
-        Maximum number of updates per document.
-    tol : float, default=1e-3
-        Stop when an update changes γ by at most this fraction of its sum (L1 norm).
-    n_threads : int, default=1
-        The result does not depend on it.
+    X comes from `to_counts`. `weights`, words x topics, are β, positive; ``exp(E[log β])`` for topics with a posterior
+    of their own. `gamma` is the initial γ, documents x topics; None: equal proportions. A document takes at most
+    `max_iter` updates, and stops when one changes γ by at most the fraction `tol` of its sum (L1 norm). The result does
+    not depend on `n_threads`.
 
-    Returns
-    -------
-    posterior : Posterior
-
-    Notes
-    -----
     The first updates take O(nnz K). When at least half of the topics are negligible in a document, only the others are
     updated; all topics are checked again before the document is done.
     """
@@ -180,13 +162,7 @@ def infer(
 
 
 class Corpus:
-    """Index from words to documents, for sums over the documents of each word. O(nnz).
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_documents, n_words)
-        From `to_counts`.
-    """
+    """Index from words to documents of a matrix from `to_counts`, for sums over the documents of each word. O(nnz)."""
 
     def __init__(self, X: sp.csr_array) -> None:
         numbered = sp.csr_array((np.arange(X.nnz, dtype=X.indices.dtype), X.indices, X.indptr), shape=X.shape)

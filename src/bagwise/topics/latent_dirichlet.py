@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
@@ -255,9 +256,7 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         """
         training = self._training()
         if not self.warm_start:
-            for name in ("components_", "doc_topic_prior_", "bounds_", "bound_"):  # a failed fit leaves nothing behind
-                if hasattr(self, name):
-                    delattr(self, name)
+            reset_fitted(self)
         earlier = self._state() if self.warm_start and hasattr(self, "components_") else None
         counts, weights = self._weighted(self._counts(X, reset=earlier is None), sample_weight)
         rng = check_random_state(self.random_state)
@@ -288,7 +287,9 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
                 for state in passes:
                     bounds.append(state.bound)
                     bar.update(len(bounds))
-                    if len(bounds) == n_passes or (self.solver == "vb" and self._converged(bounds)):
+                    if len(bounds) == n_passes:
+                        break
+                    if self.solver == "vb" and len(bounds) > 1 and has_converged(bounds[-2], bounds[-1], self.tol):
                         break
         finally:  # also after Ctrl-C, if a pass is complete
             if bounds:
@@ -310,9 +311,6 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
                 raise BagwiseError('solver="gibbs" takes integers as sample_weight. Round them, or use another solver.')
             return counts[np.repeat(np.arange(len(weights)), weights.astype(np.int64))], None
         return counts[weights > 0], weights[weights > 0]
-
-    def _converged(self, bounds: list[float]) -> bool:
-        return len(bounds) > 1 and has_converged(bounds[-2], bounds[-1], float(self.tol))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -579,13 +577,6 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         if header.get("bound") is not None:  # files of earlier versions lack it
             lda.bound_ = header["bound"]
         return lda
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")
 
 
 # what a parameter `model` of other estimators may be

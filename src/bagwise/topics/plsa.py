@@ -239,10 +239,3 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
         counts = self._counts(X, reset=False)
         topics = np.ascontiguousarray(self.components_.T)
         return self._expect(counts, self._fold_in(counts), topics, temperature=1.0).objective
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")

@@ -94,9 +94,16 @@ def top_words(
 
 
 class TopicTables:
-    """Mixin that gives an estimator with `components_` normalised topics and their top words."""
+    """Mixin of estimators whose fit sets `components_`: normalised topics and their top words."""
 
     components_: NDArray[np.float64]
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
 
     @property
     def topics_(self) -> NDArray[np.float64]:

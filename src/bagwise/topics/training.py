@@ -130,23 +130,12 @@ def learn_symmetric(alpha: float, mean_logs: NDArray[np.float64], max_iter: int 
 
 @dataclass(frozen=True)
 class State:
-    """A topic model between two passes.
+    """A topic model between two passes."""
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_words, n_components)
-        λ: pseudocounts of each word in each topic.
-    alpha : ndarray of shape (n_components,)
-    bound : float
-        ELBO of the corpus in the last pass. Online: with documents and topics as they were during the pass.
-    n_updates : int
-        Number of updates so far, which sets the weight of the next online update.
-    """
-
-    counts: NDArray[np.float64]
+    counts: NDArray[np.float64]  # λ, words x topics: pseudocounts of each word in each topic
     alpha: NDArray[np.float64]
-    bound: float = -np.inf
-    n_updates: int = 0
+    bound: float = -np.inf  # ELBO of the corpus in the last pass; online: as documents and topics were during it
+    n_updates: int = 0  # so far; they set the weight of the next online update
 
 
 @dataclass(frozen=True)
