@@ -183,7 +183,7 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
         proportions = np.full((counts.shape[0], self.n_components), 1 / self.n_components)
         objectives: list[float] = []
         for _ in range(self.max_iter):
-            step = self._expect(counts, proportions, topics)
+            step = self._expect(counts, proportions, topics, self.temperature)
             objectives.append(step.objective)
             if len(objectives) > 1 and objectives[-1] - objectives[-2] <= self.tol * abs(objectives[-1]):
                 break
@@ -210,18 +210,13 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
         proportions = np.full((counts.shape[0], topics.shape[1]), 1 / topics.shape[1])
         # a fixed number of iterations: when a document stops must not depend on the others
         for _ in range(self.max_iter):
-            proportions = self._expect(counts, proportions, topics).proportions
+            proportions = self._expect(counts, proportions, topics, self.temperature).proportions
         return proportions
 
     def _expect(
-        self,
-        counts: sp.csr_array,
-        proportions: NDArray[np.float64],
-        topics: NDArray[np.float64],
-        temperature: float | None = None,
+        self, counts: sp.csr_array, proportions: NDArray[np.float64], topics: NDArray[np.float64], temperature: float
     ) -> _Expectation:
-        temperature = float(self.temperature) if temperature is None else temperature
-        return _Expectation(counts, proportions, topics, temperature, effective_n_jobs(self.n_jobs))
+        return _Expectation(counts, proportions, topics, float(temperature), effective_n_jobs(self.n_jobs))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Log-likelihood of documents with the proportions from `transform`, in nats.

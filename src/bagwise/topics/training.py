@@ -170,10 +170,6 @@ class Training:
         )
         return posterior, weights
 
-    def topic_bound(self, state: State) -> float:
-        """The ELBO term of the topics."""
-        return topic_bound(state.counts, self.eta, self.smoothing)
-
 
 def learn_prior(
     alpha: NDArray[np.float64],
@@ -228,7 +224,7 @@ def batch_passes(
             alpha = learn_prior(alpha, gamma, training.prior, sample_weight, training.n_threads)
         before = state.bound
         state = replace(state, counts=counts, alpha=alpha, n_updates=state.n_updates + 1)
-        of_topics = training.topic_bound(state)
+        of_topics = topic_bound(counts, training.eta, training.smoothing)
         cold = cold and (training.restarts is None or done <= training.restarts)
         if cold:
             posterior, weights = training.infer(X, state)
@@ -290,7 +286,7 @@ def online_passes(
             weights = None if sample_weight is None else sample_weight[rows]
             state, of_batch = online_step(X[rows], state, training, total, weights)
             bound += of_batch
-        state = replace(state, bound=bound + training.topic_bound(state))
+        state = replace(state, bound=bound + topic_bound(state.counts, training.eta, training.smoothing))
         yield state
 
 
