@@ -74,6 +74,8 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     assert "exists already. Give --force to replace it" in bagwise(*fit, code=1)
     out = ("--out", made / "other" / "texts.bagwise")
     assert "there is no folder" in bagwise("fit", made / "texts.csv", *out, code=1)
+    evaluate = ("evaluate", made / "texts.bagwise", made / "texts.csv", "--report", made / "texts.csv")
+    assert "or another name with --report." in bagwise(*evaluate, code=1)
     transform = ("transform", made / "texts.bagwise", made / "texts.csv", "--out")
     assert "must end in .npz, .csv, .parquet" in bagwise(*transform, made / "f.txt", code=1)
     assert "exists already" in bagwise("cut", made / "texts.bagwise", "--to", 2, "--out", made / "texts.csv", code=1)

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
 from bagwise.cli.options import FIT_OPTIONS, Force, command, fit_options
-from bagwise.cli.outputs import FitOutputs, check_outputs, check_report, name_of_source, prepare_folder, write_digits
+from bagwise.cli.outputs import FitOutputs, check_outputs, check_page, name_of_source, prepare_folder, write_digits
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
@@ -75,7 +76,8 @@ def fit(
     if dry_run:
         _print_plan(session, source, chosen, outputs)
         return
-    check_outputs(outputs.all(), force, folder_path=outputs.markdown)
+    check_outputs([outputs.model, outputs.report, outputs.index], force)
+    check_outputs([markdown], force, "--markdown", folder_allowed=True)
     run_fit(session, source, chosen, outputs)
 
 
@@ -102,8 +104,7 @@ def compare(
         if name not in NAMED_CRITERIA:
             raise unknown_name("--criteria", name, NAMED_CRITERIA)
     if report is not None:
-        check_report()
-        check_outputs([report], force)
+        check_page(report, force, "--report")
     compared = compare_criteria(
         source, names, sizes=_sizes(sizes), progress=session.progress, **fit_options(options).to_dict()
     )
@@ -140,7 +141,7 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
     from bagwise.training import run_fit as fit
 
     if outputs.report is not None or outputs.markdown is not None:
-        check_report()
+        require("jinja2", "report", "Writing reports (--report, --markdown)")
     fitted = fit(source, options, progress=session.progress)
     evaluation = None
     if fitted.test is not None and fitted.model.heads:

@@ -73,7 +73,7 @@ def export(
     require("onnx", "onnx", "Exporting")
     from bagwise.model.onnx import export_onnx
 
-    check_outputs([onnx], force)
+    check_outputs([onnx], force, "--onnx")
     export_onnx(load_model(model), onnx)
     session.wrote(onnx, "onnx")
 

@@ -14,7 +14,7 @@ from bagwise._io.atomic import open_atomically, write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_report", "name_of_source", "prepare_folder"]
+__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "name_of_source", "prepare_folder"]
 __all__ += ["write_clusters", "write_digits", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
@@ -61,13 +61,17 @@ class FitOutputs:
         return [path for path in (self.model, self.report, self.index, self.markdown) if path is not None]
 
 
-def check_outputs(paths: Iterable[Path], force: bool, folder_path: Path | None = None) -> None:
-    """Raise if a path exists already, unless `force`, or cannot be written. Only `folder_path` may be a folder."""
+def check_outputs(
+    paths: Iterable[Path | None], force: bool, option: str = "--out", folder_allowed: bool = False
+) -> None:
+    """Raise if a path, given by `option`, exists already, unless `force`, or cannot be written."""
     for path in paths:
+        if path is None:
+            continue
         if os.path.lexists(path) and not force:
-            raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name with --out.")
-        if path.is_dir() and path != folder_path:
-            raise BagwiseError(f"{path} is a folder, which is not replaced. Give another name with --out.")
+            raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name with {option}.")
+        if path.is_dir() and not folder_allowed:
+            raise BagwiseError(f"{path} is a folder, which is not replaced. Give another name with {option}.")
         folder = path.parent
         if not folder.is_dir():
             raise BagwiseError(f"{path} cannot be written: there is no folder {folder}. Create it first.")
@@ -75,9 +79,10 @@ def check_outputs(paths: Iterable[Path], force: bool, folder_path: Path | None =
             raise BagwiseError(f"{path} cannot be written: no permission to write to the folder {folder}.")
 
 
-def check_report() -> None:
-    """Raise if the libraries that reports need are missing."""
-    require("jinja2", "report", "Writing reports (--no-report skips them)")
+def check_page(path: Path | None, force: bool, option: str) -> None:
+    """Raise if an HTML page cannot be written, or the libraries that it needs are missing."""
+    require("jinja2", "report", f"Writing a page ({option})")
+    check_outputs([path], force, option)
 
 
 def check_feature_file(path: Path) -> None:

@@ -12,16 +12,7 @@ from typing import Any
 from bagwise._utils.text import escape_character
 from bagwise.errors import BagwiseError, OptionError
 
-__all__ = [
-    "ProgressBar",
-    "duration",
-    "make_table",
-    "message_of",
-    "percent",
-    "plain_lines",
-    "printable",
-    "shortened",
-]
+__all__ = ["ProgressBar", "duration", "make_table", "message_of", "percent", "plain_lines", "printable", "shortened"]
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.

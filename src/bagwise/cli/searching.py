@@ -12,7 +12,7 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
-from bagwise.cli.outputs import check_outputs, check_report, name_of_source
+from bagwise.cli.outputs import check_outputs, check_page, name_of_source
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import counted, load_model
@@ -83,8 +83,7 @@ def search(
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
-        check_report()
-        check_outputs([page] if page is not None else [], force)
+        check_page(page, force, "--page")
     opened = ItemIndex.load(index)
     answers = []
     for name, shown, histograms in _queries(session, opened, query or [], query_text or [], row, fit_options(options)):

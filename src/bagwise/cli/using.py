@@ -13,7 +13,7 @@ from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, comm
 from bagwise.cli.outputs import (
     check_feature_file,
     check_outputs,
-    check_report,
+    check_page,
     name_of_source,
     write_clusters,
     write_features,
@@ -64,8 +64,7 @@ def evaluate(
     from bagwise.training import evaluate_model, evaluation_report_data
 
     if report is not None:
-        check_report()
-        check_outputs([report], force)
+        check_page(report, force, "--report")
     loaded = load_model(model)
     found = evaluate_model(loaded, source, progress=session.progress, **fit_options(options).to_dict())
     if found.n_skipped:
@@ -108,8 +107,7 @@ def cluster(
 
     if method not in METHODS:
         raise unknown_name("--method", method, METHODS)
-    if out is not None:
-        check_outputs([out], force)
+    check_outputs([out], force)
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, fit_options(options))
     features = loaded.group(histograms)

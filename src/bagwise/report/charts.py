@@ -91,7 +91,11 @@ def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
     parts, bottom, shown = [], 0.0, []
     if curve.sizes:
         shown.append("error")
-        panel = _error_panel(curve, x)
+        spread = curve.standard_errors or [0.0] * len(curve.errors)
+        ends = [e + sign * s for e, s in zip(curve.errors, spread, strict=True) for sign in (-1, 1)]
+        title = "Error ± one standard error" if curve.standard_errors else "Error"
+        y = linear_axis([min(1.0, max(0.0, end)) for end in ends], _TOP + 230, _TOP, zero=True)
+        panel = _Panel(x, y, title)
         bottom = panel.bottom
         parts.append(panel.frame(_percentages(panel.y)) + _error_curve(curve, panel, readouts))
         if not curve.criterion_sizes:
@@ -105,14 +109,6 @@ def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
         parts.append(panel.frame([number(tick) for tick in panel.y.ticks]) + panel.x_axis())
         parts.append(_criterion_curve(curve, panel, readouts))
     return _chart(parts, bottom + 52, f"Chart: {' and '.join(shown)} against the number of groups")
-
-
-def _error_panel(curve: MergingCurve, x: Axis) -> _Panel:
-    spread = curve.standard_errors or [0.0] * len(curve.errors)
-    ends = [e + sign * s for e, s in zip(curve.errors, spread, strict=True) for sign in (-1, 1)]
-    ends = [min(1.0, max(0.0, end)) for end in ends]
-    title = "Error ± one standard error" if curve.standard_errors else "Error"
-    return _Panel(x, linear_axis(ends, _TOP + 230, _TOP, zero=True), title)
 
 
 def _error_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:

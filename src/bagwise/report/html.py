@@ -109,7 +109,6 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
     Returns
     -------
     path : Path
-        The same path.
 
     Examples
     --------
@@ -163,7 +162,6 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Pa
     Returns
     -------
     path : Path
-        The same path.
     """
     return write_atomically(path, render_comparison(comparison).encode())
 
@@ -202,7 +200,6 @@ def write_results(results: SearchResults, path: str | os.PathLike[str]) -> Path:
     Returns
     -------
     path : Path
-        The same path.
     """
     return write_atomically(path, render_results(results).encode())
 

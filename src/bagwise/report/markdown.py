@@ -73,14 +73,6 @@ def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[
     -------
     path : Path
         The Markdown file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from bagwise.report import Comparison, CriterionResult, write_comparison_markdown
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_comparison_markdown(Comparison("Digits", [10], [CriterionResult("csm", [0.2])]), folder).name
-    'comparison.md'
     """
     chart = chart_file(comparison_chart(comparison))
     place = _make_folder(folder)

@@ -36,27 +36,18 @@ _DECOMPRESSORS = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00"
 _RATIO_MATTERS_FROM = 1 << 20
 _COPIED_BYTES = 1 << 20
 # What the standard library raises for files that are not what they should be.
-_DAMAGES = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zlib.error,
-    struct.error,
-    EOFError,
-    NotImplementedError,
-    ValueError,
-)
+_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError)
+_DAMAGES += (zlib.error, struct.error, EOFError, NotImplementedError, ValueError)
 
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """What an archive may hold before it is refused. The defaults let through any honest data set we know.
+    """Limits of archives; larger ones are refused. The defaults accept ordinary data sets.
 
     Parameters
     ----------
     max_members : int, default=1_000_000
-        Files in the archive.
+        Number of files.
     max_member_bytes : int, default=1 GiB
         Size of one file after decompression.
     max_total_bytes : int, default=64 GiB
@@ -72,15 +63,15 @@ class ArchiveLimits:
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
-    """Whether the name of a file is that of a zip or tar archive."""
+    """Whether a file has the ending of a zip or tar archive."""
     return os.fspath(path).lower().endswith((".zip", *_TAR_ENDINGS))
 
 
 def list_archive(path: str | os.PathLike[str], limits: ArchiveLimits) -> dict[str, ZipMember | TarMember]:
-    """List the files of an archive by name, or refuse it.
+    """List the files of an archive by name.
 
-    Refused are absolute paths and ``..``, links, devices, encrypted and sparse members, the same name twice, and
-    whatever exceeds the limits.
+    Raises an error for absolute paths and ``..``, links, devices, encrypted and sparse members, repeated names, and
+    members beyond the limits.
     """
     name = os.fspath(path)
     is_tar = name.lower().endswith(_TAR_ENDINGS)
@@ -117,7 +108,7 @@ def _check_name(member: str, archive: str) -> None:
     if parts[0] == "" or re.match(r"[A-Za-z]:", member) or ".." in parts or "\0" in member:
         raise BagwiseError(
             f"{archive} is refused: the path {member!r} leads out of the archive. "
-            "Honest archives have relative paths without '..'; pack it again."
+            "Pack it again, with relative paths without '..'."
         )
 
 
@@ -152,7 +143,7 @@ class ZipMember:
         return f"{self.archive}!{self.name}"
 
     def open(self) -> BinaryIO:
-        """Decompress the file into memory. Size and checksum are those the list of members gave, or it is an error."""
+        """Decompress the file into memory; raise an error if size or checksum are not those of the list of members."""
         with open(self.archive, "rb") as file:
             check_stamp(self.archive, self.stamp)
             file.seek(self.header_offset)
@@ -202,9 +193,9 @@ def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
 
 
 class Unpacked:
-    """The bytes of a tar archive without its compression, in a nameless temporary file.
+    """A decompressed tar archive, in a temporary file without a name.
 
-    A compressed tar archive can only be read from its beginning, so it is unpacked once in each process.
+    A compressed tar archive can only be read from its beginning, so it is decompressed once in each process.
     """
 
     def __init__(self, path: str, limits: ArchiveLimits, opener: Any) -> None:
@@ -230,7 +221,7 @@ class Unpacked:
         self._file.flush()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read bytes from a place, without a position that threads or forked processes could share."""
+        """Read bytes at an offset, without a file position that threads or forked processes would share."""
         if hasattr(os, "pread"):
             pieces = []
             while size and (piece := os.pread(self._file.fileno(), size, offset)):
@@ -293,7 +284,7 @@ class TarMember:
 
 
 class _TarHeader(tarfile.TarInfo):
-    """The header of a member. Refuses negative sizes, which send older versions of tarfile in circles."""
+    """The header of a member. Refuses negative sizes, with which older versions of tarfile never end."""
 
     def _block(self, count: int) -> int:
         if count < 0:
@@ -315,7 +306,7 @@ def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
 
 
 def _tar_members(archive: tarfile.TarFile, path: str, limits: ArchiveLimits) -> list[tarfile.TarInfo]:
-    """List the files of a tar archive; stops at the first thing that is to be refused."""
+    """List the files of a tar archive; raise an error at the first member that is refused."""
     members: list[tarfile.TarInfo] = []
     for number, info in enumerate(archive):
         if number == limits.max_members:

@@ -173,7 +173,7 @@ class TextDecoder:
     encoding: str | None = None
 
     def decode(self, content: Content) -> str:
-        """Give the text."""
+        """Return the text."""
         with content.open() as file:
             return decode_text(file.read(), self.encoding)
 
@@ -238,7 +238,7 @@ class VideoDecoder:
     max_bytes: int = 1 << 31
 
     def decode(self, content: Content) -> NDArray[np.uint8]:
-        """Give the frames as one array."""
+        """Return the frames as one array."""
         import av
 
         with content.open() as file:

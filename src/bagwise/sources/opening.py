@@ -9,7 +9,6 @@ from typing import Any
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Content
 from bagwise.sources.media import IMAGE_ENDINGS, TEXT_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import ending, list_place, nothing_found
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
@@ -85,7 +84,12 @@ def _modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
         return "table"
     contents, _ = list_place(path, options.get("limits"))
     if list(contents) == [name] and ending(name) in RECORD_ENDINGS:
-        return _modality_of_records(name, contents[name], options)
+        if {"text", "columns"} & set(options):
+            return "records"
+        try:
+            return "records" if has_text_column(name, contents[name]) else "table"
+        except BagwiseError as error:
+            raise BagwiseError(f"{contents[name].source} cannot be used: {error}.") from error
     found = {modality: [name for name in contents if ending(name) in endings] for modality, endings in _ENDINGS.items()}
     there = {modality: names for modality, names in found.items() if names}
     if len(there) > 1 and not any("/" in name for name in there.get("texts", [])):
@@ -97,15 +101,6 @@ def _modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
         listed = " and ".join(f"{len(names)} {modality}" for modality, names in there.items())
         raise BagwiseError(f"{os.fspath(path)} holds {listed}. Choose one, for instance by modality={min(there)!r}.")
     return next(iter(there))
-
-
-def _modality_of_records(name: str, content: Content, options: dict[str, Any]) -> str:
-    if {"text", "columns"} & set(options):
-        return "records"
-    try:
-        return "records" if has_text_column(name, content) else "table"
-    except BagwiseError as error:
-        raise BagwiseError(f"{content.source} cannot be used: {error}.") from error
 
 
 _READERS: dict[str, Callable[..., Collection]] = {

@@ -1,4 +1,4 @@
-"""Folders, archives and single files: what lies there, and what its folders say about it."""
+"""Files of folders and archives, and their labels and splits by folder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,8 @@ from bagwise.sources.items import Content, Decoder, Item
 __all__ = ["FileContent", "arrange", "collect", "ending", "list_place"]
 
 # Folders that divide a collection rather than name a class.
-SPLIT_FOLDERS = {
-    "train": "train",
-    "training": "train",
-    "test": "test",
-    "testing": "test",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "dev": "validation",
-}
+SPLIT_FOLDERS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+SPLIT_FOLDERS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class RecordFormat:
 
 
 class _Lines(Iterator[str]):
-    """The decoded lines of a file. Goes on after a line that cannot be decoded, which a generator would not."""
+    """The decoded lines of a file. Unlike a generator, it continues after a line that cannot be decoded."""
 
     def __init__(self, file: BinaryIO, position: int, encoding: str | None) -> None:
         file.seek(position)
@@ -176,11 +176,11 @@ def _parse_json(line: str) -> dict[str, Any] | None:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """List names of columns, which may be whole texts if there is no line with names."""
+    """List names of columns, truncated: they are whole texts if the first line has no names."""
     return ", ".join(repr(name if len(name) <= 30 else name[:27] + "...") for name in names[:20])
 
 
-# Columns that are taken where none is named, the first of them that is there.
+# Default names of columns; the first that exists is used.
 USUAL_TEXT = ("text", "body", "content", "document")
 USUAL_LABEL = ("label", "labels", "class", "category")
 
@@ -376,13 +376,13 @@ def _id_of(fields: dict[str, Any], columns: Columns) -> str | None:
 
 @dataclass(frozen=True)
 class RecordDecoder:
-    """Parses one record and gives its text: some of its fields, joined by line ends."""
+    """Parses a record and joins its fields of text by line ends."""
 
     format: RecordFormat
     text: tuple[str, ...]
 
     def decode(self, content: Content) -> str:
-        """Give the text."""
+        """Return the text."""
         assert isinstance(content, RecordContent)
         with content.open() as file:
             return self.text_of(self.format.parse(file.read(), content.start))
@@ -430,7 +430,7 @@ def _whole(content: Content) -> bytes:
 
 
 def has_text_column(name: str, content: Content) -> bool:
-    """Whether a file of records has a column that is text by its name. JSONL files are taken to have one."""
+    """Whether a file of records has a column of text by its name. JSONL files are assumed to have one."""
     format = RecordFormat.of(name)
     if format.delimiter is None:
         return True

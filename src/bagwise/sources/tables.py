@@ -228,17 +228,9 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-READERS: dict[str, Callable[..., RawTable]] = {
-    ".npz": read_npz,
-    ".mtx": read_mtx,
-    ".svm": read_svmlight,
-    ".svmlight": read_svmlight,
-    ".libsvm": read_svmlight,
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".tab": read_csv,
-    ".parquet": read_parquet,
-}
+READERS: dict[str, Callable[..., RawTable]] = {".npz": read_npz, ".mtx": read_mtx, ".parquet": read_parquet}
+READERS |= dict.fromkeys((".csv", ".tsv", ".tab"), read_csv)
+READERS |= dict.fromkeys((".svm", ".svmlight", ".libsvm"), read_svmlight)
 _WITH_COLUMNS = (".csv", ".tsv", ".tab", ".parquet")
 
 
