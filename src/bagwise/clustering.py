@@ -252,15 +252,12 @@ def cluster_bags(
     """
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
-    rng = check_random_state(random_state)
-    seeds = rng.randint(2**31, size=2).tolist()
+    seeds = check_random_state(random_state).randint(2**31, size=2).tolist()
     if encoder is None:
         from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 
-        n = len(bags)
-        encoder = ManifoldBagOfFeatures(
-            n_components=min(n_clusters, max(n - 1, 1)), random_state=seeds[0], n_jobs=n_jobs
-        )  # fmt: skip
+        n_components = min(n_clusters, max(len(bags) - 1, 1))
+        encoder = ManifoldBagOfFeatures(n_components=n_components, random_state=seeds[0], n_jobs=n_jobs)
     if method == "kmeans":
         clusterer: Any = KMeans(n_clusters, n_init=10, random_state=seeds[1])
     else:

@@ -23,21 +23,6 @@ from bagwise._io.atomic import open_atomically
 from bagwise._utils.checks import TYPE_NAMES
 from bagwise.errors import BagwiseError
 
-__all__ = [
-    "MAX_HEADER",
-    "Chunks",
-    "PackedStrings",
-    "TensorSpec",
-    "array_pieces",
-    "check_file_path",
-    "header_bytes",
-    "kind_of",
-    "read_tensors",
-    "tensor",
-    "tensor_pieces",
-    "write_tensors",
-]
-
 # The longest JSON text that is written, and read unless a kind of file allows more.
 MAX_HEADER = 1 << 20
 _DTYPE_NAMES = TYPE_NAMES | {np.dtype(bool): "BOOL"}

@@ -26,6 +26,8 @@ __all__ = ["BagsSpool", "BagsWriter"]
 
 # With the 8 bytes of its length; the values start at a multiple of 64.
 _HEADER_SIZE = 1024
+# Bytes that a spool holds in memory.
+DEFAULT_LIMIT = 32 * 2**20
 
 
 class BagsWriter:
@@ -127,19 +129,12 @@ class BagsWriter:
         file.write(header_bytes(FILE_KIND, FILE_SCHEMA, {}, forms, size=_HEADER_SIZE))
 
 
-DEFAULT_LIMIT = 32 * 2**20
-
-
 class BagsSpool:
     """Hold batches of bags for several passes: in memory up to a limit, in a temporary file beyond.
 
-    The file has no name, so that the system removes it with the process, however that ends. Batches are read back one
-    at a time and are not mapped: memory stays below the limit and one batch.
-
-    Parameters
-    ----------
-    memory_limit : int, float or str, default=None
-        Bytes to hold in memory, such as ``"1GB"``. None: 32 MiB.
+    `memory_limit` is a number of bytes or a string such as ``"1GB"``, by default 32 MiB. The file has no name, so that
+    the system removes it with the process, however that ends. Batches are read back one at a time and are not mapped:
+    memory stays below the limit and one batch.
 
     Examples
     --------

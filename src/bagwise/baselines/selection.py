@@ -56,7 +56,7 @@ def _columns(X: Any) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
 
 def _partitions(X: Any, width: float, discretize: bool) -> _Partitions:
     n_samples = X.shape[0]
-    samples, sizes, n_groups = [], [], []
+    samples, sizes = [], []
     for column, (values, rows) in enumerate(_columns(X)):
         if discretize:
             states = three_states(values, n_samples, width)
@@ -70,11 +70,10 @@ def _partitions(X: Any, width: float, discretize: bool) -> _Partitions:
         listed, group_sizes = partition(states, rows, n_samples)
         samples.append(listed)
         sizes.append(group_sizes)
-        n_groups.append(len(group_sizes))
     return _Partitions(
         np.concatenate(samples),
         np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
-        np.concatenate([[0], np.cumsum(n_groups)]).astype(np.int64),
+        np.cumsum([0, *map(len, sizes)], dtype=np.int64),
     )
 
 

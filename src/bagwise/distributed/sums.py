@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d
 
+from bagwise._utils.extras import require
 from bagwise._utils.matrices import first_not_finite, is_lazy
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
@@ -300,12 +301,8 @@ def check_finite(X: Any, number: int) -> None:
 
 
 def delayed_function() -> Any:
-    """Import `dask.delayed`, or raise an error that says how to install it."""
-    try:
-        from dask import delayed
-    except ImportError as error:
-        raise BagwiseError('Dask is needed for this: pip install "bagwise[dask]".') from error
-    return delayed
+    """Give `dask.delayed`, or raise an error that says how to install Dask."""
+    return require("dask", "dask", "A Dask collection").delayed
 
 
 _FLOATS = (np.float64, np.float32)

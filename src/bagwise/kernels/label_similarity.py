@@ -19,8 +19,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["GivenSimilarity", "LabelSimilarity", "SharedLabels", "class_agreement", "label_similarity"]
-
 SIMILARITIES = ("auto", "classes", "shared")
 # Numbers per block of similarities.
 _BLOCK_NUMBERS = 2**22

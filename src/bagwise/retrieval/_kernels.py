@@ -63,27 +63,18 @@ def count_words(words, starts):
 
 
 @njit(cache=True, nogil=True)
-def fill_lists(row_starts, words, values, starts, items, item_values):
-    """Write the entries of rows (CSR) into the lists of their words, items in rising order. O(words + non-zeros)."""
-    places = starts[:-1].copy()
-    for i in range(row_starts.shape[0] - 1):
-        for p in range(row_starts[i], row_starts[i + 1]):
+def transpose(starts, words, values, word_starts, items, item_values):
+    """Write the entries of rows (CSR) into the lists of their words (CSC), items in rising order; or the other way.
+
+    `word_starts` are where the lists begin, from `count_words`. O(words + non-zeros).
+    """
+    places = word_starts[:-1].copy()
+    for i in range(starts.shape[0] - 1):
+        for p in range(starts[i], starts[i + 1]):
             place = places[words[p]]
             items[place] = i
             item_values[place] = values[p]
             places[words[p]] = place + 1
-
-
-@njit(cache=True, nogil=True)
-def fill_rows(starts, items, item_values, row_starts, words, values):
-    """Undo `fill_lists`; ``row_starts[i]`` is where row i begins. Words come in rising order."""
-    places = row_starts[:-1].copy()
-    for w in range(starts.shape[0] - 1):
-        for p in range(starts[w], starts[w + 1]):
-            place = places[items[p]]
-            words[place] = w
-            values[place] = item_values[p]
-            places[items[p]] = place + 1
 
 
 @njit(cache=True, nogil=True)

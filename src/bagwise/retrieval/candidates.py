@@ -32,8 +32,6 @@ from bagwise.errors import BagwiseError
 from bagwise.retrieval.histograms import Metric
 from bagwise.retrieval.store import Store
 
-__all__ = ["STRUCTURES", "Candidates", "Cells"]
-
 STRUCTURES = ("auto", "flat", "ivf", "hnsw")
 # "auto" is "flat" up to this many items, and "ivf" beyond.
 _FLAT_ITEMS = 10_000

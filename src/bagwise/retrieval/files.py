@@ -21,8 +21,6 @@ from bagwise.retrieval.candidates import Cells
 from bagwise.retrieval.identifiers import Identifiers
 from bagwise.retrieval.store import Block, DenseBlock, InvertedBlock
 
-__all__ = ["KIND", "SCHEMA", "TENSORS", "SavedIndex", "index_from_tensors", "index_to_tensors"]
-
 KIND, SCHEMA = "bagwise.BagIndex", 1
 TENSORS = {
     "sizes": tensor("int64", "n_blocks", low=1, high=BLOCK_ITEMS),  # items of each block

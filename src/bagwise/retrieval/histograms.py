@@ -14,8 +14,6 @@ from bagwise._utils.matrices import canonical, check_non_negative, first_not_fin
 from bagwise.errors import BagwiseError
 from bagwise.retrieval import _kernels as kernels
 
-__all__ = ["METRICS", "NORMS", "Metric", "Queries", "check_histograms", "prepare"]
-
 
 @dataclass(frozen=True)
 class Metric:

@@ -12,8 +12,6 @@ from bagwise._io.tensors import PackedStrings
 from bagwise._utils.checks import as_numpy
 from bagwise.errors import BagwiseError
 
-__all__ = ["Identifiers"]
-
 
 class Identifiers:
     """Unique integers or strings, all of one kind, in the order of adding.

@@ -20,8 +20,6 @@ from bagwise.retrieval import _kernels as kernels
 from bagwise.retrieval._kernels import BLOCK_ITEMS
 from bagwise.retrieval.histograms import Metric, Queries
 
-__all__ = ["Block", "DenseBlock", "InvertedBlock", "Store", "make_block"]
-
 _Keys = NDArray[np.float64]
 _Items = NDArray[np.int64]
 # Rows with a larger fraction of non-zeros are kept dense: it is then faster to look at all words.
@@ -92,7 +90,7 @@ class InvertedBlock(_Arrays):
             raise BagwiseError(f"The index is damaged: an inverted list names item {len(n_words) - 1} of {len(self)}.")
         row_starts = np.concatenate([[0], np.cumsum(n_words)])
         words, values = np.empty(len(self.items), dtype=np.int32), np.empty(len(self.items), dtype=np.float32)
-        kernels.fill_rows(self.starts, self.items, self.values, row_starts, words, values)
+        kernels.transpose(self.starts, self.items, self.values, row_starts, words, values)
         return sp.csr_array((values, words, row_starts), shape=(len(self), len(self.starts) - 1))
 
 
@@ -152,7 +150,7 @@ def make_block(parts: list[Any], metric: Metric) -> Block:
     starts = np.zeros(n_words + 1, dtype=np.int64)
     kernels.count_words(words, starts)
     items, values = np.empty(len(words), dtype=np.uint16), np.empty(len(words), dtype=np.float32)
-    kernels.fill_lists(rows.indptr.astype(np.int64), words, rows.data, starts, items, values)
+    kernels.transpose(rows.indptr.astype(np.int64), words, rows.data, starts, items, values)
     return InvertedBlock(metric.totals(rows), starts, items, values)
 
 

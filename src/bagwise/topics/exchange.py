@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise.errors import BagwiseError
 
-__all__ = ["read_fitted", "read_model", "write_model"]
-
 _KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
 _TENSORS_1 = {
     "topic_counts": tensor("float64", "n_topics", "n_words", finite=True, low=0),

@@ -17,23 +17,6 @@ from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
 from bagwise.topics._kernels import add_expected_counts, expect_topics, expected_logs, infer_documents
 
-__all__ = [
-    "FLOOR",
-    "SMOOTHINGS",
-    "Corpus",
-    "CountReader",
-    "Posterior",
-    "check_whole",
-    "completion_perplexity",
-    "infer",
-    "mean_logs",
-    "split_tokens",
-    "to_counts",
-    "topic_bound",
-    "topic_weights",
-    "with_small_indices",
-]
-
 SMOOTHINGS = ("bayes", "map")
 # Probability of a word that no topic emits: its logarithm is finite, and counts divided by it do not overflow.
 FLOOR = 1e-200

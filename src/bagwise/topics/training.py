@@ -14,22 +14,6 @@ from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.topics.inference import Corpus, Posterior, check_whole, infer, mean_logs, topic_bound, topic_weights
 
-__all__ = [
-    "PRIORS",
-    "SMALLEST",
-    "State",
-    "Training",
-    "batch_passes",
-    "has_converged",
-    "learn_asymmetric",
-    "learn_prior",
-    "learn_symmetric",
-    "online_passes",
-    "online_step",
-    "prior_objective",
-    "sample_topics",
-]
-
 PRIORS = ("fixed", "symmetric", "asymmetric")
 SMALLEST = 1e-6  # lower bound of the prior: below it digamma falls under -10⁶
 _LARGEST = 1e6  # upper bound: documents with identical proportions have an infinite optimum
