@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -86,36 +87,25 @@ class PairLoss:
     def _of_pairs(
         self, weights: NDArray[np.float64], blocks: list[NDArray[np.int64]]
     ) -> tuple[float, NDArray[np.float64]]:
+        """Value and gradient over the pairs within and between blocks of samples."""
         loss, gradient = 0.0, np.zeros(self.n_features)
-        for a, rows in enumerate(blocks):
-            for columns in blocks[a:]:
-                loss += self._add_pairs(weights, rows, columns, gradient)
+        for rows, columns in itertools.combinations_with_replacement(blocks, 2):
+            A, B = self.X[rows], self.X[columns]
+            signs = self.similarity.signs_between(rows, columns)
+            if sp.issparse(self.X):
+                A, B = sp.csc_array(A), sp.csc_array(B)
+                entries = (A.indptr, A.indices, A.data, B.indptr, B.indices, B.data)
+                products = np.zeros(signs.shape)
+                pair_products(*entries, weights, products)
+                loss += logistic_losses(signs, products, rows is columns)
+                pair_gradient(*entries, products, gradient)
+            else:
+                products = ((A * weights) @ B.T).astype(np.float64, copy=False)
+                loss += logistic_losses(signs, products, rows is columns)
+                gradient += np.einsum("ij,ij->j", A, products @ B)
         n, away = sum(map(len, blocks)), weights - 1.0
         n_pairs = n * (n - 1) / 2
         return loss / n_pairs + self.penalty / 2 * float(away @ away), gradient / n_pairs + self.penalty * away
-
-    def _add_pairs(
-        self,
-        weights: NDArray[np.float64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        gradient: NDArray[np.float64],
-    ) -> float:
-        """Add the gradient of the pairs between two blocks, or within one, and return their loss."""
-        A, B = self.X[rows], self.X[columns]
-        signs = self.similarity.signs_between(rows, columns)
-        if not sp.issparse(self.X):
-            products = ((A * weights) @ B.T).astype(np.float64, copy=False)
-            loss = logistic_losses(signs, products, rows is columns)
-            gradient += np.einsum("ij,ij->j", A, products @ B)
-            return loss
-        A, B = sp.csc_array(A), sp.csc_array(B)
-        entries = (A.indptr, A.indices, A.data, B.indptr, B.indices, B.data)
-        products = np.zeros(signs.shape)
-        pair_products(*entries, weights, products)
-        loss = logistic_losses(signs, products, rows is columns)
-        pair_gradient(*entries, products, gradient)
-        return loss
 
     def minimize(
         self, start: NDArray[np.float64], non_negative: bool, max_iter: int, tol: float

@@ -209,14 +209,13 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         bags = self._as_bags(X, reset=True)
         if self.mixture is not None:
-            self.mixture_ = _check_mixture(self.mixture, bags.n_features)
-        else:
-            if bags.n_rows < max(self.n_components, 2):
-                raise BagwiseError(
-                    f"A mixture of n_components={self.n_components} needs at least as many vectors, and 2; there are "
-                    f"{bags.n_rows}. Give more vectors, or use fewer components."
-                )
-            self.mixture_ = self._fit_mixture(bags)
+            _check_mixture(self.mixture, bags.n_features)
+        elif bags.n_rows < max(self.n_components, 2):
+            raise BagwiseError(
+                f"A mixture of n_components={self.n_components} needs at least as many vectors, and 2; there are "
+                f"{bags.n_rows}. Give more vectors, or use fewer components."
+            )
+        self.mixture_ = self._fit_mixture(bags) if self.mixture is None else self.mixture
         self.n_iter_ = self.mixture_.n_iter_
         self._chosen = (tuple(self.parameters), self.information)  # transform uses the parameters of this fit
         self._n_features_out = sum(
@@ -278,7 +277,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return tags
 
 
-def _check_mixture(mixture: GaussianMixture, n_features: int) -> GaussianMixture:
+def _check_mixture(mixture: GaussianMixture, n_features: int) -> None:
     if mixture.covariance_type != "diag":
         raise BagwiseError(f"mixture has covariance_type={mixture.covariance_type!r}; FisherScore needs 'diag'.")
     if not hasattr(mixture, "means_"):
@@ -287,7 +286,6 @@ def _check_mixture(mixture: GaussianMixture, n_features: int) -> GaussianMixture
         raise BagwiseError(
             f"mixture was fitted to vectors of {mixture.means_.shape[1]} features, but X has {n_features}."
         )
-    return mixture
 
 
 def _blocks(bags: Bags, n_rows: int) -> Iterator[tuple[slice, NDArray[Any], sp.csr_array | None]]:
