@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bagwise import open_collection
 from bagwise._io.atomic import open_atomically
-from bagwise.descriptors.lbp import as_comparable, pattern_codes
+from bagwise.descriptors.images import as_comparable
+from bagwise.descriptors.lbp import pattern_codes
 from experiments.caching import kept
 from experiments.running import Options
 from experiments.sets import few

@@ -14,8 +14,8 @@ from bagwise import BagOfFeatures, Bags, SketchMerger, open_collection
 from bagwise.baselines import HashMerger
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import LBPD5
-from bagwise.descriptors.grids import centres_in_unit_square, starts_of
-from bagwise.descriptors.lbp import as_comparable, pattern_codes
+from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
+from bagwise.descriptors.lbp import pattern_codes
 from bagwise.merging import PatternWords
 from bagwise.merging.pooling import pool
 from bagwise.sources import Collection

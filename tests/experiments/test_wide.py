@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from bagwise import BagOfFeatures, Bags, SketchMerger, open_collection
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import LBPD5, LocalBinaryPatterns
-from bagwise.descriptors.grids import starts_of
+from bagwise.descriptors.images import starts_of
 from experiments import wide_lbp, wide_patches, wide_scene15
 from result_pages import page_of
 

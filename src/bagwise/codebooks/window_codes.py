@@ -17,7 +17,7 @@ from bagwise.codebooks.encoders import localized_codes
 from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.pyramids import cell_numbers, n_cells, resolve_pyramid
 from bagwise.descriptors.base import Arrays, ItemTransformer
-from bagwise.descriptors.grids import starts_of
+from bagwise.descriptors.images import starts_of
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.descriptors.sparse_bags import SparseBags
 from bagwise.sources.items import ItemIterator

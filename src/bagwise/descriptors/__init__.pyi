@@ -11,5 +11,5 @@ from .sift import ColorSIFT as ColorSIFT
 from .sift import DenseSIFT as DenseSIFT
 from .sift import KeypointSIFT as KeypointSIFT
 from .sparse_bags import SparseBags as SparseBags
+from .texts import WordCounts as WordCounts
 from .video import VideoHogHof as VideoHogHof
-from .words import WordCounts as WordCounts

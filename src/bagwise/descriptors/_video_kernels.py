@@ -117,23 +117,12 @@ def local_maxima(volume, first, last, threshold):
 
 
 @njit(cache=True, nogil=True)
-def differences(frame, along_x, along_y):
-    """Half the differences of the neighbours of each pixel, borders repeated."""
-    height, width = frame.shape
-    for y in range(height):
-        above, below = frame[max(y - 1, 0)], frame[min(y + 1, height - 1)]
-        for x in range(width):
-            along_x[y, x] = (frame[y, min(x + 1, width - 1)] - frame[y, max(x - 1, 0)]) / 2
-            along_y[y, x] = (below[x] - above[x]) / 2
-
-
-@njit(cache=True, nogil=True)
 def orientation_votes(along_x, along_y, signed, still, votes):
-    """Share the length of each pixel's vector among the two nearest of 4 orientations.
+    """Divide the length of each pixel's vector between the two nearest of 4 orientations, linearly in the angle.
 
-    Bin b is at the angle ``b * π / 2`` if `signed` (right, down, left, up) and ``b * π / 4`` otherwise; between two
-    bins, shares are linear in the angle. If there is a fifth bin, pixels whose vectors are shorter than `still` give 1
-    to it and nothing to others. `votes` has shape (bins, height, width). Cost O(1) a pixel.
+    Bin b is at the angle ``b * π / 2`` if `signed` (right, down, left, up) and ``b * π / 4`` otherwise. If there is a
+    fifth bin, pixels whose vectors are shorter than `still` vote with 1 for it and for no other. `votes` has shape
+    (bins, height, width). Cost O(1) a pixel.
     """
     period = 2 * pi if signed else pi
     votes[:] = 0.0

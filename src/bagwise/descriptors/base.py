@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -16,6 +15,7 @@ from sklearn.utils import Tags
 
 from bagwise.bags.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
+from bagwise.descriptors.registry import EXECUTION
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
 from bagwise.sources.items import ItemIterator, item_errors
@@ -24,7 +24,7 @@ __all__ = ["Descriptor", "ItemTransformer", "RowBuffer", "unit_rows"]
 
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale rows to length 1; zero rows stay zero. There may be no rows, which scikit-learn's normalize refuses.
+    """Scale rows to unit L2 norm; zero rows stay zero. Unlike scikit-learn's normalize, takes matrices without rows.
 
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([[0.6, 0.8],
@@ -39,16 +39,10 @@ _BLOCK_BYTES = 1 << 26
 
 
 class RowBuffer:
-    """Collect rows whose number is not known beforehand, in little more memory than they take together.
+    """Collect rows of `width` numbers when their number is not known beforehand.
 
-    Rows are copied to blocks as they come. At the end blocks are copied to the result and freed one by one, so that
-    memory never exceeds the result and one block. (Many small arrays would leave freed memory with the process.)
-
-    Parameters
-    ----------
-    width : int
-        Numbers in a row.
-    dtype : data type
+    Rows are copied to blocks. At the end blocks are copied to the result and freed one by one, so that memory never
+    exceeds the result and one block. (Many small arrays would leave freed memory with the process.)
     """
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
@@ -75,7 +69,7 @@ class RowBuffer:
             rows = rows[taken:]
 
     def joined(self) -> NDArray[Any]:
-        """Give all rows as one array, and forget them."""
+        """Return all rows as one array, and empty the buffer."""
         if not self._blocks:
             return np.empty((0, self._width), self._dtype)
         self._blocks[-1] = self._blocks[-1][: self._filled]
@@ -90,23 +84,17 @@ class RowBuffer:
 
 
 Arrays = dict[str, NDArray[Any]]
-# Parameters that say how something is computed, not what.
-_HOW = ("n_jobs", "verbose", "cache")
 
 
 class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """Computes arrays from one item after the other, of a collection or a list. Nothing is learned.
+    """Base of transformers that compute arrays from each item of a collection or a list.
 
-    A subclass has the parameters `n_jobs`, `verbose` and `cache`, and says in `_compute` which arrays an item gives. It
-    must depend on nothing but the item and the other parameters. `_compute` runs in threads.
+    A subclass has the parameters `n_jobs`, `verbose` and `cache`, and a method ``_compute(content)`` that returns the
+    arrays of an item by name. The arrays depend only on the item and the other parameters. `_compute` runs in threads.
     """
 
     modality: ClassVar[str] = "images"
-    _parameter_constraints: ClassVar[dict] = {
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
-        "cache": [str, PathLike, None],
-    }
+    _parameter_constraints: ClassVar[dict] = EXECUTION
 
     n_jobs: int | None
     verbose: int
@@ -114,7 +102,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
 
     @abstractmethod
     def _compute(self, content: Any) -> Arrays:
-        """Give the arrays of one item, by name."""
+        """Compute the arrays of one item, by name."""
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the parameters; nothing is learned.
@@ -132,7 +120,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         return self
 
     def _check_parameters(self) -> None:
-        """Check what does not depend on items, once before any is read."""
+        """Check the parameters, once before any item is read."""
         self._validate_params()
 
     @abstractmethod
@@ -158,7 +146,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         return self._join(self._iterate(X, on_error))
 
     def iter_transform(self, X: Any, batch_size: int = 64, on_error: str = "raise") -> ItemIterator:
-        """Describe items batch by batch, holding one batch and a few items at a time.
+        """Describe items batch by batch, with one batch and a few items in memory.
 
         Parameters
         ----------
@@ -172,7 +160,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         Returns
         -------
         iterator : ItemIterator
-            Over what `transform` returns. Its ``kept`` and ``skipped`` list the items: ``collection[iterator.kept]``.
+            Yields what `transform` returns. Its ``kept`` and ``skipped`` list the items: ``collection[iterator.kept]``.
         """
         return self._iterate(X, on_error, batch_size=batch_size, join=self._join)
 
@@ -187,7 +175,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     def _cache(self) -> ArrayCache | None:
         if self.cache is None:
             return None
-        what = {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
+        what = {name: value for name, value in self.get_params(deep=False).items() if name not in EXECUTION}
         return ArrayCache(self.cache, {"name": f"{type(self).__module__}.{type(self).__qualname__}", **what})
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -196,19 +184,17 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
-        tags.no_validation = True  # what is taken is no matrix
+        tags.no_validation = True  # X is not a matrix
         return tags
 
 
 def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, item: Any) -> Arrays:
     """Load the arrays of an item from the cache, or compute them."""
-    if cache is None:
-        with item_errors(item.id):
-            return compute(item.load())
     with item_errors(item.id):
+        if cache is None:
+            return compute(item.load())
         key = item.fingerprint()
-        arrays = cache.load(key)
-        if arrays is not None:
+        if (arrays := cache.load(key)) is not None:
             return arrays
         arrays = compute(item.load())
     cache.save(key, arrays)  # a full disk is not an error of the item
@@ -216,12 +202,12 @@ def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, ite
 
 
 class Descriptor(ItemTransformer):
-    """Base of all that turn an item into a bag of vectors: local descriptors of images, videos, texts.
+    """Base of transformers from items to bags of vectors: local descriptors of images, videos, texts.
 
     A subclass assigns its parameters in ``__init__`` (`n_jobs`, `verbose` and `cache` among them), lists them in
-    ``_parameter_constraints``, and has ``_describe(content)``, which gives values of shape (n, D) and positions of
-    shape (n, 2) in the unit square, or None where there are no positions; n may be 0, D must not depend on the item.
-    What is wrong with an item is a `BagwiseError`. ``modality`` says which collections are taken.
+    ``_parameter_constraints``, and has a method ``_describe(content)``. It returns values of shape (n, D), and
+    positions of shape (n, 2) in the unit square or None. n may be 0; D must not depend on the item. It raises
+    `BagwiseError` for an item that cannot be described. ``modality`` is the modality of the collections it takes.
 
     Examples
     --------
@@ -240,7 +226,7 @@ class Descriptor(ItemTransformer):
 
     @abstractmethod
     def _describe(self, content: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Give values and positions of one item."""
+        """Compute values and positions of one item."""
 
     def describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Describe one image (or video, or text).
@@ -248,7 +234,7 @@ class Descriptor(ItemTransformer):
         Parameters
         ----------
         content : array of shape (height, width) or (height, width, 3)
-            The image, grey or RGB, of any type of number. What other descriptors take, they say.
+            Grey or RGB image of any numeric type. Descriptors of videos and texts take these instead.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""A folder that remembers what was computed from items, so that the second run need not compute it again."""
+"""A folder that caches the arrays computed from items for later runs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,21 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["ArrayCache", "DamagedCacheWarning"]
 
-# Part of every key. To be raised whenever any descriptor gives other numbers for the same parameters.
+# Part of every key. Raise it when any descriptor gives other numbers for the same parameters.
 SCHEMA = 1
 _DIGEST = 16
 
 
 class DamagedCacheWarning(UserWarning):
-    """Warns that a file of a cache could not be used and was computed again."""
+    """A file of a cache could not be used and was computed again."""
 
 
 class ArrayCache:
-    """Arrays by content: one file per item in a folder, named by a hash of all that its arrays depend on.
+    """A content-addressed cache: one file per item, named by a hash of all that its arrays depend on.
 
-    A file is written wholly or not at all, so a run may be killed at any time, and several may share a folder. It
-    begins with a hash of the rest: damaged files are noticed, told by a `DamagedCacheWarning`, and replaced. Files are
-    never removed; delete the folder to forget everything.
-
-    Parameters
-    ----------
-    folder : path
-        Made where it does not exist.
-    made_by : mapping
-        What the arrays depend on besides the item: the name and the parameters of what computes them.
+    That is the item, and `made_by`: name and parameters of what computes the arrays. Files are written atomically, so
+    that several processes may share a folder. A file begins with a hash of the rest: damaged files raise a
+    `DamagedCacheWarning` and are replaced. Files are never removed; delete the folder to clear the cache.
     """
 
     def __init__(self, folder: str | os.PathLike[str], made_by: Mapping[str, Any]) -> None:
@@ -49,58 +42,55 @@ class ArrayCache:
         except OSError as error:
             raise BagwiseError(f"cache={os.fspath(folder)!r} is not a folder that can be made: {error}.") from error
         about = json.dumps({"schema": SCHEMA, **made_by}, sort_keys=True, default=_plain)
-        self._made_by = hashlib.blake2b(about.encode(), digest_size=_DIGEST).digest()
+        self._made_by = _digest(about.encode())
 
-    def path_of(self, fingerprint: str) -> Path:
-        """The file of an item."""
-        key = hashlib.blake2b(self._made_by + fingerprint.encode(), digest_size=_DIGEST).hexdigest()
+    def _path(self, fingerprint: str) -> Path:
+        key = _digest(self._made_by + fingerprint.encode()).hex()
         return self.folder / key[:2] / f"{key[2:]}.arrays"
 
     def load(self, fingerprint: str) -> dict[str, NDArray[Any]] | None:
-        """Give the arrays of an item, or None if they are not there or damaged."""
+        """Load the arrays of an item, or return None if they are missing or damaged."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        path = self.path_of(fingerprint)
+        path = self._path(fingerprint)
         try:
             with open(path, "rb") as file:
                 digest, content = file.read(_DIGEST), file.read()
+            if _digest(content) == digest:
+                return load(content)
+            reason = f"its {len(digest) + len(content)} bytes are not those that were written"
         except FileNotFoundError:
             return None
         except OSError as error:
-            return _damaged(path, error.strerror or str(error))
-        if hashlib.blake2b(content, digest_size=_DIGEST).digest() != digest:
-            return _damaged(path, f"its {len(digest) + len(content)} bytes are not those that were written")
-        try:
-            return load(content)
+            reason = error.strerror or str(error)
         except SafetensorError as error:
-            return _damaged(path, str(error))
+            reason = str(error)
+        warnings.warn(f"{path} cannot be used and is computed again: {reason}.", DamagedCacheWarning, stacklevel=2)
+        return None
 
     def save(self, fingerprint: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the arrays of an item."""
+        """Write the arrays of an item."""
         from safetensors.numpy import save
 
         content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-        path = self.path_of(fingerprint)
+        path = self._path(fingerprint)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, hashlib.blake2b(content, digest_size=_DIGEST).digest() + content)
+            write_atomically(path, _digest(content) + content)
         except OSError as error:
             raise BagwiseError(
                 f"Cannot write to the cache folder {self.folder}: {error}. "
-                "Make room there, choose another folder, or pass cache=None."
+                "Free disk space, choose another folder, or pass cache=None."
             ) from error
 
 
-def _damaged(path: Path, reason: str) -> dict[str, NDArray[Any]] | None:
-    warnings.warn(f"{path} cannot be used and is computed again: {reason}.", DamagedCacheWarning, stacklevel=3)
-    return None
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest()
 
 
 def _plain(value: Any) -> Any:
-    """Write NumPy's numbers as numbers, so that step=8 and step=np.int64(8) share their files."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    """Convert NumPy scalars and arrays, so that step=8 and step=np.int64(8) share their files."""
+    if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     raise BagwiseError(f"A cache needs parameters that can be written down, got {value!r}. Pass cache=None.")

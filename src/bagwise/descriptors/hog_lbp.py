@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.descriptors.base import Descriptor, ItemTransformer
-from bagwise.descriptors.contents import as_grey
-from bagwise.descriptors.grids import centres_in_unit_square, starts_of
-from bagwise.descriptors.lbp import as_comparable, cell_histograms, uniform_bins
+from bagwise.descriptors.base import Descriptor, unit_rows
+from bagwise.descriptors.images import as_comparable, as_grey, centres_in_unit_square, starts_of
+from bagwise.descriptors.lbp import cell_histograms, uniform_bins
 from bagwise.descriptors.registry import parameter_constraints
 
 __all__ = ["HogLbp", "hog_features"]
@@ -24,13 +23,13 @@ FLAT = 1e-8
 
 
 class HogLbp(Descriptor):
-    """Describe square cells, side by side, by gradients (31 numbers) and uniform local binary patterns (58 numbers).
+    """Describe adjacent square cells by gradients (31 numbers) and uniform local binary patterns (58 numbers).
 
     1. HOG: gradients of a cell vote for 18 directions. The histogram is divided by the norms of the four blocks of
-       2 x 2 cells it is part of, and cut at 0.2; sums over the four are 18 numbers with the sign of the gradient and 9
-       without. Four more are the sums over directions for each block, a measure of texture.
+       2 x 2 cells that contain the cell, and clipped at 0.2. Sums over the four blocks give 18 signed and 9 unsigned
+       directions. Four more numbers are the sums over directions for each block, a measure of texture.
     2. LBP: counts of the 58 uniform patterns of the cell's pixels; other patterns are not counted.
-    3. Each of the two parts is scaled to length 1. A part that is zero (flat, or without a uniform pattern) stays zero.
+    3. Each of the two parts is scaled to unit L2 norm. Zero parts (flat, or without a uniform pattern) stay zero.
 
     `form` changes the last two steps.
 
@@ -39,9 +38,9 @@ class HogLbp(Descriptor):
     cell : int, default=8
         Side of a cell in pixels. Cells are centred in the image.
     form : {"unit", "root"}, default="unit"
-        "unit": as above. "root": much as in VLFeat. The gradients are left as they are, so that a cell with weaker
-        gradients than its neighbours has a shorter vector; the patterns are Hellinger normalised (L1, then
-        square root), which damps frequent patterns. The two patterns without a change (a bright or a dark spot) share
+        "unit": as above. "root": similar to VLFeat. The gradients are not scaled again, so that a cell with weaker
+        gradients than its neighbours has a shorter vector. The patterns are Hellinger normalised (L1, then square
+        root), which damps frequent patterns. The two patterns without a transition (a bright or a dark spot) share
         one of the 58 numbers, and all that are not uniform share another.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
@@ -53,9 +52,9 @@ class HogLbp(Descriptor):
     Notes
     -----
     Votes are divided linearly between the two nearest directions and the up to four nearest cells. At the border of the
-    grid, blocks take the cell itself in place of the one that is missing. Pixels on the border of the image have
-    neither gradient nor pattern. Colour images are converted to grey. Images smaller than a cell give an empty bag.
-    Time O(H W).
+    grid, a missing cell of a block is replaced by the cell itself. Pixels on the border of the image have neither
+    gradient nor pattern. Colour images are converted to grey. Images smaller than a cell give an empty bag. Time
+    O(H W).
 
     References
     ----------
@@ -72,10 +71,7 @@ class HogLbp(Descriptor):
     <Bags: 1 bags, 20 rows x 89 features of float32, with positions>
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("HogLbp"),
-    }
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("HogLbp")
 
     def __init__(
         self,
@@ -107,21 +103,14 @@ class HogLbp(Descriptor):
         bins = uniform_bins(-1) if self.form == "unit" else _shared_bins()
         lbp = cell_histograms(as_comparable(content), bins, N_LBP, rows, columns, cell, cell)
         positions = centres_in_unit_square(rows + cell / 2, columns + cell / 2, height, width)
-        parts = [_of_length_one(hog), _of_length_one(lbp)] if self.form == "unit" else [hog, _of_length_one(lbp**0.5)]
+        parts = [unit_rows(hog), unit_rows(lbp)] if self.form == "unit" else [hog, unit_rows(lbp**0.5)]
         return np.hstack(parts), positions
 
 
 def hog_features(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Normalise histograms of 18 directions by their neighbourhoods.
+    """Normalise histograms of shape (rows, columns, 18) by their neighbourhoods, to shape (rows, columns, 31).
 
-    Parameters
-    ----------
-    histograms : ndarray of shape (rows, columns, 18)
-
-    Returns
-    -------
-    features : ndarray of shape (rows, columns, 31)
-        18 directions, 9 without sign, and 4 energies: blocks up left, up right, down left and down right.
+    18 directions, 9 without sign, and 4 energies: blocks up left, up right, down left and down right.
     """
     unsigned = histograms[..., :9] + histograms[..., 9:]
     energy = np.pad((unsigned**2).sum(axis=2), 1, mode="edge")
@@ -143,8 +132,3 @@ def _shared_bins() -> NDArray[np.int64]:
     bins = uniform_bins(N_LBP) - 1  # the pattern without bright pixels came first, that with bright ones only last
     bins[[0, 255]] = N_LBP - 2
     return bins
-
-
-def _of_length_one(rows: NDArray[Any]) -> NDArray[np.float64]:
-    sizes = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, sizes, out=np.zeros(rows.shape), where=sizes > 0)

@@ -1,4 +1,4 @@
-"""Local binary patterns: which neighbours of a pixel are at least as bright as it is."""
+"""Local binary patterns: `LocalBinaryPatterns` of 8 neighbours, `LBPD5` of 16."""
 
 from __future__ import annotations
 
@@ -14,46 +14,20 @@ from numpy.typing import NDArray
 from bagwise._compat import StrOptions
 from bagwise.bags.bags import offsets_of
 from bagwise.descriptors.base import Arrays, Descriptor, ItemTransformer
-from bagwise.descriptors.contents import GREY_WEIGHTS, as_image
-from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import parameter_constraints
 from bagwise.descriptors.sparse_bags import SparseBags
-from bagwise.errors import unknown_name
 
-__all__ = ["LBPD5", "LocalBinaryPatterns", "as_comparable", "cell_histograms", "pattern_codes", "uniform_bins"]
-
-
-def as_comparable(content: Any) -> NDArray[Any]:
-    """Give an image in grey, so that comparing pixels is exact: uint8 stays, all others become float64."""
-    image = as_image(content)
-    if image.ndim == 3:
-        # Not by a matrix product: that may round equal pixels differently, and then they are not equal any more.
-        red, green, blue = (image[:, :, channel].astype(np.float64) for channel in range(3))
-        return GREY_WEIGHTS[0] * red + GREY_WEIGHTS[1] * green + GREY_WEIGHTS[2] * blue
-    return np.ascontiguousarray(image, dtype=np.uint8 if image.dtype == np.uint8 else np.float64)
+__all__ = ["LBPD5", "LocalBinaryPatterns", "cell_histograms", "pattern_codes", "uniform_bins"]
 
 
 def pattern_codes(image: NDArray[Any], radius: int) -> NDArray[np.uint16]:
-    """Code of each pixel: bit b is 1 if neighbour b is at least as bright.
+    """Code of each pixel of a uint8 or float64 image: bit b is 1 if neighbour b is at least as bright.
 
-    The neighbours are the ``8 radius`` pixels on the border of the square window around the pixel, from top left
-    clockwise: 8 for radius 1 (256 patterns), 16 for radius 2 (65,536 patterns). Codes do not change if all grey values
-    are changed by the same strictly increasing function.
+    The neighbours are the ``8 radius`` pixels on the border of the square window around the pixel, clockwise from the
+    top left: 8 for radius 1 (256 patterns), 16 for radius 2 (65,536 patterns). Entry (y, x) is the code of pixel
+    (y + radius, x + radius); pixels whose window is not inside the image have none.
 
-    Parameters
-    ----------
-    image : ndarray of uint8 or float64, shape (H, W)
-    radius : {1, 2}
-
-    Returns
-    -------
-    codes : ndarray of uint16, shape (max(0, H - 2 radius), max(0, W - 2 radius))
-        Pixels whose window is not in the image have none: entry (y, x) is of pixel (y + radius, x + radius).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bagwise.descriptors.lbp import pattern_codes
     >>> pattern_codes(np.array([[5.0, 1, 1], [1, 3, 1], [1, 1, 4]]), radius=1)
     array([[17]], dtype=uint16)
     """
@@ -69,7 +43,7 @@ def pattern_codes(image: NDArray[Any], radius: int) -> NDArray[np.uint16]:
 
 @functools.cache
 def _ring(radius: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Steps down and to the right to the border of a square window, from top left clockwise."""
+    """Steps down and to the right to the border of a square window, clockwise from the top left."""
     side = range(-radius, radius)
     top, right = [(-radius, k) for k in side], [(k, radius) for k in side]
     bottom, left = [(radius, -k) for k in side], [(-k, -radius) for k in side]
@@ -79,9 +53,9 @@ def _ring(radius: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 @functools.cache
 def uniform_bins(others: int) -> NDArray[np.int64]:
-    """The bin of each of the 256 patterns of 8 neighbours: 0 to 57 for uniform ones in the order of their codes.
+    """Bin of each of the 256 patterns of 8 neighbours: 0 to 57 for uniform ones in the order of their codes.
 
-    Uniform patterns have at most two changes between 0 and 1 around the ring. All others get the bin `others`.
+    Uniform patterns have at most two transitions between 0 and 1 around the ring. All others get the bin `others`.
     """
     codes = np.arange(256)
     bits = codes[:, np.newaxis] >> np.arange(8) & 1
@@ -92,30 +66,30 @@ def uniform_bins(others: int) -> NDArray[np.int64]:
 class LocalBinaryPatterns(Descriptor):
     """Count local binary patterns of 3 x 3 pixels, in the whole image or in cells.
 
-    Bit b of a pixel's pattern is 1 if neighbour b is at least as bright as the pixel; the 8 neighbours are taken from
-    top left clockwise, the first one being the lowest bit. Pixels on the border of the image have no pattern.
+    Bit b of a pixel's pattern is 1 if neighbour b is at least as bright as the pixel. The 8 neighbours are numbered
+    clockwise from the top left, lowest bit first. Pixels on the border of the image have no pattern.
 
     Parameters
     ----------
     uniform : bool, default=False
-        Count all 256 patterns; or 59 bins: the 58 patterns with at most two changes between 0 and 1 around the ring, in
-        the order of their codes, and one bin for all others.
+        If False, count all 256 patterns. If True, count in 59 bins: the 58 patterns with at most two transitions
+        between 0 and 1 around the ring, in the order of their codes, and one bin for all others.
     cell : int, default=None
-        Side of the cells in pixels, which lie side by side, centred in the image. None: one histogram per image.
+        Side of the cells in pixels. Cells are adjacent and centred in the image. None: one histogram per image.
     normalize : {"l1", "l2"} or None, default="l1"
-        Scale each histogram to sum 1 or length 1. None gives counts.
+        Norm that each histogram is divided by. None returns counts.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
     --------
     LBPD5 : Patterns of 16 neighbours.
-    HogLbp : Uniform patterns beside gradients.
+    HogLbp : Uniform patterns and gradients.
 
     Notes
     -----
-    Nothing changes if all grey values are changed by the same strictly increasing function. Colour images are converted
-    to grey. Images smaller than 3 x 3 pixels, or than a cell, give an empty bag; the histogram of a cell without any
+    Patterns are invariant to strictly increasing transformations of the grey values. Colour images are converted to
+    grey. Images smaller than 3 x 3 pixels, or than a cell, give an empty bag; the histogram of a cell without any
     pattern (one pixel, at the border) is zero. Time O(H W).
 
     References
@@ -134,10 +108,7 @@ class LocalBinaryPatterns(Descriptor):
     array([256., 256., 256., 256., 256., 256.], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("LocalBinaryPatterns"),
-    }
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("LocalBinaryPatterns")
 
     def __init__(
         self,
@@ -182,26 +153,14 @@ def cell_histograms(
     cell_height: int,
     cell_width: int,
 ) -> NDArray[np.int64]:
-    """Count the patterns of 8 neighbours in cells.
+    """Count the patterns of 8 neighbours in cells that begin at `rows` and `columns`, shape (n_cells, n_bins).
 
-    Parameters
-    ----------
-    image : ndarray of uint8 or float64, shape (H, W)
-    bins : ndarray of int, shape (256,)
-        Bin of each pattern; patterns with a negative one are not counted.
-    n_bins : int
-    rows, columns : ndarrays of int
-        First pixels of cells.
-    cell_height, cell_width : int
-
-    Returns
-    -------
-    counts : ndarray of int, shape (len(rows) len(columns), n_bins)
+    `bins` has the bin of each of the 256 patterns; patterns with a negative bin are not counted.
     """
     from bagwise.descriptors._kernels import count_in_cells
 
     counts = np.empty((len(rows), len(columns), n_bins), np.int64)
-    # codes begin at the second pixel
+    # the first code is that of the second pixel
     count_in_cells(pattern_codes(image, 1), bins, rows - 1, columns - 1, cell_height, cell_width, counts)
     return counts.reshape(-1, n_bins)
 
@@ -211,35 +170,35 @@ RADIUS = 2
 
 
 class LBPD5(ItemTransformer):
-    """Count local binary patterns of 5 x 5 pixels: 65,536 of them, as sparse histograms of images or of patches.
+    """Count the 65,536 local binary patterns of 5 x 5 pixels, as sparse histograms of images or of patches.
 
-    Bit b of a pixel's pattern is 1 if neighbour b is at least as bright as the pixel; the neighbours are the 16 pixels
-    on the border of the 5 x 5 window around it, from top left clockwise, the first one being the lowest bit.
+    Bit b of a pixel's pattern is 1 if neighbour b is at least as bright as the pixel. The neighbours are the 16 pixels
+    on the border of the 5 x 5 window around it, numbered clockwise from the top left, lowest bit first.
 
     Parameters
     ----------
     per : {"image", "patch"}, default="image"
         One histogram per image, or one per square patch on a regular grid.
     patch : int, default=16
-        Side of a patch in pixels. Patterns are counted whose 5 x 5 window is in the patch, ``(patch - 4)²`` of them.
+        Side of a patch in pixels. It has ``(patch - 4)²`` patterns, those whose 5 x 5 window is inside the patch.
     step : int, default=8
-        Pixels between neighbouring patches. The grid is centred in the image.
+        Distance of neighbouring patches in pixels. The grid is centred in the image.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
     --------
-    PatternWords : Groups of patterns that look alike.
+    PatternWords : Groups of similar patterns.
     LocalBinaryPatterns : 256 patterns of 8 neighbours.
 
     Notes
     -----
-    Nothing changes if all grey values are changed by the same strictly increasing function. Colour images are converted
-    to grey. An image smaller than 5 x 5 pixels has a histogram of zeros; smaller than a patch, an empty bag.
+    Patterns are invariant to strictly increasing transformations of the grey values. Colour images are converted to
+    grey. An image smaller than 5 x 5 pixels has a zero histogram; one smaller than a patch gives an empty bag.
 
-    Time O(H W) per image, plus O(patch² log patch) per patch. With 16 x 16 pixels a patch has at most 144 entries that
-    are not zero, so its row takes about a kilobyte; the same row in dense form would take 256. Rows of patches are the
-    local features that HDLF-II reduces to some hundred numbers and encodes by VLAD.
+    Time O(H W) per image, plus O(patch² log patch) per patch. A patch of 16 x 16 pixels has at most 144 non-zero
+    entries: its row takes about 1 kB, in dense form 256 kB. Rows of patches are the local features that HDLF-II reduces
+    to some hundred numbers and encodes by VLAD.
 
     References
     ----------
@@ -258,11 +217,8 @@ class LBPD5(ItemTransformer):
     <SparseBags: 1 bags, 6 rows x 65536 features of int32, 736 stored, with positions>
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("LBPD5"),
-        "per": [StrOptions({"image", "patch"})],
-    }
+    # the registry lists what files may hold: histograms of images
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("LBPD5") | {"per": [StrOptions({"image", "patch"})]}
 
     def __init__(
         self,
@@ -289,22 +245,14 @@ class LBPD5(ItemTransformer):
             patterns = np.flatnonzero(counts)
             starts = np.array([0, len(patterns)])
             return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts[patterns]}
-        if self.per != "patch":
-            raise unknown_name("per", self.per, ("image", "patch"))
         return _count_patches(codes, int(self.patch), int(self.step), *image.shape)
 
     def _join(self, items: Iterable[Arrays]) -> sp.csr_array | SparseBags:
         """Stack the rows of all items."""
         items = list(items)
         n_entries = np.concatenate([np.diff(arrays["starts"]) for arrays in items])
-        rows = sp.csr_array(
-            (
-                np.concatenate([arrays["counts"] for arrays in items]),
-                np.concatenate([arrays["patterns"] for arrays in items]),
-                offsets_of(n_entries),
-            ),
-            shape=(len(n_entries), N_PATTERNS),
-        )
+        counts, patterns = (np.concatenate([arrays[name] for arrays in items]) for name in ("counts", "patterns"))
+        rows = sp.csr_array((counts, patterns, offsets_of(n_entries)), shape=(len(n_entries), N_PATTERNS))
         if self.per == "image":
             return rows
         offsets = offsets_of([len(arrays["starts"]) - 1 for arrays in items])
@@ -322,9 +270,5 @@ def _count_patches(codes: NDArray[np.uint16], patch: int, step: int, height: int
     if n_patches:
         n_entries = count_in_patches(codes, rows, columns, side, starts, patterns, counts)
     positions = centres_in_unit_square(rows + patch / 2, columns + patch / 2, height, width)
-    return {
-        "starts": starts,
-        "patterns": patterns[:n_entries].copy(),
-        "counts": counts[:n_entries].copy(),
-        "positions": positions,
-    }
+    patterns, counts = patterns[:n_entries].copy(), counts[:n_entries].copy()
+    return {"starts": starts, "patterns": patterns, "counts": counts, "positions": positions}

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.descriptors.base import Descriptor, ItemTransformer
-from bagwise.descriptors.contents import as_grey, as_rgb
-from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+from bagwise.descriptors.base import Descriptor
+from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import parameter_constraints
 
 __all__ = ["Patches"]
@@ -29,18 +28,18 @@ class Patches(Descriptor):
     step : int, default=4
         Pixels between neighbouring patches. The grid is centred in the image.
     mode : {"grey", "rgb"}, default="grey"
-        Grey patches have ``patch²`` numbers, row after row; colour images are converted. RGB patches have
-        ``3 patch²``: all red ones, then green, then blue; grey images are refused.
+        Grey patches have ``patch²`` numbers, row by row; colour images are converted. RGB patches have ``3 patch²``:
+        all red values, then green, then blue; grey images raise an error.
     normalize : {"mean", "standard", "l2"} or None, default="standard"
-        Take away the mean of each patch; divide by its standard deviation as well; or scale the patch to length 1. None
-        leaves the pixels as they are. Flat patches become zero by all three but "l2", by which only black ones do.
+        "mean" subtracts the mean of each patch, "standard" also divides by its standard deviation, "l2" scales the
+        patch to unit norm. None leaves the pixels as they are. "mean" and "standard" make flat patches zero.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     Notes
     -----
-    Numbers are on the scale of the image: 0 to 255 for images of uint8 without normalisation. Mean and deviation are
-    over all numbers of a patch, all channels together. Images smaller than a patch give an empty bag.
+    Without normalisation, numbers are on the scale of the image: 0 to 255 for uint8. Mean and standard deviation are
+    over all channels of a patch together. Images smaller than a patch give an empty bag.
 
     Examples
     --------
@@ -56,10 +55,7 @@ class Patches(Descriptor):
            [0.75      , 0.33333334]], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("Patches"),
-    }
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("Patches")
 
     def __init__(
         self,

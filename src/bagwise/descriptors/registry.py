@@ -10,10 +10,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any
 
-__all__ = ["DESCRIPTORS", "KnownDescriptor", "parameter_constraints"]
+__all__ = ["DESCRIPTORS", "EXECUTION", "KnownDescriptor", "parameter_constraints"]
 
+# Constraints of the parameters that all descriptors have. They change how something is computed, not the result.
+EXECUTION: dict[str, list[Any]] = {"n_jobs": [Integral, None], "verbose": ["verbose"], "cache": [str, PathLike, None]}
 # Limits, so that a hostile file cannot make a descriptor use all memory: sides in pixels, scales, lengths of lists.
 _MOST_PIXELS = 1 << 12
 _MOST_POINTS = 1 << 30
@@ -72,29 +75,14 @@ class _OneOf:
 
 @dataclass(frozen=True)
 class KnownDescriptor:
-    """A descriptor of this library.
+    """A descriptor of this library."""
 
-    Attributes
-    ----------
-    module : str
-        Its module in `bagwise.descriptors`.
-    rules : mapping
-        What files may hold for each parameter; all but `n_jobs`, `verbose` and `cache`.
-    option : str or None
-        Its name on the command line.
-    modality : {"images", "videos"}
-    n_words : int or None
-        Size of the vocabulary of a descriptor that counts words itself and needs no codebook.
-    former_names : mapping
-        Parameters under the names of earlier files.
-    """
-
-    module: str
-    rules: Mapping[str, Any]
-    option: str | None = None
+    module: str  # in bagwise.descriptors
+    rules: Mapping[str, Any]  # values that files may hold for each parameter but those of EXECUTION
+    option: str | None = None  # name on the command line
     modality: str = "images"
-    n_words: int | None = None
-    former_names: Mapping[str, str] = field(default_factory=dict)
+    n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
+    former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
 
 
 _SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number()}
@@ -154,7 +142,7 @@ DESCRIPTORS = {
 
 
 def parameter_constraints(name: str) -> dict[str, list[Any]]:
-    """Parameter constraints of a descriptor class, as scikit-learn takes them."""
+    """Parameter constraints of a descriptor class, in the form of scikit-learn."""
     from bagwise._compat import Interval, StrOptions
 
     def constraints(rule: Any) -> list[Any]:
@@ -166,7 +154,6 @@ def parameter_constraints(name: str) -> dict[str, list[Any]]:
             return [Interval(Integral, rule.least, rule.most, closed="both"), *([None] if rule.optional else [])]
         if True in rule.choices:
             return ["boolean"]
-        names = set(rule.choices) - {None}
-        return [StrOptions(names), *([None] if None in rule.choices else [])]
+        return [StrOptions(set(rule.choices) - {None}), *([None] if None in rule.choices else [])]
 
-    return {parameter: constraints(rule) for parameter, rule in DESCRIPTORS[name].rules.items()}
+    return EXECUTION | {parameter: constraints(rule) for parameter, rule in DESCRIPTORS[name].rules.items()}

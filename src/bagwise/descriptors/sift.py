@@ -1,4 +1,4 @@
-"""`DenseSIFT`: SIFT descriptors on a regular grid."""
+"""SIFT descriptors: `DenseSIFT` and `ColorSIFT` on a regular grid, `KeypointSIFT` at interest points."""
 
 from __future__ import annotations
 
@@ -11,54 +11,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
-from bagwise.descriptors.base import Descriptor, ItemTransformer
-from bagwise.descriptors.contents import as_grey, as_rgb
-from bagwise.descriptors.grids import centres_in_unit_square, starts_of
+from bagwise.descriptors.base import Descriptor, unit_rows
+from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import parameter_constraints
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["SPACES", "ColorSIFT", "DenseSIFT", "KeypointSIFT", "describe_channels", "to_space"]
-
+__all__ = ["ColorSIFT", "DenseSIFT", "KeypointSIFT", "checked_scales", "to_space"]
 
 N_CELLS = 4
 N_NUMBERS = 128
-# Descriptors whose sums of gradients are shorter than this are zero.
+# Descriptors with a smaller norm before normalisation are zero.
 FLAT = 1e-8
 CLIP = 0.2
 
 
 class DenseSIFT(Descriptor):
-    """Describe patches on a regular grid by SIFT: histograms of gradient directions in 4 x 4 cells, 128 numbers each.
+    """Describe patches on a regular grid by SIFT: histograms of gradient directions in 4 x 4 cells, 128 numbers.
 
     1. The grey image is smoothed by a Gaussian.
-    2. Each pixel's gradient votes for the two nearest of 8 directions and for the up to four nearest cells of a patch,
-       linearly weighted (trilinear interpolation), and less the farther it is from the centre of the patch (a Gaussian
-       whose standard deviation is half the patch).
-    3. Each descriptor is scaled to length 1, numbers above 0.2 are cut to that, and it is scaled to length 1 again.
+    2. Each pixel's gradient votes for the two nearest of 8 directions and the up to four nearest cells of a patch
+       (trilinear interpolation). Votes are weighted by a Gaussian around the centre of the patch, whose standard
+       deviation is half the patch.
+    3. Each descriptor is scaled to unit L2 norm, clipped at 0.2, and scaled to unit norm again.
 
-    Flat patches (sums of gradients below 1e-8) are zero vectors. Numbers and their order are those of OpenCV's SIFT at
-    upright keypoints of an image of the same blur, up to its rounding to 8 bits and its scale of 512.
+    Flat patches (norm below 1e-8) give zero vectors. Numbers and their order are those of OpenCV's SIFT at upright
+    keypoints of an image of the same blur, up to its rounding to 8 bits and its factor of 512.
 
     Parameters
     ----------
     step : int, default=8
-        Pixels between neighbouring patches. The grid is centred in the image.
+        Distance of neighbouring patches in pixels. The grid is centred in the image.
     patch : int, default=16
-        Side of a patch in pixels; cells are a quarter of it.
+        Side of a patch in pixels. A cell is a quarter of it.
     scales : sequence of float, default=(1.0,)
-        Factors of the size of patches. Each scale gives a grid of its own with the same step, behind one another, from
-        the image smoothed accordingly.
+        Factors of the patch size. Each scale has its own grid with the same step; patches are ordered by scale. Images
+        are smoothed by ``smoothing * scale``.
     smoothing : float, default=0.0
-        Standard deviation of a Gaussian that images are smoothed by at scale 1, in pixels. 0 leaves them as they are,
-        which recognises scenes better. 1.52 makes an image with a blur of half a pixel one of 1.6, as OpenCV does by
-        default.
+        Standard deviation in pixels of the Gaussian at scale 1. 0 does not smooth, which recognises scenes better. 1.52
+        takes an image from a blur of 0.5 to 1.6, as OpenCV does by default.
     n_jobs : int, default=None
-        Threads. None is one; -1 all cores. Results do not depend on it.
+        Number of threads. None: 1; -1: all cores. Results do not depend on it.
     verbose : int, default=0
-        If not 0, a bar shows the progress.
+        If not 0, show a progress bar.
     cache : path, default=None
-        Folder in which descriptors are kept for the next run. They are found again by the content of images and by the
-        parameters.
+        Folder that keeps descriptors for the next run, by the content of images and by the parameters.
 
     See Also
     --------
@@ -67,14 +63,12 @@ class DenseSIFT(Descriptor):
 
     Notes
     -----
-    Pixels beyond the patch, up to half a cell, take part by the interpolation; those outside the image and on its
-    border have no gradient. A patch that begins at pixel x has its centre at pixel ``x + patch // 2``, and its position
-    is that of the centre: ``(column + 0.5) / width, (row + 0.5) / height``. Images smaller than a patch give an empty
-    bag.
+    By the interpolation, pixels up to half a cell beyond the patch contribute. Pixels on the border of the image have
+    no gradient. A patch that begins at pixel x has its centre at pixel ``x + patch // 2``. Its position is that of the
+    centre: ``(column + 0.5) / width, (row + 0.5) / height``. Images smaller than a patch give an empty bag.
 
-    The triangles of interpolation and the Gaussian are separable, so that sums over rows, then columns, suffice: time
-    O(H W) for gradients and O(n patch) for n descriptors, with constants that compilers make SIMD code of. Memory 8
-    numbers per pixel.
+    Interpolation and Gaussian are separable, so that descriptors are sums over rows, then columns. Time O(H W) for
+    gradients and O(n patch) for n descriptors; memory 8 numbers per pixel.
 
     References
     ----------
@@ -96,10 +90,7 @@ class DenseSIFT(Descriptor):
            [0.525 , 0.4125]], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("DenseSIFT"),
-    }
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("DenseSIFT")
 
     def __init__(
         self,
@@ -124,59 +115,41 @@ class DenseSIFT(Descriptor):
         super()._check_parameters()
         checked_scales(self.scales)
 
+    def _channels(self, content: Any) -> NDArray[np.float32]:
+        """Channels of an image, shape (C, H, W)."""
+        return as_grey(content)[np.newaxis]
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        grey = as_grey(content)
-        return describe_channels(grey[np.newaxis], self.step, self.patch, self.scales, self.smoothing)
+        from bagwise.descriptors import _kernels as kernels
 
-
-def describe_channels(
-    channels: NDArray[np.float32], step: int, patch: int, scales: Any, smoothing: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Describe all channels of an image by SIFT on the same grid.
-
-    Parameters
-    ----------
-    channels : ndarray of float32, shape (C, H, W)
-    step, patch, scales, smoothing
-        As in `DenseSIFT`.
-
-    Returns
-    -------
-    values : ndarray of float32, shape (n, 128 C)
-        Channel after channel, each of length 1 or 0.
-    positions : ndarray of float32, shape (n, 2)
-    """
-    from bagwise.descriptors import _kernels as kernels
-
-    n_channels, height, width = channels.shape
-    factors = checked_scales(scales)
-    grids = [
-        [starts_of(side, patch * factor, step) + int(patch * factor) // 2 for side in (height, width)]
-        for factor in factors
-    ]
-    n_points = sum(len(rows) * len(columns) for rows, columns in grids)
-    values = np.empty((n_points, n_channels * N_NUMBERS), np.float32)
-    smoothed = np.empty((height, width), np.float32)
-    planes = np.empty((height, width, kernels.N_ORIENTATIONS), np.float32)
-    start = 0
-    for factor, (rows, columns) in zip(factors, grids, strict=True):
-        end = start + len(rows) * len(columns)
-        if end == start:
-            continue
-        firsts, weights = _cell_weights(patch * factor / N_CELLS)
-        for c in range(n_channels):
-            kernels.smooth(channels[c], _gaussian(smoothing * factor), smoothed)
-            kernels.orient(smoothed, planes)
-            part = values[start:end, c * N_NUMBERS : (c + 1) * N_NUMBERS]
-            kernels.describe_grid(planes, rows, columns, firsts, weights, part)
-            kernels.normalize(part, CLIP, FLAT)
-        start = end
-    positions = [centres_in_unit_square(rows + 0.5, columns + 0.5, height, width) for rows, columns in grids]
-    return values, np.concatenate(positions)
+        channels, factors = self._channels(content), checked_scales(self.scales)
+        n_channels, height, width = channels.shape
+        grids = []
+        for size in (self.patch * factor for factor in factors):
+            grids.append([starts_of(side, size, self.step) + int(size) // 2 for side in (height, width)])
+        n_points = sum(len(rows) * len(columns) for rows, columns in grids)
+        values = np.empty((n_points, n_channels * N_NUMBERS), np.float32)
+        smoothed = np.empty((height, width), np.float32)
+        planes = np.empty((height, width, kernels.N_ORIENTATIONS), np.float32)
+        start = 0
+        for factor, (rows, columns) in zip(factors, grids, strict=True):
+            end = start + len(rows) * len(columns)
+            if end == start:
+                continue
+            firsts, weights = _cell_weights(self.patch * factor / N_CELLS)
+            for c in range(n_channels):
+                kernels.smooth(channels[c], _gaussian(self.smoothing * factor), smoothed)
+                kernels.orient(smoothed, planes)
+                part = values[start:end, c * N_NUMBERS : (c + 1) * N_NUMBERS]
+                kernels.describe_grid(planes, rows, columns, firsts, weights, part)
+                kernels.normalize(part, CLIP, FLAT)
+            start = end
+        positions = [centres_in_unit_square(rows + 0.5, columns + 0.5, height, width) for rows, columns in grids]
+        return values, np.concatenate(positions)
 
 
 def checked_scales(scales: Any, name: str = "scales") -> list[float]:
-    """Check a parameter that lists scales: at least one positive number."""
+    """Convert a parameter that lists scales, or raise unless it has at least one positive number and no others."""
     try:
         factors = [float(scale) for scale in scales]
     except (TypeError, ValueError) as error:
@@ -188,7 +161,7 @@ def checked_scales(scales: Any, name: str = "scales") -> list[float]:
 
 @functools.lru_cache(maxsize=64)
 def _gaussian(sigma: float) -> NDArray[np.float32]:
-    """Middle and right half of a Gaussian filter, cut at four standard deviations."""
+    """Middle and right half of a Gaussian filter, truncated at four standard deviations."""
     if sigma == 0:
         return np.ones(1, np.float32)
     half = np.exp(-0.5 * (np.arange(int(4 * sigma + 0.5) + 1) / sigma) ** 2)
@@ -197,9 +170,9 @@ def _gaussian(sigma: float) -> NDArray[np.float32]:
 
 @functools.lru_cache(maxsize=64)
 def _cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Where the pixels of each of four cells begin, relative to the centre of the patch, and how much each counts.
+    """First pixel of each of four cells, relative to the centre of the patch, and the weights of its pixels.
 
-    A triangle of the cell's width to both sides of its middle, times a Gaussian around the centre of the patch.
+    A triangle of the cell's width to both sides of its centre, times a Gaussian around the centre of the patch.
     """
     middles = (np.arange(N_CELLS) - (N_CELLS - 1) / 2) * cell
     firsts = np.floor(middles - cell).astype(np.int64) + 1
@@ -208,10 +181,7 @@ def _cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     return firsts, (triangles * np.exp(-0.5 * (at / (N_CELLS / 2 * cell)) ** 2)).astype(np.float32)
 
 
-SPACES = ("opponent", "rg", "c", "rgb")
-
-
-class ColorSIFT(Descriptor):
+class ColorSIFT(DenseSIFT):
     """Describe patches of colour images on a regular grid by SIFT in each channel of a colour space.
 
     Parameters
@@ -222,21 +192,19 @@ class ColorSIFT(Descriptor):
         - ``"c"``: the first two opponent channels divided by the third, and the third; 384 numbers.
         - ``"rgb"``: red, green and blue; 384 numbers.
 
-        Where a denominator is zero, the quotient is.
-    step, patch, scales, smoothing
-        The grid and the patches, as in `DenseSIFT`.
-    n_jobs, verbose, cache
+        Quotients with a zero denominator are zero.
+    step, patch, scales, smoothing, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
     --------
-    DenseSIFT : The same for grey images; says how descriptors are made.
+    DenseSIFT : The same for grey images; documents how descriptors are computed.
 
     Notes
     -----
-    Each channel's 128 numbers have length 1, or 0 where the channel is flat. Grey images are refused: open collections
-    with ``mode="rgb"``. Images smaller than a patch give an empty bag. Time and memory are those of `DenseSIFT` for
-    each channel.
+    The 128 numbers of each channel have unit norm, or are zero where the channel is flat. Grey images raise an error:
+    open collections with ``mode="rgb"``. Images smaller than a patch give an empty bag. Time and memory are those of
+    `DenseSIFT` for each channel.
 
     References
     ----------
@@ -252,10 +220,7 @@ class ColorSIFT(Descriptor):
     <Bags: 1 bags, 6 rows x 256 features of float32, with positions>
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("ColorSIFT"),
-    }
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("ColorSIFT")
 
     def __init__(
         self,
@@ -278,20 +243,14 @@ class ColorSIFT(Descriptor):
         self.verbose = verbose
         self.cache = cache
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        checked_scales(self.scales)
-
-    def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        channels = to_space(as_rgb(content, "ColorSIFT"), self.space)
-        return describe_channels(channels, self.step, self.patch, self.scales, self.smoothing)
+    def _channels(self, content: Any) -> NDArray[np.float32]:
+        return to_space(as_rgb(content, "ColorSIFT"), self.space)
 
 
 def to_space(rgb: NDArray[Any], space: str) -> NDArray[np.float32]:
     """Convert planes of red, green and blue, shape (3, H, W), to the channels of a colour space.
 
-    Sums and quotients are taken in double precision: the noise of single precision in a colourless area would look like
-    a texture after normalisation.
+    Computed in float64: rounding errors of float32 in a colourless area would become texture by normalisation.
     """
     if space == "rgb":
         return rgb.astype(np.float32)
@@ -300,7 +259,7 @@ def to_space(rgb: NDArray[Any], space: str) -> NDArray[np.float32]:
         total = red + green + blue
         return np.stack([_quotient(red, total), _quotient(green, total)]).astype(np.float32)
     if space not in ("opponent", "c"):
-        raise unknown_name("space", space, SPACES)
+        raise unknown_name("space", space, ("opponent", "rg", "c", "rgb"))
     first, second = (red - green) / np.sqrt(2), (red + green - 2 * blue) / np.sqrt(6)
     third = (red + green + blue) / np.sqrt(3)
     if space == "c":
@@ -318,14 +277,14 @@ class KeypointSIFT(Descriptor):
     Parameters
     ----------
     n_keypoints : int, default=None
-        Keep at most about this many, those of the strongest contrast. (Points as strong as the last one are kept as
-        well.) None keeps all.
+        Maximum number of points; those with the highest contrast are kept, and all that tie with the last of them.
+        None keeps all.
     contrast_threshold : float, default=0.04
-        Points of less contrast are dropped.
+        Points with less contrast are dropped.
     edge_threshold : float, default=10
-        Points that look like edges are dropped; a larger number keeps more.
+        Points that resemble edges are dropped. A larger threshold keeps more.
     sigma : float, default=1.6
-        Blur of the first image of the pyramid, in pixels.
+        Standard deviation of the blur of the first image of the pyramid, in pixels.
     n_jobs, verbose, cache
         As in `DenseSIFT`.
 
@@ -335,9 +294,9 @@ class KeypointSIFT(Descriptor):
 
     Notes
     -----
-    Detection and description are OpenCV's; its numbers are scaled to length 1. Images must be of uint8, because
-    thresholds mean something on that scale only; RGB images are converted to grey. An image without interest points, or
-    without pixels, gives an empty bag. The cache does not know which version of OpenCV wrote it.
+    Detection and description are OpenCV's; vectors are scaled to unit L2 norm. Images must be uint8, the scale of the
+    thresholds. RGB images are converted to grey. An image without interest points, or without pixels, gives an empty
+    bag. The cache does not depend on the version of OpenCV.
 
     References
     ----------
@@ -354,10 +313,7 @@ class KeypointSIFT(Descriptor):
     (128, array([0.6, 0.4], dtype=float32))
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        **parameter_constraints("KeypointSIFT"),
-    }
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("KeypointSIFT")
 
     def __init__(
         self,
@@ -393,7 +349,7 @@ class KeypointSIFT(Descriptor):
         nothing = np.empty((0, 128), np.float32), np.empty((0, 2), np.float32)
         if grey.size == 0:
             return nothing
-        # made anew each time: it keeps buffers, which threads must not share
+        # a new one each time: it has buffers, which threads must not share
         sift = cv2.SIFT_create(
             nfeatures=0 if self.n_keypoints is None else int(self.n_keypoints),
             contrastThreshold=float(self.contrast_threshold),
@@ -405,5 +361,4 @@ class KeypointSIFT(Descriptor):
             return nothing
         height, width = grey.shape
         places = (np.array([point.pt for point in points]) + 0.5) / (width, height)
-        lengths = np.linalg.norm(values, axis=1, keepdims=True)
-        return values / np.maximum(lengths, np.finfo(np.float32).tiny), np.clip(places, 0, 1)
+        return unit_rows(values), np.clip(places, 0, 1)

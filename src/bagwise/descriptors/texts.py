@@ -1,14 +1,16 @@
-"""Texts of a collection or a list."""
+"""Texts of a collection or a list, and `WordCounts`: texts to counts of words."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
+
+from sklearn.feature_extraction.text import CountVectorizer
 
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
 from bagwise.sources.items import ItemIterator, item_errors
 
-__all__ = ["as_text", "load_texts"]
+__all__ = ["WordCounts", "as_text", "load_texts"]
 
 
 def as_text(content: Any) -> str:
@@ -20,24 +22,90 @@ def as_text(content: Any) -> str:
 
 
 def load_texts(given: Any, on_error: str = "raise") -> ItemIterator:
-    """Iterate over texts.
+    """Iterate over the texts, at least one, of a collection or an iterable of str.
+
+    An item that cannot be read or is not a str raises an `ItemError`, or is skipped with a warning (`on_error`).
+    """
+
+    def text_of(item: Any) -> str:
+        with item_errors(item.id):
+            return as_text(item.load())
+
+    items, source = as_items(given, "texts")
+    return ItemIterator(items, text_of, source, on_error=on_error)
+
+
+class WordCounts(CountVectorizer):
+    """Count the words of texts: scikit-learn's `CountVectorizer`, which takes collections as well.
 
     Parameters
     ----------
-    given : Collection of texts, or iterable of str
-        At least one.
-    on_error : {"raise", "skip"}, default="raise"
-        Whether an item that cannot be read or is not a text raises an `ItemError`, or is skipped with a warning.
+    **options
+        All parameters of `sklearn.feature_extraction.text.CountVectorizer`, with the same defaults: `stop_words`,
+        `ngram_range`, `min_df`, `max_df`, `max_features`, `vocabulary` and others. `input`, `encoding` and
+        `decode_error` are not used: texts are str, and collections know their encoding.
 
-    Returns
-    -------
-    iterator : ItemIterator
-        Over str.
+    Attributes
+    ----------
+    vocabulary_ : dict
+        From words to columns.
+
+    See Also
+    --------
+    SentenceVectors : Bags of vectors, one for each sentence.
+    WordMerger : Merges the words into a few groups.
+
+    Examples
+    --------
+    >>> from bagwise.descriptors import WordCounts
+    >>> words = WordCounts(stop_words=["the", "and"])
+    >>> counts = words.fit_transform(["The cat and the hat", "", "Cat!"])
+    >>> words.get_feature_names_out()
+    array(['cat', 'hat'], dtype=object)
+    >>> counts.toarray()
+    array([[1, 1],
+           [0, 0],
+           [1, 0]])
     """
-    items, source = as_items(given, "texts")
-    return ItemIterator(items, _text_of, source, on_error=on_error)
 
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the words.
 
-def _text_of(item: Any) -> str:
-    with item_errors(item.id):
-        return as_text(item.load())
+        Parameters
+        ----------
+        X : Collection of texts, or iterable of str
+        y : ignored
+
+        Returns
+        -------
+        self : WordCounts
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn the words and count them in one pass over the texts.
+
+        Parameters
+        ----------
+        X : Collection of texts, or iterable of str
+        y : ignored
+
+        Returns
+        -------
+        counts : CSR matrix of shape (n_texts, n_words)
+        """
+        return super().fit_transform(load_texts(X))
+
+    def transform(self, X: Any) -> Any:
+        """Count the words that were learned.
+
+        Parameters
+        ----------
+        X : Collection of texts, or iterable of str
+
+        Returns
+        -------
+        counts : CSR matrix of shape (n_texts, n_words)
+        """
+        return super().transform(load_texts(X))
