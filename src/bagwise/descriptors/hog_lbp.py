@@ -103,8 +103,9 @@ class HogLbp(Descriptor):
         bins = uniform_bins(-1) if self.form == "unit" else _shared_bins()
         lbp = cell_histograms(as_comparable(content), bins, N_LBP, rows, columns, cell, cell)
         positions = centres_in_unit_square(rows + cell / 2, columns + cell / 2, height, width)
-        parts = [unit_rows(hog), unit_rows(lbp)] if self.form == "unit" else [hog, unit_rows(lbp**0.5)]
-        return np.hstack(parts), positions
+        if self.form == "unit":
+            return np.hstack([unit_rows(hog), unit_rows(lbp)]), positions
+        return np.hstack([hog.astype(np.float32), unit_rows(lbp**0.5)]), positions
 
 
 def hog_features(histograms: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -309,7 +309,7 @@ class VideoHogHof(Descriptor):
         if "hof" in self.features:
             require("cv2", "image", "Optical flow")
 
-    def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[Any]]:
         frames = GreyFrames(content, self.max_side)
         sigmas, taus = checked_scales(self.sigmas, "sigmas"), checked_scales(self.taus, "taus")
         points = find_points(frames, sigmas, taus, threshold=self.threshold)
@@ -356,15 +356,13 @@ def describe_points(
     )
 
 
-def _gradient(frame: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _gradient(frame: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Half the differences of the neighbours of each pixel along x and y, borders repeated."""
     padded = np.pad(frame, 1, mode="edge")
     return (padded[1:-1, 2:] - padded[1:-1, :-2]) / 2, (padded[2:, 1:-1] - padded[:-2, 1:-1]) / 2
 
 
-def _optical_flow(
-    frame: NDArray[np.float32], following: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _optical_flow(frame: NDArray[np.float32], following: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
     cv2 = require("cv2", "image", "Optical flow")
     now, then = (np.rint(grey * 255).astype(np.uint8) for grey in (frame, following))
     flow = cv2.calcOpticalFlowFarneback(now, then, None, 0.5, 3, 15, 3, 5, 1.2, 0)
