@@ -1,4 +1,4 @@
-"""Bags: sets of vectors of different sizes, kept in one array."""
+"""`Bags`: ragged sets of vectors in one array."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ _TENSORS = {
     "offsets": tensor("int64", "n_bags + 1"),
 }
 
-# subsample shuffles about this many rows at a time
+# Rows that `subsample` shuffles at a time, about.
 _SHUFFLED_ROWS = 1 << 20
 
 
 class Bags:
-    """Bags of vectors: N sets of different sizes, M vectors of D numbers altogether.
+    """N bags of vectors: ragged sets with M vectors of D numbers in all.
 
-    Bag i is ``values[offsets[i]:offsets[i + 1]]``. It may be empty. Each vector may have a position (x, y) in the unit
-    square, for instance where in an image it was taken: x from left to right, y from top to bottom.
+    Bag i is ``values[offsets[i]:offsets[i + 1]]`` and may be empty. Each vector may have a position (x, y) in the unit
+    square, such as its place in an image: x from left to right, y from top to bottom.
 
-    Bags cannot be changed: all arrays are read-only, and so are those that indexing gives. Where they can, they are
-    views: ``bags[i]`` and ``bags[a:b]`` copy nothing, and the constructor keeps an array that has the right type
-    already (so do not write to it later).
+    Bags are immutable: all arrays are read-only. ``bags[i]`` and ``bags[a:b]`` are views. The constructor does not copy
+    an array that has the right type; do not write to it later.
 
     Parameters
     ----------
     values : array-like of shape (M, D)
-        All vectors, bag after bag. NaN and infinity are refused.
+        Vectors of all bags, in order. NaN and infinity raise an error.
     offsets : array-like of int, shape (N + 1,)
-        Where bags begin and end: 0 first, M last, never falling.
+        Boundaries of the bags: non-decreasing, from 0 to M.
     positions : array-like of shape (M, 2), default=None
-        x and y of each vector, in [0, 1]. Held as float32.
+        x and y of each vector, in [0, 1]. Stored as float32.
     dtype : data type, default=float32
-        Type the values are held in: a float or integer type. None keeps the type that is given.
+        Float or integer type of the values. None keeps the type of the input.
 
     Attributes
     ----------
@@ -109,14 +108,14 @@ class Bags:
 
         Parameters
         ----------
-        arrays : iterable of array-likes or torch tensors, each of shape (length of the bag, D)
-            Anything without an entry, such as ``[]``, is an empty bag.
-        positions : iterable of array-likes of shape (length of the bag, 2), default=None
+        arrays : iterable of array-likes or torch tensors, each of shape (length, D)
+            An empty array or list is an empty bag.
+        positions : iterable of array-likes of shape (length, 2), default=None
             Positions of each bag's vectors.
         n_features : int, default=None
-            D. Needed only where all bags may be empty; otherwise it is seen from the arrays (0 if there is none).
+            D. None: that of the arrays, 0 if all are empty.
         dtype : data type, default=float32
-            Type the values are held in. None takes the smallest type that holds all arrays.
+            Type of the values. None takes the smallest type that holds all arrays.
 
         Returns
         -------
@@ -131,7 +130,7 @@ class Bags:
         width = None if n_features is None else as_count(n_features, "n_features")
         known_by = "n_features"
         for i, part in enumerate(parts):
-            # An empty matrix with columns has a width as well: one that differs is a mistake, not an empty bag.
+            # An empty matrix with columns has a width as well: a wrong one is an error, not an empty bag.
             if part.size == 0 and part.shape[-1:] in ((), (0,)):
                 continue
             if part.ndim != 2:
@@ -162,15 +161,15 @@ class Bags:
 
     @classmethod
     def from_padded(cls, padded: Any, lengths: Any, *, dtype: DTypeLike | None = np.float32) -> Bags:
-        """Make bags from one array in which short bags are filled up, as deep-learning libraries keep them.
+        """Make bags from a padded array, as deep-learning libraries use it.
 
         Parameters
         ----------
         padded : array-like or torch tensor of shape (N, longest, D)
-            What lies beyond a bag's length is not looked at.
+            Entries beyond a bag's length are ignored.
         lengths : array-like or torch tensor of int, shape (N,)
         dtype : data type, default=float32
-            Type the values are held in; None keeps the type that is given.
+            Type of the values. None keeps the type of the input.
 
         Returns
         -------
@@ -197,20 +196,19 @@ class Bags:
 
     @classmethod
     def from_csr(cls, X: Any, vectors: Any = None, *, dtype: DTypeLike | None = np.float32) -> Bags:
-        """Make bags from counts of words: a word that occurs c times in a row gives c equal vectors to that row's bag.
+        """Make bags from counts of words. A word with count c contributes c equal vectors, in the order of the columns.
 
-        The order within a bag is that of the words' numbers. This is the inverse of counting: with the vectors of a
-        codebook, or word embeddings, a histogram becomes a bag that has this histogram.
+        This is the inverse of counting: with the vectors of a codebook, or word embeddings, a histogram becomes a bag
+        that has this histogram.
 
         Parameters
         ----------
         X : sparse matrix or array of shape (N, V)
-            Counts, whole numbers of at least 0.
+            Counts, integers of at least 0.
         vectors : array-like of shape (V, D), default=None
-            The vector of each word. Without it the number of the word is the only feature, and the type of the values
-            is int64 (`dtype` is then not used, since float32 does not hold all numbers of words).
+            The vector of each word. None: the column index is the only feature, as int64, and `dtype` is ignored.
         dtype : data type, default=float32
-            Type the values are held in.
+            Type of the values.
 
         Returns
         -------
@@ -239,8 +237,7 @@ class Bags:
         if not np.array_equal(counts, rows.data) or (counts < 0).any():
             raise BagwiseError("from_csr takes counts, whole numbers of at least 0; the matrix holds others.")
         words = np.repeat(rows.indices.astype(np.int64), counts)
-        totals = np.concatenate([[0], np.cumsum(counts)])
-        offsets = totals[rows.indptr]
+        offsets = offsets_of(counts)[rows.indptr]
         if vectors is None:
             return cls(words[:, None], offsets, dtype=np.int64)
         table = as_values(vectors, dtype, "vectors")
@@ -250,12 +247,12 @@ class Bags:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Bags]) -> Bags:
-        """Put bags behind one another.
+        """Concatenate bags.
 
         Parameters
         ----------
         parts : iterable of Bags
-            At least one. All have the same number of features, and all have positions or none has. Values take the
+            At least one, with the same number of features, all with positions or all without. The values get the
             smallest type that holds those of all parts.
 
         Returns
@@ -275,10 +272,9 @@ class Bags:
             if (part.positions is None) != (given[0].positions is None):
                 raise BagwiseError(f"Part {i} and part 0 differ: one has positions, the other has none.")
         offsets = offsets_of(np.concatenate([part.lengths for part in given]))
+        values = np.concatenate([part.values for part in given])
         places = [part.positions for part in given if part.positions is not None]
-        return cls._wrap(
-            np.concatenate([part.values for part in given]), offsets, np.concatenate(places) if places else None
-        )
+        return cls._wrap(values, offsets, np.concatenate(places) if places else None)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -287,17 +283,17 @@ class Bags:
 
     @property
     def n_features(self) -> int:
-        """Numbers in a vector, D."""
+        """Length of a vector, D."""
         return self.values.shape[1]
 
     @property
     def n_rows(self) -> int:
-        """Vectors in all bags together, M."""
+        """Number of vectors in all bags, M."""
         return self.values.shape[0]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, whether they are in memory or in a file."""
+        """Bytes of all arrays, in memory or in a file."""
         return self.values.nbytes + self.offsets.nbytes + (0 if self.positions is None else self.positions.nbytes)
 
     def __len__(self) -> int:
@@ -321,28 +317,25 @@ class Bags:
             if step != 1:
                 return self._take(np.arange(first, last, step))
             starts = self.offsets[first : max(first, last) + 1]
-            rows = slice(starts[0], starts[-1])
-            return self._wrap(
-                self.values[rows], starts - starts[0], None if self.positions is None else self.positions[rows]
-            )
+            return self._select(slice(starts[0], starts[-1]), starts - starts[0])
         return self._take(chosen_numbers(key, len(self), "bag"))
 
     def positions_of(self, i: int) -> NDArray[np.float32]:
-        """Give the positions of the vectors of bag i, shape (length of the bag, 2)."""
+        """Positions of the vectors of bag i, shape (length of the bag, 2)."""
         if self.positions is None:
             raise BagwiseError("These bags have no positions. Give them when the bags are made: positions=...")
         start, end = self._rows_of(i)
         return self.positions[start:end]
 
     def subsample(self, k: int, random_state: Any = None) -> Bags:
-        """Keep at most k vectors of each bag, drawn uniformly without replacement, in the order they had.
+        """Draw at most k vectors of each bag uniformly without replacement. Their order is kept.
 
         Parameters
         ----------
         k : int
-            Bags with no more than k vectors stay as they are.
+            Bags with up to k vectors are kept whole.
         random_state : int, Generator, RandomState or None, default=None
-            The same seed gives the same bags.
+            Seed, for reproducible results.
 
         Returns
         -------
@@ -359,26 +352,22 @@ class Bags:
             shuffled = start + np.lexsort((random.random(end - start), bag))
             rank = np.arange(start, end) - self.offsets[bag]
             kept.append(np.sort(shuffled[rank < k]))
-        rows = np.concatenate(kept)
-        places = None if self.positions is None else self.positions[rows]
-        return self._wrap(self.values[rows], offsets_of(np.minimum(lengths, k)), places)
+        return self._select(np.concatenate(kept), offsets_of(np.minimum(lengths, k)))
 
     def sample(self, k: int, random_state: Any = None) -> NDArray[Any]:
-        """Draw k of all vectors uniformly without replacement.
-
-        Only the drawn vectors are read where the values are in a file.
+        """Draw k of all vectors uniformly without replacement. From a mapped file, only these are read.
 
         Parameters
         ----------
         k : int
-            If there are no more than k vectors, all are given.
+            With up to k vectors in all bags, all are returned.
         random_state : int, Generator, RandomState or None, default=None
-            The same seed gives the same vectors.
+            Seed, for reproducible results.
 
         Returns
         -------
         vectors : ndarray of shape (min(k, M), D)
-            In the order they have in the bags.
+            In the order of the bags.
         """
         k = as_count(k, "k")
         if k >= self.n_rows:
@@ -387,17 +376,17 @@ class Bags:
         return read_only(self.values[np.sort(rows)])
 
     def blocks(self, n_rows: int) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Go through whole bags in blocks of at most about `n_rows` vectors.
+        """Iterate over blocks of whole bags with at most `n_rows` vectors.
 
         Parameters
         ----------
         n_rows : int
-            Most vectors in a block. A bag that has more makes a block of its own.
+            Maximum number of vectors in a block. A bag with more is a block of its own.
 
         Yields
         ------
         bags : slice
-            Which bags are in the block. Every bag, empty ones as well, is in exactly one.
+            The bags in the block. Every bag, also an empty one, is in exactly one block.
         values : ndarray of shape (vectors in the block, D)
             A view.
         """
@@ -410,15 +399,14 @@ class Bags:
             first = last
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bags to one file (safetensors, no pickle), wholly or not at all. `load` reads it back.
+        """Write the bags to a safetensors file, atomically. `load` reads it back.
 
-        Values that are in a file already are copied in pieces. `BagsWriter` writes bags that are never in memory
-        together.
+        Values of a mapped file are copied in pieces. `BagsWriter` writes bags that do not fit in memory.
         """
         from bagwise.bags.files import BagsWriter  # deferred: it needs this class
 
-        places = self.positions is not None
-        with BagsWriter(path, self.n_features, positions=places, dtype=self.values.dtype) as writer:
+        has_positions = self.positions is not None
+        with BagsWriter(path, self.n_features, positions=has_positions, dtype=self.values.dtype) as writer:
             writer.extend(self)
         return writer.path
 
@@ -430,8 +418,8 @@ class Bags:
         ----------
         path : path
         mmap : bool, default=True
-            Leave values and positions in the file: they are read where and when they are used. Header, sizes and
-            offsets are checked. With False everything is read and checked.
+            Map values and positions: they are read from the file when they are used. Header, sizes and offsets are
+            checked. If False, everything is read and checked.
 
         Returns
         -------
@@ -470,7 +458,7 @@ class Bags:
 
     @classmethod
     def _wrap(cls, values: NDArray[Any], offsets: NDArray[np.int64], positions: NDArray[np.float32] | None) -> Bags:
-        """Make bags of arrays that are known to be sound."""
+        """Make bags of arrays that need no checks."""
         bags = cls.__new__(cls)
         bags._set(values, offsets, positions)
         return bags
@@ -489,17 +477,19 @@ class Bags:
     def _take(self, numbers: NDArray[np.int64]) -> Bags:
         lengths = self.lengths[numbers]
         offsets = offsets_of(lengths)
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[numbers] - offsets[:-1], lengths)
+        return self._select(np.arange(offsets[-1]) + np.repeat(self.offsets[numbers] - offsets[:-1], lengths), offsets)
+
+    def _select(self, rows: Any, offsets: NDArray[np.int64]) -> Bags:
         return self._wrap(self.values[rows], offsets, None if self.positions is None else self.positions[rows])
 
 
 def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Where bags of these lengths begin and end."""
+    """Boundaries of bags of these lengths: 0, then the cumulative sum."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Give a view that cannot be written to."""
+    """Return a read-only view."""
     view = array.view()
     view.setflags(write=False)
     return view

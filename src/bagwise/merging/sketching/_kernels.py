@@ -1,7 +1,7 @@
 """Compiled code of sketches: hashed coefficients of samples, and adding samples to the rows of features.
 
-Every entry of a sketch gets its additions in the order of the samples, one for each sample, whatever the chunks,
-the blocks and the threads: that is what makes the bytes the same.
+Values are added to an entry of a sketch in the order of the samples, whatever the chunks, blocks and threads, so that
+results are the same to the last bit.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def mix(state):
 
 @njit(cache=True, nogil=True)
 def _add_hashes(state, n_hashes, out):
-    """Add the signs of one sample to the rows its hashes choose: ``out[row(m)] += sign(m)`` for every hash m."""
+    """Add the signs of one sample at its hashes: ``out[row(m)] += sign(m)`` for every hash m."""
     size = np.uint64(out.shape[0])
     for _ in range(n_hashes):
         row = mix(state) % size

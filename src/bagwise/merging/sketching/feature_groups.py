@@ -1,4 +1,4 @@
-"""From the signature of features to groups of features: clusters, and what becomes of constant and equal features."""
+"""Clustering of the signatures of features, with rules for constant and equal features."""
 
 from __future__ import annotations
 
@@ -14,34 +14,20 @@ from bagwise.codebooks.kmeans import distinct_rows, kmeans
 
 __all__ = ["FeatureGroups", "group_features"]
 
-# Beyond this many features clustering goes by mini-batches, unless told otherwise.
+# Above this many features, k-means uses mini-batches by default.
 MANY_FEATURES = 200_000
 _BATCH = 16_384
 
 
 @dataclass(frozen=True)
 class FeatureGroups:
-    """Groups of features.
+    """Groups of features."""
 
-    Parameters
-    ----------
-    labels : ndarray of int64, shape (n_features,)
-        Group of each feature.
-    signs : ndarray of int8, shape (n_features,)
-        1 or -1; the first feature of each group has 1.
-    sizes : ndarray of int64, shape (n_groups,)
-        Number of features in each group, without those that were constant, unless it has no others.
-    inertia : float
-        Sum of squared distances of the rows of the signature to the means of their groups.
-    n_iter : int
-        Iterations of the best start; 1 where there was nothing to search for.
-    """
-
-    labels: NDArray[np.int64]
-    signs: NDArray[np.int8]
-    sizes: NDArray[np.int64]
-    inertia: float
-    n_iter: int
+    labels: NDArray[np.int64]  # group of each feature
+    signs: NDArray[np.int8]  # 1 or -1; the first feature of each group has 1
+    sizes: NDArray[np.int64]  # features in each group, without constant ones unless it has no others
+    inertia: float  # sum of squared distances of the rows of the signature to the means of their groups
+    n_iter: int  # iterations of the best run of k-means; 1 if none was needed
 
 
 def group_features(
@@ -56,28 +42,15 @@ def group_features(
     random_state: Any = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> FeatureGroups:
-    """Cluster the rows of a signature into exactly `n_groups` groups, or one for each feature if there are no more.
+    """Cluster the rows of a signature, which is overwritten, into ``min(n_groups, n_features)`` non-empty groups.
 
-    Equal rows are one point with their number for a weight, so they are in the same group; with `bipolar` also rows
-    that are each other's negative. Rows of zeros, from constant features, say nothing: they join group 0. Only if
-    there are fewer different rows than groups must the groups left over be filled: by rows of zeros, one each, then by
-    taking equal rows apart; the cost is zero then in any case. Groups are numbered by their first feature that is
-    not constant.
+    Equal rows are one point, weighted by their number, so that they are in the same group; with `bipolar` also rows
+    that are each other's negative. Zero rows, from constant features, join group 0. If there are fewer distinct rows
+    than groups, the remaining groups take one zero row each, then one of several equal rows each; the inertia is then
+    zero. Groups are numbered by their first feature that is not constant.
 
-    Parameters
-    ----------
-    signature : ndarray of shape (n_features, size)
-        Is overwritten.
-    n_groups : int
-    bipolar, n_init, max_iter, tol, random_state, progress
-        See `bagwise.codebooks.kmeans.kmeans`.
-    batch_size : int, default=None
-        See `bagwise.codebooks.kmeans.kmeans`. None: all points up to 200,000 features; 16,384 points, or four for
-        each group, beyond.
-
-    Returns
-    -------
-    groups : FeatureGroups
+    The other parameters are those of `bagwise.codebooks.kmeans.kmeans`. ``batch_size=None`` uses all points up to
+    200,000 features, and mini-batches of 16,384 points (at least four per group) above.
     """
     n_features = len(signature)
     if n_groups >= n_features:
@@ -125,21 +98,13 @@ def group_features(
 def _distinct_rows(
     signature: NDArray[Any], bipolar: bool
 ) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[Any], float]:
-    """Find the different rows that are not zero, at a scale where products neither overflow nor vanish.
+    """Find the distinct non-zero rows, scaled such that products neither overflow nor underflow.
 
-    Returns
-    -------
-    first_signs : ndarray of int8
-        0 for rows of zeros; else what the row was multiplied by, always 1 unless `bipolar`.
-    point_of : ndarray of int64
-        Which point each row is; -1 for rows of zeros.
-    points : ndarray
-        Different rows in the order in which they come first.
-    unit : float
-        What points are to be multiplied by to have their old size.
+    Returns the sign each row was multiplied by (0 for zero rows; 1 for the others unless `bipolar`), the point of each
+    row (-1 for zero rows), the points in order of first occurrence, and the unit they were divided by.
     """
-    peak = max(float(signature.max()), -float(signature.min()))
-    unit = 2.0 ** np.floor(np.log2(peak)) if peak > 0 else 1.0  # a power of two: nothing is rounded
+    largest = max(float(signature.max()), -float(signature.min()))
+    unit = 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0  # a power of two: nothing is rounded
     unit = max(unit, 4.0 * float(np.finfo(signature.dtype).tiny))  # whose inverse is finite
     leading = np.take_along_axis(signature, (signature != 0).argmax(axis=1)[:, np.newaxis], axis=1)
     signs = np.sign(leading) if bipolar else (leading != 0)
@@ -153,7 +118,7 @@ def _distinct_rows(
 
 
 def _alone(point_of: NDArray[np.int64], varies: NDArray[np.bool_], n_groups: int) -> NDArray[np.int64]:
-    """Give each point a group, and fill the others: by rows of zeros, then by rows that are equal to an earlier one."""
+    """Give each point its own group, and fill the others: by zero rows, then by rows equal to an earlier one."""
     labels = np.where(varies, point_of, 0)
     n_points = int(point_of.max(initial=-1)) + 1
     _, first = np.unique(point_of[varies], return_index=True)
@@ -164,16 +129,13 @@ def _alone(point_of: NDArray[np.int64], varies: NDArray[np.bool_], n_groups: int
 
 
 def _number(labels: NDArray[np.int64], varies: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Number groups by their first feature that varies, those without any behind, by their first feature.
+    """Number groups by their first feature that varies; groups without any come last, by their first feature.
 
-    Rows of zeros that were put into group 0 only because they must be somewhere stay in group 0.
+    Zero rows that joined group 0 by default stay in group 0.
     """
     order = np.concatenate([np.flatnonzero(varies), np.flatnonzero(~varies)])
     _, first = np.unique(labels[order], return_index=True)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first)] = np.arange(len(first))
-    numbered = place[labels]
+    numbered = np.argsort(np.argsort(first))[labels]
     if varies.any():
-        idle = ~varies & (labels == 0)
-        numbered[idle] = 0
+        numbered[~varies & (labels == 0)] = 0
     return numbered

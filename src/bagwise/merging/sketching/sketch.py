@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ _TENSORS = {
     "smallest": tensor("float64", "n_features"),
     "largest": tensor("float64", "n_features"),
 }
-# Samples are added in blocks whose coefficients take this much: larger blocks fetch rows of features less often,
-# smaller ones find the coefficients in a nearer cache.
+# Samples are added in blocks whose coefficients take this much: a larger block reads rows of features less often, a
+# smaller one fits the cache.
 _BLOCK_BYTES = 4 * 2**20
-# Features that one thread takes at a time.
+# Features per task of a thread.
 _FEATURES = 2048
 
 
@@ -164,10 +165,9 @@ class Sketch:
         return self
 
     def _update_neighbors(self, X: Any, reverse: sp.csr_array, n_threads: int = 1) -> None:
-        """Add the next samples, each with the coefficients of its reverse nearest neighbours.
+        """Add the sums of each of the next samples and its neighbours, without forming these sums.
 
-        Row j of `reverse` lists those of sample j of the whole stream; see `reverse_neighbors`. This is `update` with
-        the sum of each sample and its neighbours, without forming these sums.
+        Each sample is added with the coefficients of its reverse nearest neighbours; see `reverse_neighbors`.
         """
         from bagwise.merging.sketching._kernels import neighbor_coefficients
 
@@ -185,7 +185,7 @@ class Sketch:
 
     @classmethod
     def _of_classes(cls, X: Any, codes: NDArray[np.intp], *, seed: int, dtype: Any, n_threads: int = 1) -> Sketch:
-        """Sum up the samples of each class: column c of the signature is that of the class with code c, exactly."""
+        """Sum up the samples of each class: column c of the signature is exactly that of the class with code c."""
         sketch = cls(X.shape[1], int(codes.max()) + 1, 1, seed=seed, dtype=dtype)
         sketch.from_neighbors = True
 
@@ -204,7 +204,6 @@ class Sketch:
         buffer = np.empty((min(n_block, X.shape[0]), self.size), dtype=self.dtype)
         statistics = (self._sums, self.totals, self.n_active, self._smallest, self._largest)
         ends = np.empty(self.n_features, dtype=np.int64)
-        parts: tuple[Any, ...]
         add: Callable[..., None]
         for first in range(0, X.shape[0], n_block):
             last = min(first + n_block, X.shape[0])
@@ -214,16 +213,12 @@ class Sketch:
                 n_entries = int(X.indptr[last] - X.indptr[first])
                 samples, values = np.empty(n_entries, dtype=np.int32), np.empty(n_entries, dtype=X.dtype)
                 sort_by_feature(X.indptr, X.indices, X.data, first, last, ends, samples, values)
-                parts, add = (ends, samples, values), add_sorted
+                add = partial(add_sorted, ends, samples, values, coefficients, *statistics)
             else:
-                parts, add = (X[first:last],), add_dense
-
-            def add_features(start: int, stop: int, parts: Any = parts, add: Any = add, c: Any = coefficients) -> None:
-                add(*parts, c, *statistics, start, stop)
-
+                add = partial(add_dense, X[first:last], coefficients, *statistics)
             self._whole = False
-            run_over_ranges(add_features, self.n_features, n_threads, size=_FEATURES)
-            # small whole numbers, so that adding them is exact
+            run_over_ranges(add, self.n_features, n_threads, size=_FEATURES)
+            # small integers, so that adding them is exact
             self._coefficient_sums += coefficients.sum(axis=0, dtype=np.float64).astype(np.int64)
             self.n_samples += last - first
             self._whole = True
@@ -244,11 +239,11 @@ class Sketch:
             )
 
     def _state(self, sample: int) -> np.uint64:
-        """Initial state of the hashes of a sample."""
+        """First state of the hashes of a sample."""
         return np.uint64((sample + PER_SEED * self.seed) % 2**64)
 
     def _checked(self, X: Any) -> Any:
-        """Convert data to what the kernels take, or raise."""
+        """Convert data for the kernels, or raise."""
         self._check_whole()
         try:
             X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
@@ -317,11 +312,10 @@ class Sketch:
             return NotImplemented
         self._check_whole()
         other._check_whole()
-        if self._settings() != other._settings():
-            differing = [key for key, value in self._settings().items() if value != other._settings()[key]]
+        ours, theirs = self._settings(), other._settings()
+        if differing := [f"{key} {ours[key]} and {theirs[key]}" for key in ours if ours[key] != theirs[key]]:
             raise BagwiseError(
-                "Only sketches with the same settings can be added, but these differ: "
-                + "; ".join(f"{key} {self._settings()[key]} and {other._settings()[key]}" for key in differing)
+                f"Only sketches with the same settings can be added, but these differ: {'; '.join(differing)}"
             )
         if self.from_neighbors or other.from_neighbors:
             raise BagwiseError("Sketches of sums over neighbours or classes cannot be added: they need all samples.")
@@ -344,11 +338,11 @@ class Sketch:
         return both
 
     def __radd__(self, other: object) -> Sketch:
-        # sum(parts) begins with 0; no copy is made, it may not fit in memory
+        # sum(parts) begins with 0; not a copy, which may not fit in memory
         return self if type(other) is int and other == 0 else NotImplemented
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the sketch to a safetensors file, atomically. `load` reads it back; no code is run by that."""
+        """Write the sketch to a safetensors file, atomically. `load` reads it back, without running code."""
         self._check_whole()
         header = self._settings() | {
             "dtype": self.dtype.name,
@@ -363,7 +357,7 @@ class Sketch:
         """Read a sketch that `save` wrote."""
         header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         try:
-            if tensors["sums"].shape != (header["n_features"], header["size"]):  # before memory is taken for a claim
+            if tensors["sums"].shape != (header["n_features"], header["size"]):  # before allocating what it claims
                 raise BagwiseError(f"its sums have shape {tensors['sums'].shape}")
             settings = {key: header[key] for key in ("n_features", "size", "n_hashes", "seed", "first_sample", "dtype")}
             sketch = cls(**settings)
@@ -378,17 +372,12 @@ class Sketch:
         return sketch
 
     def _settings(self) -> dict[str, Any]:
-        """What two sketches must share to be added."""
+        """Settings that two sketches must have in common to be added."""
         return {key: getattr(self, key) for key in ("n_features", "size", "n_hashes", "seed", "dtype")}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return dict(
-            zip(
-                _TENSORS,
-                (self._sums, self._coefficient_sums, self.totals, self.n_active, self._smallest, self._largest),
-                strict=True,
-            )
-        )
+        arrays = (self._sums, self._coefficient_sums, self.totals, self.n_active, self._smallest, self._largest)
+        return dict(zip(_TENSORS, arrays, strict=True))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sketch):
@@ -403,7 +392,7 @@ class Sketch:
     __hash__ = None  # type: ignore[assignment]
 
     def __sizeof__(self) -> int:
-        # schedulers that move sketches about ask for it
+        # for schedulers that move sketches between machines
         return super().__sizeof__() + sum(array.nbytes for array in self._arrays().values())
 
     def __repr__(self) -> str:
@@ -425,27 +414,11 @@ def _float_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def reverse_neighbors(parts: list[Any], n_neighbors: int, n_threads: int = 1) -> sp.csr_array:
-    """List the reverse nearest neighbours of each sample: those that have it among their nearest, and itself.
+    """Graph whose row j has a 1 for j and its reverse nearest neighbours, the samples that have j among their nearest.
 
     The sum over sample i and its neighbours is ``z_i = Σ_{j in N(i)} x_j``. Sample j contributes to the sums of its
-    reverse neighbours ``{i : j in N(i)}``, so that the sums need not be formed.
-
-    Parameters
-    ----------
-    parts : list of matrices
-        The samples, with few columns, in any number of parts.
-    n_neighbors : int
-        Number of nearest samples in Euclidean distance, ties by index; all others where there are fewer.
-    n_threads : int, default=1
-
-    Returns
-    -------
-    reverse : CSR array of shape (n_samples, n_samples)
-        Row j has a 1 for each reverse neighbour of sample j.
-
-    Notes
-    -----
-    All distances are computed, block by block: O(n_samples²) time per column.
+    reverse neighbours ``{i : j in N(i)}``, so that the sums need not be formed. The samples come in `parts`, with few
+    columns. Distances are Euclidean, ties go to the lowest index. O(n_samples²) time per column, in blocks.
     """
     samples = sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.vstack(parts)
     graph = neighbor_graph(Nearness(samples, "euclidean", n_threads), n_neighbors)

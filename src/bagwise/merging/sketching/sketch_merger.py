@@ -267,14 +267,22 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self._check_parameters()
         self._forget()
         if is_lazy(X):
-            return self._fit_collection(X, y)
-        X = self._checked(X, reset=True)
-        if y is not None:
-            self._sketch_classes(X, y)
-        else:
-            self._take(X)
             if self.n_neighbors > 0:
-                self._sketch_neighbors([X])
+                raise BagwiseError(
+                    f"n_neighbors={self.n_neighbors} needs the samples, but X is a Dask collection, which is only "
+                    "summed. Use n_neighbors=0, or fit_chunks, which reads chunks one after the other."
+                )
+            if y is not None:
+                raise BagwiseError("Alignment with labels needs X in memory, but it is a Dask collection. Pass y=None.")
+            self._take_collection(X)
+        else:
+            X = self._checked(X, reset=True)
+            if y is not None:
+                self._sketch_classes(X, y)
+            else:
+                self._take(X)
+                if self.n_neighbors > 0:
+                    self._sketch_neighbors([X])
         self._groups()
         return self
 
@@ -293,30 +301,16 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             X, codes, seed=self._seed(), dtype=self.dtype, n_threads=effective_n_jobs(self.n_jobs)
         )
 
-    def _fit_collection(self, X: Any, y: Any) -> Self:
-        """Fit to a Dask array, by sketches of its chunks."""
-        if self.n_neighbors > 0:
-            raise BagwiseError(
-                f"n_neighbors={self.n_neighbors} needs the samples, but X is a Dask collection, which is only summed. "
-                "Use n_neighbors=0, or fit_chunks, which reads chunks one after the other."
-            )
-        if y is not None:
-            raise BagwiseError("Alignment with labels needs X in memory, but it is a Dask collection. Pass y=None.")
-        self._take_collection(X)
-        self._groups()
-        return self
-
     def _take_collection(self, X: Any) -> None:
         """Add the sketch of a Dask array, which follows the samples so far."""
         from bagwise.distributed import sketch  # deferred: needs Dask
 
         earlier: Sketch | None = getattr(self, "sketch_", None)
-        how: dict[str, Any] = {"size": self.sketch_size, "n_hashes": self.n_hashes, "dtype": self.dtype}
-        if earlier is None:
-            lazy = sketch(X, seed=self._seed(), **how)
-        else:
-            earlier._check_takes_samples()  # before anything is read
-            lazy = sketch(X, seed=earlier.seed, first_sample=earlier.first_sample + earlier.n_samples, **how)
+        first_sample = 0 if earlier is None else earlier.first_sample + earlier.n_samples
+        lazy = sketch(
+            X, size=self.sketch_size, n_hashes=self.n_hashes, dtype=self.dtype, first_sample=first_sample,
+            seed=self._seed() if earlier is None else earlier.seed,
+        )  # fmt: skip
         validate_data(self, X, reset=earlier is None, skip_check_array=True)
         later = lazy.compute()
         self.sketch_ = later if earlier is None else earlier + later
@@ -347,7 +341,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         return self
 
     def _check_settings_are_kept(self) -> None:
-        """Raise where more data cannot be added to the sketch, since its settings were changed."""
+        """Raise if the sketch takes no more samples, or if its settings were changed."""
         if not hasattr(self, "sketch_"):
             return
         self.sketch_._check_takes_samples()
@@ -417,7 +411,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             self.sketch_ = self._new_sketch(X.shape[1], self._seed()).update(X, n_threads=n_threads)
 
     def _seed(self) -> int:
-        """The seed of a new sketch."""
+        """Seed of a new sketch."""
         if isinstance(self.random_state, Integral):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
@@ -430,14 +424,14 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         plain: Sketch = self.sketch_
         n_threads = effective_n_jobs(self.n_jobs)
         del self.sketch_  # not fitted, should anything fail
-        seed, n_samples = plain.seed, plain.n_samples
         groups = self._cluster(plain, self.n_intermediate, bipolar=False)
-        sketch = self._new_sketch(plain.n_features, seed)
-        del plain  # memory for one sketch only
         advice = "The stream must give the same samples each time."
         again: dict[str, Any] = {
-            "n_samples": n_samples, "after_failure": advice, "after_excess": advice, "verbose": self.verbose,
+            "n_samples": plain.n_samples, "after_failure": advice, "after_excess": advice, "verbose": self.verbose,
         }  # fmt: skip
+        n_features, seed = plain.n_features, plain.seed
+        del plain  # memory for one sketch only
+        sketch = self._new_sketch(n_features, seed)
         reduced: list[Any] = []
 
         def reduce(chunk: Any) -> int:
@@ -484,7 +478,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             )
 
     def _checked(self, X: Any, reset: bool = False, ensure_min_samples: int = 1) -> Any:
-        # whether numbers are finite is checked by the sketch, which knows their place in the stream
+        # the sketch checks that numbers are finite, and knows their place in the stream
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False,
             ensure_min_samples=ensure_min_samples,
@@ -496,7 +490,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self._check_pooling()
 
     def _forget(self) -> None:
-        """Remove what was fitted, should this fit fail."""
+        """Remove fitted attributes, in case this fit fails."""
         reset_fitted(self)
         self.__dict__.pop("_found", None)
 

@@ -14,7 +14,7 @@ Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
 def open_chunks(chunks: Chunks) -> Iterator[Any]:
-    """Iterate over matrices, or over what a function returns."""
+    """Iterate over matrices, or over the return value of a function."""
     source = chunks() if callable(chunks) else chunks
     if hasattr(source, "shape"):  # a single matrix
         raise BagwiseError(
@@ -48,26 +48,10 @@ def read_chunks(
     task: str = "reading",
     verbose: int = 0,
 ) -> int:
-    """Pass the matrices to `take` one after the other; it returns their number of samples.
+    """Pass each matrix to `take`, which returns its number of samples or raises ValueError; return the total.
 
-    Parameters
-    ----------
-    chunks : iterable, or function that returns one
-    take : callable
-        May raise ValueError for matrices that it cannot use.
-    n_samples : int, default=None
-        Expected number of samples. None: any. An error is raised as soon as there are more.
-    after_failure : str, default=""
-        Advice in the message of an error.
-    after_excess : str, default=""
-        Advice if there are more than `n_samples`.
-    task : str, default="reading"
-        Name of the progress bar, which is shown if `verbose` and `n_samples` is known.
-    verbose : int, default=0
-
-    Returns
-    -------
-    n_taken : int
+    Raises as soon as there are more than `n_samples`, and at the end if there are fewer. `after_failure` and
+    `after_excess` are advice for the messages of errors. The progress bar is shown if `n_samples` is known.
     """
     stream = open_chunks(chunks)
     n_chunks = n_taken = 0
