@@ -59,7 +59,7 @@ def measure_search(kind: str, d: int, search: str, repeats: int, levels: int | N
 
     import bagwise
     from bagwise.merging.criteria import ClassSeparability
-    from bagwise.merging.searches.ratios import make_search
+    from bagwise.merging.searches.ratios import SEARCHES
     from bagwise.merging.stores.dense import DenseStore
 
     bagwise.warmup()
@@ -75,7 +75,7 @@ def measure_search(kind: str, d: int, search: str, repeats: int, levels: int | N
             forming.append(seconds)
 
             def merge(store=store):
-                running = make_search(search, store, n_jobs)
+                running = SEARCHES[search](store, n_jobs)
                 running.advance(np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges))
                 return running.work
 

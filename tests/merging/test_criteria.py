@@ -20,7 +20,7 @@ from bagwise.criteria import (
 )
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.structures import GraphLaplacian, TotalScatter
-from helpers import labelled_counts
+from helpers import labelled_counts, laplacian
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def data():
 
 
 def laplacians(criterion, X, y=None):
-    return [structure.laplacian() for structure in criterion.structures(X, y)]
+    return [laplacian(structure) for structure in criterion.structures(X, y)]
 
 
 def squared(X):

@@ -11,7 +11,7 @@ from bagwise import merge_words
 from bagwise.criteria import ClassPosterior, InformationLoss, MultinomialPosterior, SampleInformationLoss
 from bagwise.kernels import additive_kernel
 from bagwise.merging.criteria import resolve_criterion
-from helpers import GreedyOracle, topic_counts
+from helpers import GreedyOracle, laplacian, topic_counts
 
 KINDS = ["topics", "uniform", "duplicates", "binary", "reals"]
 
@@ -164,7 +164,7 @@ def test_uvd_merges_the_pair_that_keeps_labels_most_probable():
 
 def ratio_oracle(X, y, criterion, kernel="linear"):
     """Trace ratios as sums over words of ``Σ_ij L_ij k(x_iw, x_jw)``."""
-    laplacians = [structure.laplacian() for structure in resolve_criterion(criterion).structures(X, y)]
+    laplacians = [laplacian(structure) for structure in resolve_criterion(criterion).structures(X, y)]
     if kernel == "linear":
         X = X - X.mean(axis=0)  # Laplacians ignore it, rounding does not
 

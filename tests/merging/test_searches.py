@@ -9,9 +9,9 @@ from bagwise import BagwiseError, merge_words
 from bagwise.criteria import GraphPair, NonparametricDiscriminant
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.searches import _bound_kernels, ratios
-from bagwise.merging.searches.ratios import SEARCHES, make_search
+from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.stores.dense import DenseStore
-from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
+from helpers import assert_greedy, greedy_merges, labelled_counts, laplacian, topic_counts
 
 
 def store_of(X, y, criterion="csm"):
@@ -20,7 +20,7 @@ def store_of(X, y, criterion="csm"):
 
 def run(name, A, B, n_merges=None, chunks=(), n_threads=1):
     """Merge from copies of A and B; returns the merges, the scores and the search."""
-    search = make_search(name, DenseStore(A.copy(), B.copy()), n_threads)
+    search = SEARCHES[name](DenseStore(A.copy(), B.copy()), n_threads)
     n_merges = len(A) - 1 if n_merges is None else n_merges
     pairs, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
     start = 0
@@ -90,7 +90,7 @@ def test_every_merge_is_the_best_one_recomputed_from_merged_data(case, criterion
 def test_the_hierarchy_is_that_of_recomputation(search, seed):
     rng = np.random.default_rng(seed)
     X, y = rng.random((12, 8)), np.arange(12) % 3
-    L_P, L_U = (structure.laplacian() for structure in resolve_criterion("csm").structures(X, y))
+    L_P, L_U = (laplacian(structure) for structure in resolve_criterion("csm").structures(X, y))
     assert merge_words(X, y, search=search).merges.tolist() == [list(pair) for pair in greedy_merges(X, L_P, L_U)]
 
 
@@ -186,7 +186,7 @@ def test_bounds_are_never_below_what_a_row_offers():
     """The promise that makes the bound search exact, checked on every row at many levels."""
     rng = np.random.default_rng(0)
     X, y = topic_counts(rng, 60, 150)
-    search = make_search("bound", store_of(X, y))
+    search = SEARCHES["bound"](store_of(X, y))
     state, bounds = search._state, search._state.bounds
     pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
     looked_at = 0
@@ -305,4 +305,4 @@ def test_unknown_searches_are_named():
 def test_polar_says_how_many_words_it_takes(monkeypatch):
     monkeypatch.setattr(ratios, "_MOST_POLAR_WORDS", 4)
     with pytest.raises(BagwiseError, match="up to 4 words, got 5"):
-        make_search("polar", DenseStore(np.eye(5), np.eye(5)))
+        SEARCHES["polar"](DenseStore(np.eye(5), np.eye(5)))

@@ -18,7 +18,7 @@ from bagwise.merging.searches.ratios import FactoredSearch, equal_merges
 from bagwise.merging.stores.dense import DenseStore
 from bagwise.merging.stores.factored import FactoredStore, KeptRows, make_factored_store, make_product
 from bagwise.merging.structures import BetweenClasses, Combination, Factor, GraphLaplacian, Residuals, TotalScatter
-from helpers import assert_greedy, greedy_merges, labelled_counts, topic_counts
+from helpers import assert_greedy, greedy_merges, labelled_counts, laplacian, topic_counts
 
 RATIOS = ["csm", "nda", "mfa", "lde", "lpp", "semi_supervised"]
 
@@ -216,7 +216,7 @@ def test_every_merge_is_the_best(data, criterion, store):
 def test_greedy_from_the_data():
     rng = np.random.default_rng(3)
     X, y = rng.random((10, 9)), np.arange(10) % 2
-    L_P, L_U = (structure.laplacian() for structure in resolve_criterion("csm").structures(X, y))
+    L_P, L_U = (laplacian(structure) for structure in resolve_criterion("csm").structures(X, y))
     assert merge_words(X, y, store="sparse").merges.tolist() == [list(pair) for pair in greedy_merges(X, L_P, L_U)]
 
 

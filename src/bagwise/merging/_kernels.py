@@ -4,6 +4,9 @@ import numpy as np
 from numba import njit
 
 _TILE = 32
+# Columns per tile: of one row, whose sums then stay in the cache; of many rows that share a tile of a factor.
+_LONG_ROW = 16384
+_COLUMNS = 512
 # Up to this many groups it is faster to go through all of them for each row.
 _FEW = 256
 # Position of a single bit: 64-bit numbers with one bit set differ in the upper six bits of their product with this.
@@ -29,33 +32,70 @@ def mirror_rows(M, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def add_low_rank_rows(out, F, scale, start, stop):
-    """Add the upper triangle of ``scale * F.T @ F`` to `out`, for the rows ``start..stop``. Cost O(d) a row of F.
-
-    Unlike a BLAS it treats all entries alike, so words with the same values get exactly the same sums.
-    """
-    for i in range(start, stop):
-        row = out[i, i:]
-        for c in range(F.shape[0]):
-            factor = F[c, i]
-            values = F[c, i:]
-            for j in range(row.shape[0]):
-                row[j] += scale * (factor * values[j])
+def _add_one(out, weight, x, row):
+    """``out += weight * (x * row)``."""
+    for k in range(out.shape[0]):
+        out[k] += weight * (x * row[k])
 
 
 @njit(cache=True, nogil=True)
-def add_sparse_product_rows(out, left_starts, left_samples, left_values, starts, words, values, start, stop):
-    """Add the upper triangle of ``left @ right`` to `out`, for the rows ``start..stop``.
+def _add_four(out, weight, x0, x1, x2, x3, row0, row1, row2, row3):
+    """`_add_one` four times, with one pass over `out`."""
+    for k in range(out.shape[0]):
+        sums = (out[k] + weight * (x0 * row0[k])) + weight * (x1 * row1[k])
+        out[k] = (sums + weight * (x2 * row2[k])) + weight * (x3 * row3[k])
+
+
+@njit(cache=True, nogil=True)
+def _add_low_rank(out, coefficients, right, weight, j, end):
+    """``out += weight * (coefficients @ right[:, j:end])``, term by term in the order of the rows."""
+    whole = right.shape[0] - right.shape[0] % 4
+    for c in range(0, whole, 4):
+        _add_four(
+            out, weight, coefficients[c], coefficients[c + 1], coefficients[c + 2], coefficients[c + 3],
+            right[c, j:end], right[c + 1, j:end], right[c + 2, j:end], right[c + 3, j:end],
+        )  # fmt: skip
+    for c in range(whole, right.shape[0]):
+        _add_one(out, weight, coefficients[c], right[c, j:end])
+
+
+@njit(cache=True, nogil=True)
+def add_low_rank_row(out, coefficients, right, weight):
+    """``out += weight * (coefficients @ right)``, term by term, so that equal columns get equal sums. Cost O(r d)."""
+    for j in range(0, out.shape[0], _LONG_ROW):
+        end = min(j + _LONG_ROW, out.shape[0])
+        _add_low_rank(out[j:end], coefficients, right, weight, j, end)
+
+
+@njit(cache=True, nogil=True)
+def add_low_rank_block(out, left, right, weight, first, start, stop):
+    """Add the rows ``start..stop`` of ``weight * left.T @ right``, right of the diagonal, to ``out[start - first:]``.
+
+    Unlike a BLAS it treats all entries alike, so words with the same values get exactly the same sums. Of row i some
+    columns left of i, down to `first`, may be added as well. Cost O(d) a row of the factors.
+    """
+    size = right.shape[1]
+    for j in range(first, size, _COLUMNS):
+        end = min(j + _COLUMNS, size)
+        for i in range(start, min(stop, end)):
+            _add_low_rank(out[i - first, j:end], left[:, i], right, weight, j, end)
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_block(
+    out, left_starts, left_samples, left_values, starts, words, values, weight, first, start, stop
+):  # fmt: skip
+    """Add the rows ``start..stop`` of ``weight * left @ right``, right of the diagonal, to ``out[start - first:]``.
 
     `left` (words x samples) and `right` (samples x words) are CSR with sorted indices; `out` is dense. Each row of the
     result is summed in place, sample by sample, so words with the same counts get exactly the same sums.
     Cost: one addition for each pair of non-zeros that share a sample.
     """
     for i in range(start, stop):
-        row = out[i]
+        row = out[i - first]
         for p in range(left_starts[i], left_starts[i + 1]):
             sample = left_samples[p]
-            value = left_values[p]
+            factor = weight * left_values[p]
             low = starts[sample]
             high = starts[sample + 1]
             while low < high:  # first word of this sample that is not below i
@@ -65,7 +105,7 @@ def add_sparse_product_rows(out, left_starts, left_samples, left_values, starts,
                 else:
                     high = middle
             for q in range(low, starts[sample + 1]):
-                row[words[q]] += value * values[q]
+                row[np.uint32(words[q])] += factor * values[q]
 
 
 @njit(cache=True, nogil=True)

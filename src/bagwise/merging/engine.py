@@ -24,13 +24,13 @@ from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
-from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, no_labels
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
-from bagwise.merging.searches.ratios import FactoredSearch, check_search, equal_merges, make_search
+from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merges
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
@@ -99,8 +99,14 @@ class Engine:
     ) -> None:
         self.criterion = resolve_criterion(criterion)
         self.kernel = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
-        check_search(search)
-        _check_store(store, search)
+        for name, value, known in (("search", search, SEARCHES), ("store", store, STORES)):
+            if value not in known:
+                raise unknown_name(name, value, known)
+        if search != "bound" and store not in ("auto", "dense"):
+            raise BagwiseError(
+                f"store={store!r} computes rows when they are needed, which search={search!r} does not support. Use "
+                "search='bound', or store='dense'."
+            )
         if not isinstance(self.criterion, TraceRatio):
             for name, value, usual in (("kernel", self.kernel.name, "linear"), ("store", store, "auto")):
                 if value != usual:
@@ -147,7 +153,9 @@ class Engine:
         _check_largest(max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))))
         self._labels = None if y is None else _check_labels(y, X)
         if criterion.supervised and self._labels is None:
-            raise _no_labels(criterion)
+            raise no_labels(criterion.name)
+        if criterion.non_negative:
+            check_non_negative(X, f"The criterion {criterion.name!r}", "Use counts or histograms.")
         if sample_weight is not None:
             self._weights = weights = _check_weights(sample_weight, X)
             if not weights.all():  # samples of weight zero do not count at all
@@ -175,7 +183,7 @@ class Engine:
                 )
         if is_lazy(X):
             if y is None:
-                raise _no_labels(criterion)
+                raise no_labels(criterion.name)
             from bagwise.distributed.sums import statistics  # deferred: only Dask data need it
 
             parts = criterion.sums_needed or ()
@@ -184,6 +192,8 @@ class Engine:
         if X.n_samples < 2:
             raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
         _check_largest(float(max(np.abs(X.largest).max(), np.abs(X.smallest).max())))
+        if criterion.non_negative:
+            X.check_non_negative(f"The criterion {criterion.name!r}", "Use counts or histograms.")
         X = X.without_empty_classes()
         if len(X.classes) < 2:
             raise BagwiseError(
@@ -235,7 +245,7 @@ class Engine:
             if search is not None:
                 return Start(folded, words, search)
             if isinstance(store, DenseStore):
-                return Start(folded, words, make_search(self._search, store, self._n_threads))
+                return Start(folded, words, SEARCHES[self._search](store, self._n_threads))
             return Start(folded, words, FactoredSearch(store, self._n_threads, self._show_progress))
         if isinstance(criterion, AdditiveScore):
             if isinstance(data, Statistics):
@@ -308,7 +318,7 @@ class Engine:
         search = KernelSearch(
             values,
             lambda rows: (traces.trace(structures[0], rows), traces.trace(structures[1], rows)),
-            lambda store: make_search(self._search, store, self._n_threads),
+            lambda store: SEARCHES[self._search](store, self._n_threads),
         )
         return Start(folded, words, search)
 
@@ -385,17 +395,6 @@ def check_request(n_groups: Any, callback: Any) -> None:
         raise BagwiseError(f"callback must be callable, got {callback!r}.")
 
 
-def _check_store(name: object, search: str) -> None:
-    """Raise if there is no store of this name, or the search does not support it."""
-    if name not in STORES:
-        raise unknown_name("store", name, STORES)
-    if search != "bound" and name not in ("auto", "dense"):
-        raise BagwiseError(
-            f"store={name!r} computes rows when they are needed, which search={search!r} does not support. Use "
-            "search='bound', or store='dense'."
-        )
-
-
 def _choose_store(name: str, X: Any, n_words: int, search: str, memory_limit: Limit) -> str:
     """Choose between "dense", "factored" and "sparse" for data of which `n_words` columns vary.
 
@@ -455,13 +454,6 @@ def _check_weights(sample_weight: ArrayLike, X: Any) -> NDArray[np.float64]:
             f"of them positive; got {np.array2string(weights, threshold=6)} of shape {weights.shape}."
         )
     return weights
-
-
-def _no_labels(criterion: Criterion) -> BagwiseError:
-    return BagwiseError(
-        f"The criterion {criterion.name!r} requires y to be passed, but the target y is None. Pass labels, or use an "
-        "unsupervised criterion such as 'lpp'."
-    )
 
 
 def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:

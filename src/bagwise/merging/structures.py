@@ -21,7 +21,7 @@ from scipy.linalg.blas import dsyr2k, dsyrk
 
 from bagwise._utils.matrices import centre_full_words, class_sums
 from bagwise._utils.threads import run_over_ranges
-from bagwise.merging._kernels import add_low_rank_rows, add_sparse_product_rows, mirror_rows
+from bagwise.merging._kernels import add_low_rank_block, add_sparse_block, mirror_rows
 
 __all__ = [
     "BetweenClasses",
@@ -52,7 +52,7 @@ def add_gram(out: NDArray[np.float64], F: NDArray[np.float64], scale: float = 1.
     """``out += scale * F.T @ F`` (upper triangle), F dense."""
     F = np.ascontiguousarray(F, dtype=np.float64)
     if len(F) <= _LOW_RANK:
-        run_over_ranges(lambda start, stop: add_low_rank_rows(out, F, scale, start, stop), len(out), n_threads)
+        run_over_ranges(lambda start, stop: add_low_rank_block(out, F, F, scale, 0, start, stop), len(out), n_threads)
     elif F.size:
         dsyrk(scale, F.T, beta=1.0, c=out.T, lower=1, overwrite_c=1)
 
@@ -71,18 +71,11 @@ def add_sparse_product(out: NDArray[np.float64], left: Any, right: Any, scale: f
 
     The product must be a symmetric matrix.
     """
-    left = sp.csr_array(sp.csc_array(left).T)
-    if scale != 1.0:
-        left = left * scale
-    right = sp.csr_array(right)
+    left, right = sp.csr_array(sp.csc_array(left).T), sp.csr_array(right)
     left.sort_indices()
     right.sort_indices()
     lists = (left.indptr, left.indices, left.data, right.indptr, right.indices, right.data)
-
-    def fill(start: int, stop: int) -> None:
-        add_sparse_product_rows(out, *lists, start, stop)
-
-    run_over_ranges(fill, len(out), n_threads)
+    run_over_ranges(lambda start, stop: add_sparse_block(out, *lists, scale, 0, start, stop), len(out), n_threads)
 
 
 def mirror(out: NDArray[np.float64], n_threads: int = 1) -> None:
@@ -153,10 +146,6 @@ class Structure(ABC):
         """The samples that matter to L, None for all: a word that is constant on them adds nothing."""
         return None
 
-    @abstractmethod
-    def laplacian(self) -> NDArray[np.float64]:
-        """Build L as a dense matrix: for tests and for few samples."""
-
 
 @dataclass(frozen=True, eq=False)
 class TotalScatter(Structure):
@@ -221,9 +210,6 @@ class TotalScatter(Structure):
             return float(self.weights @ X.power(2).sum(axis=1) - sums @ sums / self.weights.sum())
         return float(sum(np.vdot(deviations, deviations) for _, deviations in self._deviations(X)))
 
-    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        return np.diag(self.weights) - np.outer(self.weights, self.weights) / self.weights.sum()
-
 
 @dataclass(frozen=True, eq=False)
 class BetweenClasses(Structure):
@@ -258,12 +244,6 @@ class BetweenClasses(Structure):
     def trace(self, X: Matrix) -> float:  # noqa: D102
         factor = self._factor(X)
         return float(np.vdot(factor, factor))
-
-    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        indicator = class_sums(np.eye(len(self.codes)), self.codes, weights=self.weights)
-        sizes = np.bincount(self.codes, self.weights)[:, np.newaxis]
-        total = indicator.sum(axis=0, keepdims=True)
-        return indicator.T @ (indicator / sizes) - total.T @ total / sizes.sum()
 
 
 def between_classes_factor(sums: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.float64]:
@@ -304,9 +284,6 @@ class Residuals(Structure):
             values = contrasts.data if sp.issparse(contrasts) else contrasts
             total += float(np.vdot(values, values))
         return total
-
-    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        return (self.rows.T @ self.rows).toarray()
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,10 +333,6 @@ class GraphLaplacian(Structure):
             total += float(left.multiply(right).sum() if sp.issparse(left) else np.vdot(left, right))
         return total
 
-    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        form = self.form()
-        return form.toarray() if sp.issparse(form) else form
-
 
 def _near_zero(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Subtract the mean, which L ignores, to reduce rounding errors. Integers stay integers."""
@@ -407,10 +380,3 @@ class Combination(Structure):
         if any(samples is None for samples in chosen):
             return None
         return np.unique(np.concatenate([np.empty(0, dtype=np.intp), *chosen]))
-
-    def laplacian(self) -> NDArray[np.float64]:  # noqa: D102
-        L = np.zeros((self.n_samples, self.n_samples))
-        for weight, structure, samples in self.terms:
-            where = np.arange(self.n_samples) if samples is None else samples
-            L[np.ix_(where, where)] += weight * structure.laplacian()
-        return L

@@ -40,8 +40,9 @@ __all__ += sorted(criterion.__name__ for criterion in NAMED_CRITERIA.values())
 
 
 def resolve_criterion(criterion: object) -> Criterion:
-    """Turn a name or an object into a criterion."""
+    """Turn a name or an object into a criterion, and check its parameters."""
     if isinstance(criterion, Criterion):
+        criterion._validate_params()
         return criterion
     if isinstance(criterion, str) and criterion.lower() in NAMED_CRITERIA:
         return NAMED_CRITERIA[criterion.lower()]()

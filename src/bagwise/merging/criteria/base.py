@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bagwise.merging.searches.base import Search
     from bagwise.merging.statistics import Statistics
 
-__all__ = ["AdditiveScore", "Criterion", "TraceRatio", "check_values_fit", "class_codes"]
+__all__ = ["AdditiveScore", "Criterion", "TraceRatio", "check_values_fit", "class_codes", "no_labels"]
 
 
 class Criterion(BaseEstimator, ABC):
@@ -52,6 +52,7 @@ class Criterion(BaseEstimator, ABC):
     non_negative: ClassVar[bool] = False
     takes_sample_weight: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
+    _parameter_constraints: ClassVar[dict] = {}
 
     def search(self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None) -> Search:
         """Start a search of the criterion's own, for criteria of neither family.
@@ -177,19 +178,18 @@ class AdditiveScore(Criterion):
         raise NotImplementedError(f"{type(self).__name__} must implement scoring_from_sums, having sums_needed.")
 
 
-def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
-    """Encode the classes of y as 0, 1, …; raise unless there are at least two.
+def no_labels(who: str) -> BagwiseError:
+    """Make the error for a criterion that needs labels and has none."""
+    return BagwiseError(
+        f"The criterion {who!r} requires y to be passed, but the target y is None. Pass labels, or use an unsupervised "
+        "criterion such as 'lpp'."
+    )
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,)
-    who : str
-        Name of the criterion, for the error message.
-    """
+
+def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
+    """Encode the classes of y as 0, 1, …; raise, naming the criterion `who`, unless there are at least two."""
     if y is None:
-        raise BagwiseError(
-            f"The criterion {who!r} is supervised: pass labels y, or use an unsupervised criterion such as 'lpp'."
-        )
+        raise no_labels(who)
     labels = column_or_1d(np.asarray(y))
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)

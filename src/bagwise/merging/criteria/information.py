@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._compat import Interval, StrOptions
-from bagwise._utils.matrices import check_non_negative, class_sums, count_unit
+from bagwise._utils.matrices import class_sums, count_unit
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
 from bagwise.merging.scoring import Information, Scoring
@@ -64,8 +64,6 @@ class InformationLoss(AdditiveScore):
     def scoring(  # noqa: D102
         self, X: Any, y: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None = None
     ) -> Scoring:
-        self._validate_params()
-        check_non_negative(X, f"The criterion {self.name!r}", "Use counts or histograms.")
         return self._scoring(class_sums(X, class_codes(y, self.name), weights=sample_weight), count_unit(X))
 
     def _scoring(self, sums: NDArray[np.float64], unit: float) -> Scoring:
@@ -75,8 +73,6 @@ class InformationLoss(AdditiveScore):
         return Information(counts / counts.sum())
 
     def scoring_from_sums(self, statistics: Statistics) -> Scoring:  # noqa: D102
-        self._validate_params()
-        statistics.check_non_negative(f"The criterion {self.name!r}", "Use counts or histograms.")
         return self._scoring(statistics.class_sums, statistics.unit)
 
 
@@ -117,8 +113,6 @@ class SampleInformationLoss(AdditiveScore):
         self.weights = weights
 
     def scoring(self, X: Any, y: NDArray[Any] | None) -> Scoring:  # noqa: D102
-        self._validate_params()
-        check_non_negative(X, f"The criterion {self.name!r}", "Use counts or histograms.")
         totals = np.asarray(X.sum(axis=1)).ravel()
         used = np.flatnonzero(totals > 0)
         if len(used) == 0:

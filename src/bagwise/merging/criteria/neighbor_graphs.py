@@ -72,7 +72,6 @@ class NonparametricDiscriminant(TraceRatio):
         self.metric = metric
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        self._validate_params()
         codes = class_codes(y, self.name)
         nearness = Nearness(X, self.metric, n_threads)
         if self.mode == "rest":
@@ -143,12 +142,7 @@ class MarginalFisher(TraceRatio):
     }
 
     def __init__(
-        self,
-        n_neighbors: int = 5,
-        n_pairs: int | None = None,
-        *,
-        margin: str = "per_class",
-        metric: str = "euclidean",
+        self, n_neighbors: int = 5, n_pairs: int | None = None, *, margin: str = "per_class", metric: str = "euclidean"
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_pairs = n_pairs
@@ -156,7 +150,6 @@ class MarginalFisher(TraceRatio):
         self.metric = metric
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        self._validate_params()
         codes = class_codes(y, self.name)
         nearness = Nearness(X, self.metric, n_threads)
         within = neighbor_graph(nearness, self.n_neighbors, codes, "same")
@@ -224,7 +217,6 @@ class LocalDiscriminant(TraceRatio):
         self.metric = metric
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        self._validate_params()
         codes = class_codes(y, self.name)
         nearness = Nearness(X, self.metric, n_threads)
         if self.neighbors == "within":
@@ -333,12 +325,7 @@ class LocalityPreserving(TraceRatio):
     }
 
     def __init__(
-        self,
-        n_neighbors: int = 5,
-        *,
-        weights: str = "heat",
-        width: float | None = None,
-        metric: str = "euclidean",
+        self, n_neighbors: int = 5, *, weights: str = "heat", width: float | None = None, metric: str = "euclidean"
     ) -> None:
         self.n_neighbors = n_neighbors
         self.weights = weights
@@ -346,12 +333,8 @@ class LocalityPreserving(TraceRatio):
         self.metric = metric
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        self._validate_params()
-        if X.shape[0] < 2:
-            raise BagwiseError(f"The criterion 'lpp' needs at least two samples, got n_samples = {X.shape[0]}.")
         nearness = Nearness(X, self.metric, n_threads)
-        graph = neighbor_graph(nearness, self.n_neighbors)
-        graph = sp.csr_array(graph.maximum(graph.T))
+        graph = _union(neighbor_graph(nearness, self.n_neighbors))
         if self.weights == "heat":
             (graph,) = heat_weights(nearness, [graph], self.width, self.name)
         degrees = np.asarray(graph.sum(axis=1)).ravel()

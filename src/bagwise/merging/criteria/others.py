@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
 from bagwise._compat import Interval, StrOptions
-from bagwise._utils.matrices import centre_full_words, check_non_negative
+from bagwise._utils.matrices import centre_full_words
 from bagwise.merging.criteria._kernels import solve_svm
 from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
 from bagwise.merging.hierarchy import Hierarchy
@@ -56,7 +56,6 @@ class Linkage(Criterion):
     def search(  # noqa: D102
         self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
     ) -> Search:
-        self._validate_params()
         check_fits(X.shape[1], memory_limit)
         if sp.issparse(X):
             distances = euclidean_distances(centre_full_words(sp.csr_array(X.T)))  # samples that all words have
@@ -213,8 +212,6 @@ class Margin(Criterion):
     def search(  # noqa: D102
         self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
     ) -> Search:
-        self._validate_params()
-        check_non_negative(X, "The criterion 'mme'", "Use counts or histograms.")
         codes = class_codes(y, self.name)
         check_values_fit(X, memory_limit, self.name)
         dense = X.toarray() if sp.issparse(X) else X

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bagwise._compat import Interval, StrOptions
-from bagwise._utils.matrices import check_non_negative, class_sums, count_unit, is_whole
+from bagwise._utils.matrices import class_sums, count_unit, is_whole
 from bagwise._utils.memory import check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
@@ -166,8 +166,6 @@ class MultinomialPosterior(AdditiveScore):
     def scoring(  # noqa: D102
         self, X: Any, y: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None = None
     ) -> Scoring:
-        self._validate_params()
-        check_non_negative(X, "The criterion 'mlt'", "Use counts or histograms.")
         codes = class_codes(y, self.name)
         if not is_whole(X):
             totals = np.asarray(X.sum(axis=1)).ravel()
@@ -178,8 +176,6 @@ class MultinomialPosterior(AdditiveScore):
         return MultinomialEvidence(np.column_stack([sums.T, np.full(sums.shape[1], float(self.mass))]))
 
     def scoring_from_sums(self, statistics: Statistics) -> Scoring:  # noqa: D102
-        self._validate_params()
-        statistics.check_non_negative("The criterion 'mlt'", "Use counts or histograms.")
         if statistics.whole.all():
             return self._scoring(statistics.class_sums)
         return self._scoring(self.total * statistics.require("frequencies", self.name))
@@ -248,7 +244,6 @@ class ClassPosterior(Criterion):
     def search(  # noqa: D102
         self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
     ) -> Search:
-        self._validate_params()
         codes = class_codes(y, self.name)
         if self.form == "evidence":
             check_values_fit(X, memory_limit, self.name)

@@ -13,7 +13,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from bagwise._compat import Interval, is_pandas_na, is_scalar_nan
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import TraceRatio, class_codes
-from bagwise.merging.criteria.neighbor_graphs import LocalityPreserving
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Structure, TotalScatter
 
@@ -57,9 +56,8 @@ class ClassSeparability(TraceRatio):
         self, X: Any, y: NDArray[Any] | None, n_threads: int = 1, sample_weight: NDArray[np.float64] | None = None
     ) -> tuple[Structure, Structure]:
         codes = class_codes(y, self.name)
-        return BetweenClasses(codes, sample_weight), TotalScatter(
-            np.ones(len(codes)) if sample_weight is None else sample_weight
-        )
+        weights = np.ones(len(codes)) if sample_weight is None else sample_weight
+        return BetweenClasses(codes, sample_weight), TotalScatter(weights)
 
     def matrices_from_sums(  # noqa: D102
         self, statistics: Statistics, words: NDArray[np.int64], n_threads: int = 1
@@ -125,7 +123,6 @@ class GraphPair(TraceRatio):
         return self.allow_indefinite
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        self._validate_params()
         preferred = _read_graph(self.preferred, "preferred", X.shape[0], self.symmetrize)
         undesired = _read_graph(self.undesired, "undesired", X.shape[0], self.symmetrize)
         if not self.allow_indefinite:
@@ -174,11 +171,10 @@ def _check_definite(graph: GraphLaplacian, which: str, advice: str) -> None:
     values = weights.data if sp.issparse(weights) else weights
     if n == 0 or values.size == 0 or values.min() >= 0:
         return
+    laplacian = graph.form()
     if n <= _DENSE_EIGENVALUES:
-        laplacian = graph.laplacian()
-        smallest = float(np.linalg.eigvalsh(laplacian)[0])
+        smallest = float(np.linalg.eigvalsh(laplacian.toarray() if sp.issparse(laplacian) else laplacian)[0])
     else:
-        laplacian = graph.form()
         try:
             smallest = float(
                 eigsh(laplacian, k=1, which="SA", return_eigenvectors=False, v0=np.ones(n) + np.arange(n))[0]
@@ -247,7 +243,6 @@ class SemiSupervised(TraceRatio):
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         from bagwise.merging.criteria import resolve_criterion
 
-        self._validate_params()
         labelled = np.flatnonzero(is_labelled(y))
         if len(labelled) == 0 and self.gamma == 0:
             raise BagwiseError(
@@ -264,7 +259,7 @@ class SemiSupervised(TraceRatio):
             labels = np.array(np.asarray(y)[labelled].tolist())  # as known labels without missing ones
             parts.append((1.0, supervised.structures(X[labelled], labels, n_threads), labelled))
         if self.gamma > 0:
-            unsupervised = LocalityPreserving() if self.unsupervised is None else self.unsupervised
+            unsupervised: Any = resolve_criterion("lpp" if self.unsupervised is None else self.unsupervised)
             parts.append((float(self.gamma), unsupervised.structures(X, None, n_threads), None))
         return self._combine(X, parts, 0), self._combine(X, parts, 1)
 
@@ -280,8 +275,6 @@ class SemiSupervised(TraceRatio):
 
 def is_labelled(y: NDArray[Any] | None) -> NDArray[np.bool_]:
     """Mark the samples whose label is known: neither -1 nor missing."""
-    if y is None:
-        raise BagwiseError("The criterion 'semi_supervised' needs y, with -1 for the samples without a label.")
     labels = np.asarray(y)
     if labels.dtype.kind in "OUS":
         return np.array([not _is_missing(label) for label in labels.tolist()], dtype=bool)

@@ -49,17 +49,6 @@ def precedes(i, j, s, t):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def start_traces(traces, own_a, own_b):
-    """Set the traces from the diagonals of A and B."""
-    traces[TRACE_A] = traces[TRACE_B] = 0.0
-    for i in range(own_a.shape[0]):
-        traces[TRACE_A] += own_a[i]
-        traces[TRACE_B] += own_b[i]
-    traces[FLOOR_A] = TINY * abs(traces[TRACE_A])
-    traces[FLOOR_B] = TINY * abs(traces[TRACE_B])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def update_traces(traces, entry_a, entry_b):
     """Update the traces for one merge. The floors follow the largest trace, as rounding is relative to it."""
     traces[TRACE_A] += 2.0 * entry_a
@@ -76,6 +65,13 @@ def resum_traces(traces, own_a, own_b, order, size):
         if order[i] != DEAD:
             traces[TRACE_A] += own_a[i]
             traces[TRACE_B] += own_b[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def start_traces(traces, own_a, own_b, order):
+    """Set the traces and their floors, before any merge."""
+    resum_traces(traces, own_a, own_b, order, order.shape[0])
+    update_traces(traces, 0.0, 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -184,16 +180,12 @@ class ExhaustiveState(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_rows(A, B, size, s, t, row_a, row_b):
-    """Entries of the merged word s + t where merging adds rows."""
-    for j in range(size):
-        row_a[j] = A[s, j] + A[t, j]
-        row_b[j] = B[s, j] + B[t, j]
+def merge_given(state, s, t, row_a, row_b):
+    """Merge slot t into slot s, whose new entries are given, in rows and columns; returns the criterion after it.
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def merge_symmetric(A, B, order, traces, counts, s, t, row_a, row_b):
-    """Merge slot t into slot s, whose new entries are given, in rows and columns. Cost O(size)."""
+    Cost O(size).
+    """
+    A, B, order, traces, counts = state.A, state.B, state.order, state.traces, state.counts
     size = counts[SIZE]
     pair_a = A[s, t]
     pair_b = B[s, t]
@@ -212,31 +204,7 @@ def merge_symmetric(A, B, order, traces, counts, s, t, row_a, row_b):
     update_traces(traces, pair_a, pair_b)
     if counts[LEVEL] % RESUM_EVERY == 0:
         resum_traces(traces, np.diag(A), np.diag(B), order, size)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _search(state):
-    """Evaluate every pair; the first of the best ones, s = -1 if all are 0/0."""
-    A, B, order, traces = state.A, state.B, state.order, state.traces
-    size = state.counts[SIZE]
-    a, b = traces[TRACE_A], traces[TRACE_B]
-    best, s, t = -np.inf, -1, -1
-    for i in range(size):
-        if order[i] == DEAD:
-            continue
-        value, low, _ = scan_row(A[i], B[i], order, state.partial, i + 1, size, 1, a, b)
-        if b + low <= traces[FLOOR_B]:
-            for j in range(i + 1, size):
-                if order[j] != DEAD:
-                    value = pair_ratio(traces, A[i, j], B[i, j])
-                    if value > best:
-                        best, s, t = value, i, j
-        elif value > best:
-            best = value
-            s = i
-            t = find_best(A[i], B[i], order, state.partial, i + 1, size, 1, a, b, best)
-    state.counts[EVALUATED] += state.counts[LIVE] * (state.counts[LIVE] - 1) // 2
-    return s, t
+    return current_score(traces)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -257,30 +225,26 @@ def _pack(state):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find(state):
-    """Slots (s, t), s < t, of the pair to merge next."""
+    """Slots (s, t), s < t, of the pair to merge next: evaluate every pair, take the first of the best."""
     if state.counts[LIVE] < SPARSE * state.counts[SIZE]:
         _pack(state)
-    s, t = _search(state)
-    if s < 0:
-        return first_live_pair(state.order, state.counts[SIZE])
-    return s, t
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def merge_given(state, s, t, row_a, row_b):
-    """Merge slot t into slot s, whose new entries are given; returns the criterion after it."""
-    merge_symmetric(state.A, state.B, state.order, state.traces, state.counts, s, t, row_a, row_b)
-    return current_score(state.traces)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def advance(state, pairs, scores):
-    """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
-    row_a = np.empty(state.A.shape[0])
-    row_b = np.empty(state.A.shape[0])
-    for k in range(pairs.shape[0]):
-        s, t = find(state)
-        pairs[k, 0] = state.word[s]
-        pairs[k, 1] = state.word[t]
-        add_rows(state.A, state.B, state.counts[SIZE], s, t, row_a, row_b)
-        scores[k] = merge_given(state, s, t, row_a, row_b)
+    A, B, order, traces = state.A, state.B, state.order, state.traces
+    size = state.counts[SIZE]
+    a, b = traces[TRACE_A], traces[TRACE_B]
+    best, s, t = -np.inf, -1, -1
+    for i in range(size):
+        if order[i] == DEAD:
+            continue
+        value, low, _ = scan_row(A[i], B[i], order, state.partial, i + 1, size, 1, a, b)
+        if b + low <= traces[FLOOR_B]:
+            for j in range(i + 1, size):
+                if order[j] != DEAD:
+                    value = pair_ratio(traces, A[i, j], B[i, j])
+                    if value > best:
+                        best, s, t = value, i, j
+        elif value > best:
+            best = value
+            s = i
+            t = find_best(A[i], B[i], order, state.partial, i + 1, size, 1, a, b, best)
+    state.counts[EVALUATED] += state.counts[LIVE] * (state.counts[LIVE] - 1) // 2
+    return (s, t) if s >= 0 else first_live_pair(order, size)

@@ -20,13 +20,11 @@ from bagwise.merging.searches._kernels import (
     SIZE,
     TRACE_A,
     TRACE_B,
-    add_rows,
-    current_score,
     first_live_pair,
-    merge_symmetric,
     pair_ratio,
     precedes,
 )
+from bagwise.merging.searches._kernels import merge_given as merge_rows
 
 N_RINGS = 40
 N_SECTORS = 36
@@ -271,21 +269,8 @@ def merge_given(state, s, t, row_a, row_b):
                 _take(state, s, j)
             if j != s and j != t:
                 _take(state, t, j)
-    merge_symmetric(state.A, state.B, state.order, state.traces, state.counts, s, t, row_a, row_b)
+    score = merge_rows(state, s, t, row_a, row_b)
     for j in range(state.counts[SIZE]):
         if j != s and state.order[j] != DEAD:
             _put(state, s, j)
-    return current_score(state.traces)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def advance(state, pairs, scores):
-    """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
-    row_a = np.empty(state.A.shape[0])
-    row_b = np.empty(state.A.shape[0])
-    for k in range(pairs.shape[0]):
-        s, t = find(state)
-        pairs[k, 0] = s
-        pairs[k, 1] = t
-        add_rows(state.A, state.B, state.counts[SIZE], s, t, row_a, row_b)
-        scores[k] = merge_given(state, s, t, row_a, row_b)
+    return score

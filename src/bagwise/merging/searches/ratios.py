@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.searches import _bound_kernels as bound_kernels
 from bagwise.merging.searches import _kernels as exhaustive_kernels
@@ -23,7 +23,7 @@ from bagwise.merging.searches.base import GivenMerges, Search
 from bagwise.merging.stores.dense import DenseStore
 from bagwise.merging.stores.factored import FactoredStore
 
-__all__ = ["SEARCHES", "DenseSearch", "FactoredSearch", "check_search", "equal_merges", "make_search"]
+__all__ = ["SEARCHES", "DenseSearch", "FactoredSearch", "equal_merges"]
 
 # Entries that are only ever added are this many units in the last place of the traces away from the truth.
 _ROUNDING_OF_SUMS = 8
@@ -45,8 +45,20 @@ class DenseSearch(Search):
     _kernels: Any
     _state: Any
 
+    def _begin(self, state: Any) -> None:
+        """Start from a state that has A and B itself."""
+        self._state = state
+        start_traces(state.traces, np.diagonal(state.A), np.diagonal(state.B), state.order)
+        self.start_score = float(current_score(state.traces))
+
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
-        self._kernels.advance(self._state, pairs, scores)
+        A, B = self._state.A, self._state.B
+        for k in range(len(pairs)):
+            s, t = self.find()
+            words, _ = self.words()
+            pairs[k] = words[s], words[t]
+            size = len(words)
+            scores[k] = self.merge_given(s, t, A[s, :size] + A[t, :size], B[s, :size] + B[t, :size])
 
     def find(self) -> tuple[int, int]:
         """Slots of the pair to merge next."""
@@ -99,6 +111,9 @@ class BoundSearch(DenseSearch):
         run_over_ranges(scan, store.n_words, n_threads)
         _end_first_scan(bounds)
 
+    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+        bound_kernels.advance(self._state, pairs, scores)
+
     @property
     def _slots(self) -> bound_kernels.RowBounds:
         return self._state.bounds
@@ -125,9 +140,7 @@ class FactoredSearch(Search):
             for blocks, start, stop in store.blocks(n_threads):
 
                 def scan(first: int, last: int, blocks: tuple = blocks, start: int = start) -> None:
-                    bound_kernels.scan_block_rows(
-                        _own_scratch(self._bounds), blocks[0], blocks[1], start, first, last
-                    )  # fmt: skip
+                    bound_kernels.scan_block_rows(_own_scratch(self._bounds), blocks[0], blocks[1], start, first, last)
 
                 run_over_ranges(scan, stop - start, n_threads, _ROWS)
                 bar.update(stop)
@@ -169,10 +182,10 @@ class ExhaustiveSearch(DenseSearch):
 
     _kernels = exhaustive_kernels
 
-    def __init__(self, store: DenseStore) -> None:
+    def __init__(self, store: DenseStore, n_threads: int = 1) -> None:
         super().__init__(store.n_words)
         d = store.n_words
-        self._state = exhaustive_kernels.ExhaustiveState(
+        state = exhaustive_kernels.ExhaustiveState(
             A=store.A,
             B=store.B,
             word=np.arange(d, dtype=np.int64),
@@ -182,8 +195,7 @@ class ExhaustiveSearch(DenseSearch):
             traces=np.zeros(N_TRACES),
             counts=np.array([d, d, 0, 0], dtype=np.int64),
         )
-        start_traces(self._state.traces, np.diagonal(store.A), np.diagonal(store.B))
-        self.start_score = float(current_score(self._state.traces))
+        self._begin(state)
 
 
 class PolarSearch(DenseSearch):
@@ -194,7 +206,7 @@ class PolarSearch(DenseSearch):
 
     _kernels = polar_kernels
 
-    def __init__(self, store: DenseStore) -> None:
+    def __init__(self, store: DenseStore, n_threads: int = 1) -> None:
         super().__init__(store.n_words)
         d = store.n_words
         if d > _MOST_POLAR_WORDS:
@@ -202,7 +214,7 @@ class PolarSearch(DenseSearch):
         n_pairs = d * (d - 1) // 2
         n_bins, block = polar_kernels.N_BINS, polar_kernels.BLOCK
         n_blocks = n_pairs // block + n_bins + 1  # each bin may leave one block partly empty
-        self._state = polar_kernels.PolarState(
+        state = polar_kernels.PolarState(
             A=store.A,
             B=store.B,
             word=np.arange(d, dtype=np.int64),
@@ -220,30 +232,14 @@ class PolarSearch(DenseSearch):
             traces=np.zeros(N_TRACES),
             counts=np.array([d, d, 0, 0], dtype=np.int64),
         )
-        start_traces(self._state.traces, np.diagonal(store.A), np.diagonal(store.B))
-        self.start_score = float(current_score(self._state.traces))
+        self._begin(state)
         halvings = np.arange(polar_kernels.N_RINGS, -1, -1)
-        self._state.radii[1:] = polar_kernels.largest_radius(store.A, store.B) * 0.5**halvings
-        polar_kernels.build_index(self._state)
+        state.radii[1:] = polar_kernels.largest_radius(store.A, store.B) * 0.5**halvings
+        polar_kernels.build_index(state)
 
 
-SEARCHES: dict[str, Any] = {
-    "bound": BoundSearch,
-    "polar": lambda store, n_threads: PolarSearch(store),
-    "exhaustive": lambda store, n_threads: ExhaustiveSearch(store),
-}
-
-
-def check_search(name: object) -> None:
-    """Raise if there is no search of this name."""
-    if name not in SEARCHES:
-        raise unknown_name("search", name, SEARCHES)
-
-
-def make_search(name: str, store: DenseStore, n_threads: int = 1) -> DenseSearch:
-    """Start the search `name` on a store, whose matrices it takes over."""
-    check_search(name)
-    return SEARCHES[name](store, n_threads)
+# Called with a store, whose matrices the search takes over, and a number of threads.
+SEARCHES: dict[str, Any] = {"bound": BoundSearch, "polar": PolarSearch, "exhaustive": ExhaustiveSearch}
 
 
 def _new_bounds(
@@ -255,37 +251,27 @@ def _new_bounds(
     that rows are costly to compute, so that more is remembered of them.
     """
     d = len(own_a)
-
-    def per_slot(dtype: type = np.float64) -> NDArray:
-        return np.zeros(d, dtype=dtype)
-
+    per_slot = ("top_a", "top_b", "right", "left", "next_b", "next_ratio", "low", "high")
     bounds = bound_kernels.RowBounds(
         word=np.arange(d, dtype=np.int64),
         order=np.arange(d, 0, -1, dtype=np.int64),
         own_a=np.array(own_a),
         own_b=np.array(own_b),
-        top_a=per_slot(),
-        top_b=per_slot(),
-        partner=per_slot(np.int64),
-        right=per_slot(),
-        left=per_slot(),
+        partner=np.zeros(d, dtype=np.int64),
         next_a=np.full(d, -np.inf),
-        next_b=per_slot(),
-        next_ratio=per_slot(),
-        low=per_slot(),
-        high=per_slot(),
         watch=np.full((6, d // bound_kernels.WATCH + 1), np.inf),
-        candidates=per_slot(np.int64),
+        candidates=np.zeros(d, dtype=np.int64),
         partial=np.zeros(3 * WIDTH),
         traces=np.zeros(N_TRACES),
         bests=np.zeros(bound_kernels.N_BESTS),
         counts=np.zeros(bound_kernels.N_COUNTS, dtype=np.int64),
+        **{name: np.zeros(d) for name in per_slot},
     )
     bounds.bests[bound_kernels.ROUNDING] = rounding * bound_kernels.EPS
     bounds.counts[bound_kernels.SIZE] = bounds.counts[bound_kernels.LIVE] = d
     bounds.counts[bound_kernels.COSTLY] = costly
     bounds.counts[bound_kernels.NEWEST] = bounds.counts[bound_kernels.RUNNER_UP] = -1
-    start_traces(bounds.traces, bounds.own_a, bounds.own_b)
+    start_traces(bounds.traces, bounds.own_a, bounds.own_b, bounds.order)
     return bounds
 
 

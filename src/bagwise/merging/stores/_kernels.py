@@ -7,47 +7,8 @@ Columns of the data are gathered into groups by linked lists: a group in slot i 
 import numpy as np
 from numba import njit
 
-# Columns per tile: of one row, whose sums then stay in the cache; of many rows that share a tile of a factor.
-_LONG_TILE = 16384
-_TILE = 512
 # If a group occurs in more than this fraction of the samples, all samples are scanned.
 _CROWDED = 0.125
-
-
-@njit(cache=True, nogil=True)
-def _add_one(out, weight, x, row):
-    """``out += weight * (x * row)``."""
-    for k in range(out.shape[0]):
-        out[k] += weight * (x * row[k])
-
-
-@njit(cache=True, nogil=True)
-def _add_four(out, weight, x0, x1, x2, x3, row0, row1, row2, row3):
-    """`_add_one` four times, with one pass over `out`."""
-    for k in range(out.shape[0]):
-        sums = (out[k] + weight * (x0 * row0[k])) + weight * (x1 * row1[k])
-        out[k] = (sums + weight * (x2 * row2[k])) + weight * (x3 * row3[k])
-
-
-@njit(cache=True, nogil=True)
-def _add_low_rank(out, coefficients, right, weight, j, end):
-    """``out += weight * (coefficients @ right[:, j:end])``, term by term in the order of the rows."""
-    whole = right.shape[0] - right.shape[0] % 4
-    for c in range(0, whole, 4):
-        _add_four(
-            out, weight, coefficients[c], coefficients[c + 1], coefficients[c + 2], coefficients[c + 3],
-            right[c, j:end], right[c + 1, j:end], right[c + 2, j:end], right[c + 3, j:end],
-        )  # fmt: skip
-    for c in range(whole, right.shape[0]):
-        _add_one(out, weight, coefficients[c], right[c, j:end])
-
-
-@njit(cache=True, nogil=True)
-def add_low_rank_row(out, coefficients, right, weight):
-    """``out += weight * (coefficients @ right)``, term by term, so that equal columns get equal sums. Cost O(r d)."""
-    for j in range(0, out.shape[0], _LONG_TILE):
-        end = min(j + _LONG_TILE, out.shape[0])
-        _add_low_rank(out[j:end], coefficients, right, weight, j, end)
 
 
 @njit(cache=True, nogil=True)
@@ -57,19 +18,6 @@ def weighted_dot(left, right, weight):
     for c in range(left.shape[0]):
         total += weight * (left[c] * right[c])
     return total
-
-
-@njit(cache=True, nogil=True)
-def add_low_rank_block(out, left, right, weight, first, start, stop):
-    """Rows ``start..stop`` of ``weight * left.T @ right``, from column `first` on, added to ``out[start - first:]``.
-
-    Of row i at least the columns from i on are added.
-    """
-    size = right.shape[1]
-    for j in range(first, size, _TILE):
-        end = min(j + _TILE, size)
-        for i in range(start, min(stop, end)):
-            _add_low_rank(out[i - first, j:end], left[:, i], right, weight, j, end)
 
 
 @njit(cache=True, nogil=True)
@@ -116,31 +64,6 @@ def add_sparse_row(out, samples, factors, starts, columns, values, slot_of, weig
         factor = weight * factors[k]
         for q in range(starts[sample], starts[sample + 1]):
             out[np.uint32(slot_of[np.uint32(columns[q])])] += factor * values[q]
-
-
-@njit(cache=True, nogil=True)
-def add_sparse_block(
-    out, left_starts, left_samples, left_values, starts, columns, values, weight, first, start, stop
-):  # fmt: skip
-    """Rows ``start..stop`` of ``weight * left.T @ right``, from column `first` on, added to ``out[start - first:]``.
-
-    `left` is CSC, `right` CSR with sorted columns. Cost: one addition for each pair of non-zeros that share a sample.
-    """
-    for i in range(start, stop):
-        row = out[i - first]
-        for p in range(left_starts[i], left_starts[i + 1]):
-            sample = left_samples[p]
-            factor = weight * left_values[p]
-            low = starts[sample]
-            high = starts[sample + 1]
-            while low < high:  # first column of this sample that is not below `first`
-                middle = (low + high) // 2
-                if columns[middle] < first:
-                    low = middle + 1
-                else:
-                    high = middle
-            for q in range(low, starts[sample + 1]):
-                row[np.uint32(columns[q])] += factor * values[q]
 
 
 @njit(cache=True, nogil=True)

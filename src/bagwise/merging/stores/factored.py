@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.memory import check_memory, readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
+from bagwise.merging._kernels import add_low_rank_block, add_low_rank_row, add_sparse_block
 from bagwise.merging.pooling import pool
 from bagwise.merging.stores import _kernels as kernels
 from bagwise.merging.stores.dense import bytes_of_pairs
@@ -173,9 +174,7 @@ class DenseProduct:
             return
 
         def add(first: int, last: int) -> None:
-            kernels.add_low_rank_block(
-                out, self._left, self._right, self._weight, start, start + first, start + last
-            )  # fmt: skip
+            add_low_rank_block(out, self._left, self._right, self._weight, start, start + first, start + last)
 
         run_over_ranges(add, stop - start, n_threads, _ROWS)
 
@@ -187,7 +186,7 @@ class DenseProduct:
             row *= self._weight
             out += row
         else:
-            kernels.add_low_rank_row(out, np.ascontiguousarray(self._left[:, slot]), right, self._weight)
+            add_low_rank_row(out, np.ascontiguousarray(self._left[:, slot]), right, self._weight)
 
     def entry(self, s: int, t: int) -> float:
         """One entry of the matrix."""
@@ -302,7 +301,7 @@ class SparseProduct:
         columns, rows = self._columns, self._rows
 
         def add(first: int, last: int) -> None:
-            kernels.add_sparse_block(
+            add_sparse_block(
                 out, columns.indptr, columns.indices, columns.data, rows.indptr, rows.indices, rows.data,
                 self._weight, start, start + first, start + last,
             )  # fmt: skip
