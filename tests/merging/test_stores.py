@@ -189,7 +189,7 @@ def test_same_hierarchy_on_texts(n_bytes_kept):
     structures = resolve_criterion("csm").structures(X, y)
     X = X[:, X.any(axis=0)]
     store = make_factored_store("sparse", sp.csr_array(X), structures, None)
-    sparse = [product for side in store._products for product in side if hasattr(product, "kept")]
+    sparse = [product for _, product in store._products if hasattr(product, "kept")]
     assert len(sparse) == 1
     sparse[0].kept.n_bytes = n_bytes_kept
     search = FactoredSearch(store)

@@ -32,15 +32,10 @@ _ROUNDING = 1e-12
 
 
 class Nearness:
-    """Nearness of samples to each other, computed in blocks of samples.
+    """Nearness of samples to each other, computed in blocks of samples. Larger is nearer.
 
-    Parameters
-    ----------
-    X : dense array or sparse matrix of shape (n_samples, n_words)
-    metric : {"intersection", "euclidean"}
-        "intersection": the sum of the smaller counts, larger is nearer; needs non-negative data.
-        "euclidean": the squared distance, smaller is nearer.
-    n_threads : int
+    The metric "intersection" is the sum of the smaller counts, for non-negative data; "euclidean" the squared distance,
+    negated. X is dense or sparse, samples x words.
     """
 
     def __init__(self, X: Any, metric: str, n_threads: int = 1) -> None:
@@ -130,12 +125,7 @@ class Nearness:
 def nearest(near: NDArray[np.float64], k: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mark in each row the k nearest allowed samples; all of them where there are fewer.
 
-    Parameters
-    ----------
-    near : ndarray of shape (m, n)
-        Larger is nearer; -inf marks a sample itself, which is never taken.
-    k : int
-    allowed : ndarray of bool, shape (m, n)
+    Larger is nearer; -inf marks a sample itself, which is never taken.
     """
     near = np.where(allowed, near, -np.inf)
     k = min(k, near.shape[1])

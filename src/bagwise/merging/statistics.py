@@ -495,40 +495,24 @@ def gram_around(X: Any, centre: NDArray[np.float64]) -> tuple[Gram, NDArray[np.f
 def move_centre(
     gram: Gram, step: NDArray[np.float64], sums: NDArray[np.float64], exact: NDArray[np.bool_], n_samples: int
 ) -> tuple[Gram, NDArray[np.float64]]:
-    """Move the point that products are summed around to ``centre + step``.
+    """Move the point that products are summed around to ``centre + step``; returns `gram` and `sums` around it.
 
-    Parameters
-    ----------
-    gram : ndarray or CSR array of shape (n_words, n_words)
-        Products around the old centre; not written to.
-    step : ndarray of shape (n_words,)
-    sums : ndarray of shape (n_words,)
-        Sums of the samples minus the old centre.
-    exact : ndarray of bool, shape (n_words,)
-        Words whose samples, centre and step are integers; sums of products of two of them stay exact.
-    n_samples : int
-
-    Returns
-    -------
-    gram, sums
-        Around the new centre.
+    `sums` are those of the samples minus the old centre. Words are `exact` if their samples, centre and step are
+    integers; sums of products of two of them stay exact. The old `gram` is not written to.
     """
     if n_samples == 0 or not step.any():
         return gram, sums
     if sp.issparse(gram):
-        return _move_sparse(gram, step, sums, exact, n_samples), sums - n_samples * step
-    out = gram.copy()
-    move_upper_triangle(out, step, sums, exact, n_samples)
-    mirror(out)
-    return out, sums - n_samples * step
+        moved = _move_sparse(gram, step, sums, exact, n_samples)
+    else:
+        moved = gram.copy()
+        move_upper_triangle(moved, step, sums, exact, n_samples)
+        mirror(moved)
+    return moved, sums - n_samples * step
 
 
 def _move_sparse(
-    gram: sp.csr_array,
-    step: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    exact: NDArray[np.bool_],
-    n_samples: int,
+    gram: sp.csr_array, step: NDArray[np.float64], sums: NDArray[np.float64], exact: NDArray[np.bool_], n_samples: int
 ) -> sp.csr_array:
     """`move_centre` for a sparse triangle."""
     moving = sp.csr_array((step != 0)[np.newaxis])

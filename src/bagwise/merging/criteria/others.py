@@ -76,14 +76,7 @@ class MarginSearch(Search):
 
     With the dual variables of the SVM fixed, merging s and t adds their weights and lowers the dual value by
     ``w_s w_t`` (summed over the one-against-rest machines); the pair with the largest product is merged, or, if
-    `n_exact` is positive, the best of that many pairs after solving for each.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_words)
-    codes : ndarray of shape (n_samples,)
-    C : float
-    n_exact : int
+    `n_exact` is positive, the best of that many pairs after solving for each. X is samples x words.
     """
 
     def __init__(self, X: NDArray[np.float64], codes: NDArray[np.intp], C: float, n_exact: int) -> None:

@@ -21,14 +21,7 @@ from bagwise.kernels.additive import jensen_shannon_words
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.ratios import DenseSearch
 from bagwise.merging.stores.dense import DenseStore
-from bagwise.merging.structures import (
-    BetweenClasses,
-    Combination,
-    GraphLaplacian,
-    Residuals,
-    Structure,
-    TotalScatter,
-)
+from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, Structure, TotalScatter
 
 __all__ = ["KernelTraces"]
 
@@ -39,17 +32,10 @@ Values = NDArray[np.float64]  # words x samples
 
 
 class KernelTraces:
-    """Compute ``tr(L K)`` for the kernel matrix K of each of several words.
+    """Compute ``tr(L K)`` for the kernel matrix K of each of several words, for a kernel of `bagwise.kernels.KERNELS`.
 
-    Parameters
-    ----------
-    kernel : str
-        A name of `bagwise.kernels.KERNELS`.
-    smallest, largest : float
-        The smallest positive value of any word, and the largest value of a merged word. They determine the nodes of
-        the quadrature for chi² and Jensen-Shannon.
-    tolerance : float, default=1e-12
-        Relative error of the quadrature.
+    The `smallest` positive value of any word, the `largest` value of a merged word and the relative error `tolerance`
+    determine the nodes of the quadrature for chi² and Jensen-Shannon.
     """
 
     def __init__(self, kernel: str, smallest: float, largest: float, tolerance: float = 1e-12) -> None:
@@ -213,13 +199,8 @@ class KernelSearch(Search):
     With ``a_v`` and ``b_v`` the traces of a word with values v, merging s and t changes the numerator by
     ``a_(s+t) - a_s - a_t``. It replaces ``2 A_st`` in any of the searches.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_words, n_samples)
-    traces : callable
-        Computes the preferred and the undesired trace for each row of values.
-    make_search : callable
-        Starts the search over a store.
+    `values` is words x samples. `traces` computes the preferred and the undesired trace for each row of values;
+    `make_search` starts the search over a store.
     """
 
     def __init__(

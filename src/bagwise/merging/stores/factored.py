@@ -18,14 +18,7 @@ from bagwise.merging.stores import _kernels as kernels
 from bagwise.merging.stores.dense import bytes_of_pairs
 from bagwise.merging.structures import Factor, Structure
 
-__all__ = [
-    "DenseProduct",
-    "FactoredStore",
-    "KeptRows",
-    "SparseProduct",
-    "make_factored_store",
-    "make_product",
-]
+__all__ = ["DenseProduct", "FactoredStore", "KeptRows", "SparseProduct", "make_factored_store", "make_product"]
 
 
 class KeptRows:
@@ -146,12 +139,8 @@ _WORTH_KEEPING = 2
 class DenseProduct:
     """A symmetric matrix ``weight * leftᵀ right`` of slots by slots, from dense factors, rows x slots.
 
-    Slot t can be merged into slot s, which overwrites the factors. A row takes O(rank x slots) time.
-
-    Attributes
-    ----------
-    rank : int
-        Largest number of terms in the sum of an entry.
+    Slot t can be merged into slot s, which overwrites the factors. A row takes O(rank x slots) time; `rank` is the
+    largest number of terms in the sum of an entry.
     """
 
     def __init__(self, factor: Factor) -> None:
@@ -215,14 +204,7 @@ class SparseProduct:
     """`DenseProduct` with sparse factors: a row of the product sums over the samples in which a group occurs.
 
     The columns of merged slots are linked, not added, until slots are packed. Costly rows are kept: the row of two
-    merged slots is the sum of their rows.
-
-    Attributes
-    ----------
-    rank : int
-        Largest number of terms in the sum of an entry.
-    kept : KeptRows
-        Has no memory budget to begin with; set ``kept.n_bytes``.
+    merged slots is the sum of their rows. The cache `kept` has no memory budget to begin with; set ``kept.n_bytes``.
     """
 
     def __init__(self, factor: Factor, n_threads: int = 1) -> None:
@@ -378,41 +360,25 @@ _BYTES_A_NON_ZERO = 2 * (8 + 4)
 class FactoredStore:
     """A = Σ leftᵀ right over one list of products, B over another; rows on demand.
 
-    Parameters
-    ----------
-    preferred, undesired : sequences of products
-    n_words : int
-    budget : float
-        Memory budget of `blocks`, in bytes; they take some rows of A and B in any case.
-
-    Attributes
-    ----------
-    size : int
-        Number of slots, live or not.
-    rounding : float
-        Error bound of entries, in units of the last place of the traces.
+    `budget` is the memory budget of `blocks`, in bytes; they take some rows of A and B in any case.
     """
 
     def __init__(
-        self,
-        preferred: Sequence[Product],
-        undesired: Sequence[Product],
-        n_words: int,
-        budget: float = np.inf,
+        self, preferred: Sequence[Product], undesired: Sequence[Product], n_words: int, budget: float = np.inf
     ) -> None:
         self._budget = budget
-        self._products = (tuple(preferred), tuple(undesired))
-        self.size = n_words
+        self._products = [(0, product) for product in preferred] + [(1, product) for product in undesired]
+        self.size = n_words  # number of slots, live or not
         self._rows = (np.empty(n_words), np.empty(n_words))
-        rank = max((product.rank for side in self._products for product in side), default=1)
+        rank = max((product.rank for _, product in self._products), default=1)
+        # error bound of entries, in units of the last place of the traces
         self.rounding = _SAFETY * max(float(np.sqrt(rank)), 1.0)
 
     def diagonals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Diagonals of A and B, before any merge."""
         diagonals = np.zeros(self.size), np.zeros(self.size)
-        for out, side in zip(diagonals, self._products, strict=True):
-            for product in side:
-                product.add_diagonal(out)
+        for side, product in self._products:
+            product.add_diagonal(diagonals[side])
         return diagonals
 
     def blocks(self, n_threads: int = 1) -> Iterator[tuple[tuple[NDArray[np.float64], NDArray[np.float64]], int, int]]:
@@ -425,48 +391,43 @@ class FactoredStore:
         for start in range(0, self.size, n_rows):
             stop = min(start + n_rows, self.size)
             blocks = memory[0][: stop - start], memory[1][: stop - start]
-            for out, side in zip(blocks, self._products, strict=True):
-                out[:, start:] = 0.0
-                for product in side:
-                    product.add_block(out, start, stop, n_threads)
+            for block in blocks:
+                block[:, start:] = 0.0
+            for side, product in self._products:
+                product.add_block(blocks[side], start, stop, n_threads)
             yield blocks, start, stop
 
     def row(self, slot: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Rows of A and B for a slot: entries with all slots. They are overwritten by the next call."""
         rows = self._rows[0][: self.size], self._rows[1][: self.size]
-        for out, side in zip(rows, self._products, strict=True):
-            out[:] = 0.0
-            for product in side:
-                product.add_row(out, slot)
+        for row in rows:
+            row[:] = 0.0
+        for side, product in self._products:
+            product.add_row(rows[side], slot)
         return rows
 
     def entry(self, s: int, t: int) -> tuple[float, float]:
         """Entries of A and B for a pair of slots."""
-        entries = [sum(product.entry(s, t) for product in side) for side in self._products]
-        return float(entries[0]), float(entries[1])
+        entries = [0.0, 0.0]
+        for side, product in self._products:
+            entries[side] += product.entry(s, t)
+        return entries[0], entries[1]
 
     def merge(self, s: int, t: int) -> None:
         """Merge slot t into slot s."""
-        for side in self._products:
-            for product in side:
-                product.merge(s, t)
+        for _, product in self._products:
+            product.merge(s, t)
 
     def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
         """Close the gaps between live slots."""
-        for side in self._products:
-            for product in side:
-                product.pack(slots, place)
+        for _, product in self._products:
+            product.pack(slots, place)
         self.size = len(slots)
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory that the factors take, without kept rows."""
-        return sum(product.n_bytes for side in self._products for product in side)
 
     @property
     def work(self) -> dict[str, int]:
         """Number of rows computed from sparse data, and of rows in the cache."""
-        sparse = [product for side in self._products for product in side if isinstance(product, SparseProduct)]
+        sparse = [product for _, product in self._products if isinstance(product, SparseProduct)]
         return {
             "sparse_rows": sum(product.n_computed for product in sparse),
             "kept_rows": sum(len(product.kept) for product in sparse),
