@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bagwise.errors import BagwiseError
 
+Limit = int | float | str | None  # bytes, or text such as "2GB"; None: a fraction of the free memory
 # Fraction of the free memory that may be used if there is no limit.
 _DEFAULT_FRACTION = 0.8
 
@@ -80,7 +81,7 @@ def _reclaimable(limit_file: str) -> int:
     return int(found[1]) if found else 0
 
 
-def resolve_limit(memory_limit: int | float | str | None) -> int | None:
+def resolve_limit(memory_limit: Limit) -> int | None:
     """Convert the parameter `memory_limit` to bytes; None: a fraction of the free memory, None if that is unknown."""
     if memory_limit is not None:
         return parse_size(memory_limit)
@@ -88,7 +89,7 @@ def resolve_limit(memory_limit: int | float | str | None) -> int | None:
     return None if free is None else int(_DEFAULT_FRACTION * free)
 
 
-def check_memory(need: int, memory_limit: int | float | str | None, what: str, advice: str) -> None:
+def check_memory(need: int, memory_limit: Limit, what: str, advice: str) -> None:
     """Raise an error if `need` bytes exceed the limit; `what` names their purpose, `advice` an alternative."""
     limit = resolve_limit(memory_limit)
     if limit is None or need <= limit:

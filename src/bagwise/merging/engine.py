@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import check_non_negative, constant_words, is_lazy
-from bagwise._utils.memory import check_memory, resolve_limit
+from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
@@ -39,7 +39,6 @@ from bagwise.merging.structures import Structure
 __all__ = ["Callback", "Engine", "MergingInterrupted"]
 
 Callback = Callable[[int, tuple[int, int], float], Any]
-Limit = int | float | str | None
 STORES = ("auto", "dense", "factored", "sparse")
 # Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _CHUNK_SECONDS = 0.05
@@ -127,13 +126,7 @@ class Engine:
     def load(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, checked: bool = False) -> Self:
         """Check data and labels, or sum up a Dask collection.
 
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask collection or Statistics
-        y : array-like of shape (n_samples,) or None
-        sample_weight : array-like of shape (n_samples,) or None
-        checked : bool, default=False
-            X is an array or CSR matrix of finite numbers, which an estimator has checked already.
+        X that is `checked` is an array or CSR matrix of finite numbers, which an estimator has checked already.
         """
         criterion = self.criterion
         self._weights: NDArray[np.float64] | None = None

@@ -6,10 +6,11 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from bagwise._utils.memory import Limit
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria.base import Criterion
-from bagwise.merging.engine import Callback, Engine, Limit, check_request
+from bagwise.merging.engine import Callback, Engine, check_request
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.statistics import Statistics
 
@@ -104,13 +105,7 @@ def merge_words(
     """
     check_request(n_groups, callback)
     engine = Engine(
-        criterion,
-        kernel=kernel,
-        search=search,
-        store=store,
-        memory_limit=memory_limit,
-        n_jobs=n_jobs,
-        verbose=verbose,
+        criterion, kernel=kernel, search=search, store=store, memory_limit=memory_limit, n_jobs=n_jobs, verbose=verbose
     )
     return engine.load(X, y, sample_weight).run(n_groups, callback)
 

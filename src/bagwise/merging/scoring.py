@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 __all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring"]
 
+Values = NDArray[np.float64]
 _SMALLEST = np.finfo(np.float64).tiny
 # Columns are processed in blocks of this many numbers, which stay in the cache.
 _BLOCK = 2**15
@@ -40,11 +41,7 @@ class Scoring(ABC):
         """Compute g for each row of an array of states."""
 
     def gains(
-        self,
-        state: NDArray[np.float64],
-        term: float,
-        others: NDArray[np.float64],
-        other_terms: NDArray[np.float64],
+        self, state: NDArray[np.float64], term: float, others: NDArray[np.float64], other_terms: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Compute ``g(state + other) - g(state) - g(other)`` for each of the others."""
         return self.terms(others + state) - term - other_terms
@@ -177,24 +174,11 @@ class GaussianEvidence(_PerClass):
         return total
 
 
-def log_evidence(
-    n: int,
-    mean: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    mu0: NDArray[np.float64],
-    b0: NDArray[np.float64],
-    kappa0: float = 1.0,
-    a0: float = 1.0,
-) -> NDArray[np.float64]:
+def log_evidence(n: int, mean: Values, squares: Values, mu0: Values, b0: Values) -> Values:
     """Log evidence of n values with the given mean and sum of squares around it, under a Normal-Gamma prior."""
+    kappa0 = a0 = 1.0
     kappa = kappa0 + n
     a = a0 + n / 2
     b = b0 + squares / 2 + kappa0 * n * (mean - mu0) ** 2 / (2 * kappa)
-    return (
-        gammaln(a)
-        - gammaln(a0)
-        + a0 * np.log(b0)
-        - a * np.log(b)
-        + 0.5 * np.log(kappa0 / kappa)
-        - n / 2 * np.log(2 * np.pi)
-    )
+    of_precision = gammaln(a) - gammaln(a0) + a0 * np.log(b0) - a * np.log(b)
+    return of_precision + 0.5 * np.log(kappa0 / kappa) - n / 2 * np.log(2 * np.pi)

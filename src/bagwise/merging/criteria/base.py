@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from bagwise._utils.memory import check_memory
+from bagwise._utils.memory import Limit, check_memory
 from bagwise.errors import BagwiseError
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.structures import Structure
@@ -54,7 +54,7 @@ class Criterion(BaseEstimator, ABC):
     sums_needed: ClassVar[tuple[str, ...] | None] = None
     _parameter_constraints: ClassVar[dict] = {}
 
-    def search(self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None) -> Search:
+    def search(self, X: Any, y: NDArray[Any] | None, memory_limit: Limit = None) -> Search:
         """Start a search of the criterion's own, for criteria of neither family.
 
         Parameters
@@ -201,7 +201,7 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
     return codes.astype(np.intp)
 
 
-def check_values_fit(X: Any, memory_limit: int | float | str | None, who: str) -> None:
+def check_values_fit(X: Any, memory_limit: Limit, who: str) -> None:
     """Raise if the values of all words in all samples, dense and copied once, would exceed the limit."""
     check_memory(
         2 * 8 * X.shape[0] * X.shape[1],

@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import centre_full_words
+from bagwise._utils.memory import Limit
 from bagwise.merging.criteria._kernels import solve_svm
 from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
 from bagwise.merging.hierarchy import Hierarchy
@@ -53,9 +54,7 @@ class Linkage(Criterion):
     def __init__(self, method: str = "single") -> None:
         self.method = method
 
-    def search(  # noqa: D102
-        self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
-    ) -> Search:
+    def search(self, X: Any, y: NDArray[Any] | None, memory_limit: Limit = None) -> Search:  # noqa: D102
         check_fits(X.shape[1], memory_limit)
         if sp.issparse(X):
             distances = euclidean_distances(centre_full_words(sp.csr_array(X.T)))  # samples that all words have
@@ -202,9 +201,7 @@ class Margin(Criterion):
         self.C = C
         self.n_exact = n_exact
 
-    def search(  # noqa: D102
-        self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
-    ) -> Search:
+    def search(self, X: Any, y: NDArray[Any] | None, memory_limit: Limit = None) -> Search:  # noqa: D102
         codes = class_codes(y, self.name)
         check_values_fit(X, memory_limit, self.name)
         dense = X.toarray() if sp.issparse(X) else X

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import class_sums, count_unit, is_whole
-from bagwise._utils.memory import check_memory
+from bagwise._utils.memory import Limit, check_memory
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.base import Search
@@ -241,9 +241,7 @@ class ClassPosterior(Criterion):
     def __init__(self, form: str = "posterior") -> None:
         self.form = form
 
-    def search(  # noqa: D102
-        self, X: Any, y: NDArray[Any] | None, memory_limit: int | float | str | None = None
-    ) -> Search:
+    def search(self, X: Any, y: NDArray[Any] | None, memory_limit: Limit = None) -> Search:  # noqa: D102
         codes = class_codes(y, self.name)
         if self.form == "evidence":
             check_values_fit(X, memory_limit, self.name)

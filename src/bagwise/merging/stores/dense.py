@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.memory import check_memory, resolve_limit
+from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise.merging.structures import Structure
 
 __all__ = ["DenseStore", "bytes_of_pairs", "check_fits"]
@@ -41,9 +41,7 @@ def bytes_of_pairs(n_words: int, search: str = "bound") -> int:
     return int(8 * _NUMBERS_A_PAIR[search] * n_words**2)
 
 
-def check_fits(
-    n_words: int, memory_limit: int | float | str | None, search: str = "bound", other_ways: str = ""
-) -> None:
+def check_fits(n_words: int, memory_limit: Limit, search: str = "bound", other_ways: str = "") -> None:
     """Raise before allocating if A and B would exceed the limit."""
     limit = resolve_limit(memory_limit)
     fitting = int(((limit or 0) / bytes_of_pairs(1, search)) ** 0.5)

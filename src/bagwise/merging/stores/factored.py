@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.memory import check_memory, readable_size, resolve_limit
+from bagwise._utils.memory import Limit, check_memory, readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
 from bagwise.merging._kernels import add_low_rank_block, add_low_rank_row, add_sparse_block
 from bagwise.merging.pooling import pool
@@ -441,7 +441,7 @@ def bytes_of_blocks(n_words: int, budget: float = np.inf) -> int:
 
 
 def make_factored_store(
-    kind: str, X: Any, structures: Sequence[Structure], memory_limit: int | float | str | None, n_threads: int = 1
+    kind: str, X: Any, structures: Sequence[Structure], memory_limit: Limit, n_threads: int = 1
 ) -> FactoredStore:
     """Make the store "factored" or "sparse"; raise if it does not fit.
 
