@@ -7,6 +7,7 @@ asked for, all of them are taken.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,13 +101,12 @@ class Nearness:
         if sp.issparse(self._X):
             X, by_word = self._X, self._by_word
             lists = (X.indptr, X.indices, X.data, by_word.indptr, by_word.indices, by_word.data)
-
-            def fill(start: int, stop: int) -> None:
-                sparse_kernel_rows(INTERSECTION, *lists, first + start, first + stop, near[start:stop])
+            kernel_rows = partial(sparse_kernel_rows, INTERSECTION, *lists)
         else:
+            kernel_rows = partial(dense_kernel_rows, INTERSECTION, self._X, self._X)
 
-            def fill(start: int, stop: int) -> None:
-                dense_kernel_rows(INTERSECTION, self._X, self._X, first + start, first + stop, near[start:stop])
+        def fill(start: int, stop: int) -> None:
+            kernel_rows(first + start, first + stop, near[start:stop])
 
         run_over_ranges(fill, len(samples), self._n_threads, size=16)
         return near

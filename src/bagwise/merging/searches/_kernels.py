@@ -248,3 +248,12 @@ def find(state):
             t = find_best(A[i], B[i], order, state.partial, i + 1, size, 1, a, b, best)
     state.counts[EVALUATED] += state.counts[LIVE] * (state.counts[LIVE] - 1) // 2
     return (s, t) if s >= 0 else first_live_pair(order, size)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def advance(state, pairs, scores):
+    """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
+    for k in range(pairs.shape[0]):
+        s, t = find(state)
+        pairs[k, 0], pairs[k, 1] = state.word[s], state.word[t]
+        scores[k] = merge_given(state, s, t, state.A[s] + state.A[t], state.B[s] + state.B[t])

@@ -274,3 +274,12 @@ def merge_given(state, s, t, row_a, row_b):
         if j != s and state.order[j] != DEAD:
             _put(state, s, j)
     return score
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def advance(state, pairs, scores):
+    """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
+    for k in range(pairs.shape[0]):
+        s, t = find(state)
+        pairs[k, 0], pairs[k, 1] = state.word[s], state.word[t]
+        scores[k] = merge_given(state, s, t, state.A[s] + state.A[t], state.B[s] + state.B[t])

@@ -52,13 +52,7 @@ class DenseSearch(Search):
         self.start_score = float(current_score(state.traces))
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
-        A, B = self._state.A, self._state.B
-        for k in range(len(pairs)):
-            s, t = self.find()
-            words, _ = self.words()
-            pairs[k] = words[s], words[t]
-            size = len(words)
-            scores[k] = self.merge_given(s, t, A[s, :size] + A[t, :size], B[s, :size] + B[t, :size])
+        self._kernels.advance(self._state, pairs, scores)
 
     def find(self) -> tuple[int, int]:
         """Slots of the pair to merge next."""
@@ -110,9 +104,6 @@ class BoundSearch(DenseSearch):
 
         run_over_ranges(scan, store.n_words, n_threads)
         _end_first_scan(bounds)
-
-    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
-        bound_kernels.advance(self._state, pairs, scores)
 
     @property
     def _slots(self) -> bound_kernels.RowBounds:
