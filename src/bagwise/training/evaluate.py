@@ -1,4 +1,4 @@
-"""Models on other items: opening them, their histograms, errors on labelled items, and errors of several criteria."""
+"""Apply models to new items: open them, count their words, estimate errors, and compare criteria."""
 
 from __future__ import annotations
 
@@ -54,19 +54,6 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     -------
     collection : Collection
         Of the modality of the model, not empty.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from bagwise import Hierarchy, Model
-    >>> from bagwise.training import open_items
-    >>> hierarchy = Hierarchy(2, [[0, 1]], [0.0])
-    >>> model = Model(modality="texts", hierarchy=hierarchy, n_groups=1, word_names=["cat", "dog"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.txt").write_text("cat dog cat")
-    ...     open_items(model, folder).ids
-    ['a.txt']
     """
     options = FitOptions() if options is None else options
     color = model.descriptor_record is not None and model.descriptor_record.name == "ColorSIFT"
@@ -117,27 +104,17 @@ def count_words(
     ----------
     model : Model
     collection : Collection
-        Of the modality of the model, see `open_items`.
+        Items of the model's modality, see `open_items`.
     options : FitOptions, default=None
         `on_error`, `n_jobs` and `cache` are used.
     n_samples : int, default=0
-        Number of images to give samples of words of, for patches.
+        Number of images to return a `WordSample` of, for the patches of a report.
     progress : callable, default=None
         See `fit_model`.
 
     Returns
     -------
     histograms : Histograms
-
-    Examples
-    --------
-    >>> from bagwise import Hierarchy, Model
-    >>> from bagwise.training import count_words
-    >>> from bagwise.sources import TableCollection
-    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [[0, 1]], [0.0]), n_groups=1)
-    >>> rows = TableCollection(np.array([[1.0, 2.0], [0.0, 1.0]]), ["a", "b"], [(), ()])
-    >>> count_words(model, rows).kept
-    array([0, 1])
     """
     options = FitOptions() if options is None else options
     return model.vectorizer.transform(
@@ -197,7 +174,7 @@ class Evaluation:
 
 
 def evaluate_model(model: Model, source: Any, *, progress: Progress | None = None, **options: Any) -> Evaluation:
-    r"""Classify labelled items at every size for which the model has a classifier.
+    """Classify labelled items at every size for which the model has a classifier.
 
     Parameters
     ----------
@@ -215,17 +192,12 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
 
     Examples
     --------
-    >>> from bagwise import Hierarchy, Model
-    >>> from bagwise.training import evaluate_model
-    >>> from bagwise.model import Head
     >>> from bagwise.sources import TableCollection
-    >>> head = Head([[1, -1], [-1, 1]], [0, 0])
-    >>> hierarchy = Hierarchy(2, [[0, 1]], [0.0])
-    >>> model = Model(modality="table", hierarchy=hierarchy, n_groups=2, classes=["a", "b"], heads={2: head})
-    >>> X = np.array([[3.0, 1.0], [0.0, 1.0], [2.0, 1.0]])
-    >>> evaluate_model(model, TableCollection(X, ["1", "2", "3"], [("a",), ("b",), ("b",)])).confusion(2)
-    array([[1, 0],
-           [1, 1]])
+    >>> from bagwise.training import evaluate_model, fit_model
+    >>> rows = TableCollection(np.array([[3, 1], [0, 1], [2, 0], [1, 2]]), list("1234"), [("a",), ("b",)] * 2)
+    >>> evaluate_model(fit_model(rows, n_groups=2, folds=0), rows).confusion(2)
+    array([[2, 0],
+           [0, 2]])
     """
     chosen = FitOptions(**options)
     if not model.heads:
@@ -330,11 +302,9 @@ def compare_criteria(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bagwise.sources import TableCollection
-    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
-    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
     >>> from bagwise.training import compare_criteria
+    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> [(one.name, one.path.errors) for one in compare_criteria(rows, ["csm", "aib"], folds=3, sizes=[2])]
     [('csm', (0.0,)), ('aib', (0.0,))]
     """

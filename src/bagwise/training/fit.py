@@ -60,21 +60,10 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "opencv-python-headless"
 
 @dataclass(frozen=True)
 class WordData:
-    """Items as histograms over the full vocabulary.
+    """Items as histograms over the full vocabulary, with the fitted vectorizer.
 
-    Attributes
-    ----------
-    collection : Collection
-        The items that could be read, in the order of the rows.
-    histograms : CSR array or ndarray of shape (n_items, n_cells * n_words)
-    vectorizer : Vectorizer
-        The fitted vectorizer.
-    skipped : tuple of Skipped
-        Items that could not be read.
-    samples : dict
-        Words of the descriptors of some images by their row, for the patches of a report.
-    seconds : dict
-        Time of each stage.
+    `collection` has the items that could be read, in the order of the rows of `histograms`, a CSR array or ndarray of
+    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.model.vectorizers.Histograms`.
     """
 
     collection: Collection
@@ -487,21 +476,8 @@ def cross_validate(
 ) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
     """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
-    Parameters
-    ----------
-    data : WordData
-    codes : ndarray of shape (n_items,)
-        Classes as numbers from 0. Each has at least `options.folds` items.
-    sizes : tuple of int
-    criterion : str
-    options : FitOptions
-    progress : callable
-
-    Returns
-    -------
-    errors : PathErrors
-    predicted : ndarray of shape (n_sizes, n_items)
-        The prediction for each item by the fold that did not train on it.
+    Each of the classes `codes` needs at least `options.folds` items. Also returns the prediction for each item by the
+    fold that did not train on it, shape (n_sizes, n_items).
     """
     splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
     normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": NORMALIZE})
@@ -519,11 +495,9 @@ def cross_validate(
             n_jobs=options.n_jobs,
             progress=partial(progress, f"Cross-validating {criterion} at {len(sizes)} sizes"),
         )
-    path = PathErrors(
-        sizes, tuple(found.errors), tuple(found.standard_errors), f"{options.folds}-fold cross-validation"
-    )  # fmt: skip
     assert found.predicted is not None
-    return path, found.predicted
+    protocol = f"{options.folds}-fold cross-validation"
+    return PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol), found.predicted
 
 
 def versions() -> dict[str, str]:

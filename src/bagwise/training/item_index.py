@@ -40,7 +40,7 @@ _READING = ("modality", "text", "label", "encoding")
 
 
 class Found(NamedTuple):
-    """An item that a search found: its id, its score, and its class where it has one."""
+    """An item that a search found: its id, its score, and its label if it has one."""
 
     id: str
     score: float
@@ -49,34 +49,30 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class ItemIndex:
-    """Items as histograms of few words, with the model that makes the same of queries.
+    """A search index of items, with the model that computes their features and those of queries.
 
-    Its file holds the model, the histograms (a `BagIndex`) and the items' ids: items themselves are only read to show
-    them.
+    Its file holds the model, the features (a `BagIndex`) and the ids of the items, not the items themselves.
 
     Attributes
     ----------
     model : Model
     index : BagIndex
-        Relative frequencies of the model's groups in each item; items are numbered from 0.
+        Relative frequencies of the groups in each item; items are numbered from 0.
     ids : tuple of str
     labels : tuple of str or None
     source : str
-        Where the items were, when they were indexed.
+        Path of the items when they were indexed.
     reading : dict
         How they were read: `modality`, `text`, `label`, `encoding`.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bagwise.sources import TableCollection
-    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
-    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
     >>> from bagwise.training import ItemIndex, fit_model
+    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
     >>> model = fit_model(rows, n_groups=2, folds=0)
-    >>> index = ItemIndex.build(model, rows, model.histograms(rows))
-    >>> [(hit.id, hit.label) for hit in index.search([[9.0, 1.0, 0.0]], k=2)[0]]
-    [('a', 'cat'), ('c', 'cat')]
+    >>> ItemIndex.build(model, rows, model.histograms(rows)).search([[9.0, 1.0, 0.0]], k=1)[0][0].label
+    'cat'
     """
 
     model: Model
@@ -104,11 +100,11 @@ class ItemIndex:
         model : Model
         collection : Collection
         histograms : CSR array or ndarray of shape (n_items, n_cells * d)
-            Their words, see `count_words`.
+            Counts of their words, see `count_words`.
         source : path, default=""
-            Where the items are.
+            Path of the items.
         options : FitOptions, default=None
-            How they were read.
+            Options the items were read with.
         metric : str, default="hellinger"
             See `BagIndex`.
 
@@ -132,7 +128,7 @@ class ItemIndex:
         Parameters
         ----------
         histograms : CSR array or ndarray of shape (n_queries, n_cells * d)
-            Words of queries, see `count_words`.
+            Counts of the words of queries, see `count_words`.
         k : int, default=10
 
         Returns
@@ -168,9 +164,9 @@ class ItemIndex:
         """
         place = Path(path)
         if not place.exists():
-            raise BagwiseError(f"{place} does not exist. Make an index by: bagwise index MODEL SOURCE")
+            raise BagwiseError(f"{place} does not exist. Create an index by: bagwise index MODEL SOURCE")
         if not is_item_index(place):
-            raise BagwiseError(f"{place} is not an index. Make one by: bagwise index MODEL SOURCE")
+            raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
             model, index, header, ids, codes = (_read_folder if place.is_dir() else _read_file)(place)
             return cls(model, index, *_check_items(header, ids, codes, len(index)))
@@ -179,23 +175,11 @@ class ItemIndex:
 
 
 class _Damaged(BagwiseError):
-    """What was read does not fit together; the caller names the file."""
+    """The parts of a file are inconsistent; the caller adds the name of the file."""
 
 
 def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: FitOptions) -> ItemIndex:
-    """Index the items that a model was learned from, and those it was tested on.
-
-    Parameters
-    ----------
-    fit : Fit
-    evaluation : Evaluation or None
-    source : path
-    options : FitOptions
-
-    Returns
-    -------
-    index : ItemIndex
-    """
+    """Index the items that a model was fitted to, and those it was evaluated on."""
     collection, histograms = fit.data.collection, fit.data.histograms
     if evaluation is not None:
         joined = [*collection, *evaluation.collection]
@@ -207,7 +191,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:
-    """Whether `ItemIndex.load` takes a path, by the kind of the file, or the names in a folder."""
+    """Whether a path holds an index, by the header of a file or the names in a folder."""
     return kind_of(path) == _KIND or Path(path, _ITEMS).is_file()
 
 
@@ -243,7 +227,7 @@ def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _check_items(
     header: Mapping[str, Any], ids: Any, codes: Any, n_items: int
 ) -> tuple[tuple[str, ...], tuple[str | None, ...], str, dict[str, Any]]:
-    """Give ids, labels, source and reading of an index, if they fit together."""
+    """Check that the parts of an index are consistent; return its ids, labels, source and reading options."""
     classes: Any = header.get("classes")
     reading = _object(header, "reading")
     if "kind" in reading:  # its name in files of earlier versions
@@ -256,10 +240,9 @@ def _check_items(
             f"it has {n_items} histograms, {len(ids)} ids, and {len(codes)} labels that number up to "
             f"{max(codes, default=-1)} of {len(classes)} classes."
         )
-    # these become options of reading items, and nothing else may
-    if not reading.keys() <= set(_READING) or not all(
-        value is None or type(value) is str for value in reading.values()
-    ):
+    # they become options of opening a source; no others are accepted
+    texts = all(value is None or type(value) is str for value in reading.values())
+    if not texts or not reading.keys() <= set(_READING):
         raise _Damaged(f"its reading is {reading!r:.100}; expected texts for {', '.join(_READING)}.")
     if not isinstance(header.get("source"), str):
         raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")

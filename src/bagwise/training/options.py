@@ -158,23 +158,9 @@ class FitOptions:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str = "options") -> FitOptions:
-        """Build options from names and values, those of the command line (``stop-words``, ``groups``) included.
+        """Build options from names and values; names of the command line (``stop-words``, ``groups``) are accepted.
 
-        Parameters
-        ----------
-        given : mapping
-        where : str
-            Their origin, for errors.
-
-        Returns
-        -------
-        options : FitOptions
-
-        Examples
-        --------
-        >>> from bagwise.training import FitOptions
-        >>> FitOptions.from_mapping({"groups": 20, "stop-words": "english"}).stop_words
-        'english'
+        `where` is the origin of the options, for errors.
         """
         return cls(**_parameters(given, where))
 

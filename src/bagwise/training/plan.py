@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 
 _SAMPLE = 8
 _SAMPLED_VECTORS = 100_000  # what BagOfFeatures learns words from
-# Rough experience, for an estimate that is right within a factor of a few: iterations of k-means until words settle,
-# seconds per squared word of a search, and per squared word and number of a score, passes of the SVM over the data
-# and numbers it handles in a second.
+# Rough values, for estimates within a factor of a few: iterations of k-means until convergence; seconds of a search
+# per squared number of words; seconds of an additive score per squared number of words and column; passes of the SVM
+# over the data, and entries it handles per second.
 _KMEANS_ITERATIONS = 40
 _SEARCH_SECONDS = 5e-9
 _SCORE_SECONDS = 4e-9
@@ -87,10 +87,9 @@ class FitPlan:
         return sum(step.seconds for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as numbers, strings and lists."""
-        plan = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("steps", "classes")}
-        steps = [{"what": step.what, "seconds": step.seconds} for step in self.steps]
-        return plan | {"classes": list(self.classes), "steps": steps, "seconds": self.seconds}
+        """Return the plan as numbers, strings, lists and mappings."""
+        steps = [asdict(step) for step in self.steps]
+        return asdict(self) | {"classes": list(self.classes), "steps": steps, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,10 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bagwise.sources import TableCollection
-    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
-    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
     >>> from bagwise.training import plan_fit
-    >>> plan = plan_fit(rows, n_groups=2, folds=3)
-    >>> [step.what for step in plan.steps]
+    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> [step.what for step in plan_fit(rows, n_groups=2, folds=3).steps]
     ['merge 3 words by aib', 'cross-validate 2 sizes in 3 folds', 'train 2 classifiers for 2 classes']
     """
     chosen = FitOptions(**options)
@@ -173,7 +169,7 @@ def _forecast_merging(criterion: str, n_items: int, words: _Words, n_classes: in
     """Estimate seconds and bytes of merging."""
     d, entries = float(words.n_words), words.per_item * n_items
     chosen = resolve_criterion(criterion)
-    if isinstance(chosen, AdditiveScore):  # a row of numbers for each word: one a class, or one an item
+    if isinstance(chosen, AdditiveScore):  # one row per word, one column per class or item
         width = n_classes if chosen.supervised else n_items
         return _SCORE_SECONDS * d**2 * width, 24 * d * width
     gram = min(n_items * d**2, entries * words.per_item) / speed

@@ -55,11 +55,9 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bagwise.sources import TableCollection
-    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
-    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
     >>> from bagwise.training import fit_model, fit_report_data
+    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
     >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
     ((2, 3), 0, [2, 1])
@@ -107,17 +105,6 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
     -------
     data : ReportData
         The errors of the curve and the frequencies of the groups are those of the evaluated items.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bagwise.sources import TableCollection
-    >>> X = np.array([[4, 1, 0], [5, 0, 1], [3, 2, 0], [0, 1, 5], [1, 0, 4], [0, 2, 3]])
-    >>> rows = TableCollection(X, list("abcdef"), [("cat",)] * 3 + [("dog",)] * 3)
-    >>> from bagwise.training import evaluate_model, evaluation_report_data, fit_model
-    >>> model = fit_model(rows, n_groups=2, folds=0)
-    >>> evaluation_report_data(model, evaluate_model(model, rows[::2])).curve.protocol
-    'a test on 3 items'
     """
     predictions = _tested(model, evaluation)
     notes = [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []
@@ -135,20 +122,7 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
 
 
 def preview(item: Item, modality: str) -> tuple[bytes | None, str | None]:
-    """Make a thumbnail of an image, or an excerpt of a text.
-
-    Parameters
-    ----------
-    item : Item
-    modality : str
-        Modality of the collection.
-
-    Returns
-    -------
-    picture : bytes or None
-    excerpt : str or None
-        Both are None for table rows and videos.
-    """
+    """Return the thumbnail of an image or None, and the excerpt of a text or None; both are None for other items."""
     if modality == "images":
         return thumbnail(item.load(), PICTURE_SIDE), None
     if modality == "texts":
@@ -176,10 +150,8 @@ class _Predictions:
 def _tested(model: Model, evaluation: Evaluation) -> _Predictions | None:
     if model.n_groups not in evaluation.sizes:
         return None
-    predicted = evaluation.at(model.n_groups)
-    return _Predictions(
-        evaluation.collection, evaluation.histograms, evaluation.codes, predicted, _test_protocol(evaluation)
-    )
+    found, predicted = evaluation, evaluation.at(model.n_groups)
+    return _Predictions(found.collection, found.histograms, found.codes, predicted, _test_protocol(evaluation))
 
 
 def _test_protocol(evaluation: Evaluation) -> str:
