@@ -1,8 +1,8 @@
-"""Saved models with nothing but NumPy: from descriptors or counts to features and classes, on any device.
+"""Load saved models with NumPy alone: from descriptors or counts to features and classes, on any device.
 
-This file needs only NumPy and the standard library, so it may be copied alone to where bagwise is not installed:
+This file needs only NumPy and the standard library, so that it can be copied to where bagwise is not installed:
 
->>> from bagwise import runtime                     # or: import runtime, where only this file is
+>>> from bagwise import runtime                     # or: import runtime, from a copy of this file
 >>> model = runtime.load("tests/models/schema1/images.bagwise")
 >>> model.transform(np.zeros((2, 4)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
 (20,)
@@ -28,10 +28,10 @@ ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
-# No model comes near these, and what they allow fits in memory: bytes of a header; cells; groups at the end; cells
-# times words, where there are several cells; words.
+# Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
+# words, if there are several cells; words.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
-BLOCK_ROWS, LARGEST = 256, 1e16  # vectors at a time, so that distances stay in cache; what float32 can square and add
+BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
 
 
 class ModelFileError(ValueError):
@@ -39,7 +39,7 @@ class ModelFileError(ValueError):
 
 
 def load(source: Any) -> RuntimeModel:
-    """Read a model from a path or from the bytes of a file. It is checked, its arrays are mapped, no code is run."""
+    """Read a model from a path or from the bytes of a file: checked, memory-mapped, without running code."""
     header, tensors = read_model_file(source)
     try:
         return RuntimeModel(header, tensors)
@@ -48,7 +48,7 @@ def load(source: Any) -> RuntimeModel:
 
 
 class RuntimeModel:
-    """A model that `load` has read; `bagwise.Model` says what it computes.
+    """A model read by `load`; see `bagwise.Model` for what it computes.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class RuntimeModel:
         The header of the file.
     classes : list of str
     n_groups : int
-        Number of groups; features have as many numbers in each cell of the pyramid.
+        Number of groups: features per cell of the pyramid.
     """
 
     def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
@@ -78,7 +78,7 @@ class RuntimeModel:
         self._look_up()
 
     def cut(self, n: int) -> RuntimeModel:
-        """Give the same model with n groups."""
+        """Return the same model with n groups."""
         least = max(1, self._d - len(self._merges))
         _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} groups, got {n!r}.")
         other = copy.copy(self)
@@ -104,9 +104,9 @@ class RuntimeModel:
         Parameters
         ----------
         descriptors : array of shape (M, D), or list of such arrays
-            One item; or several, one array an item.
+            One item; or several, one array per item.
         positions : array of shape (M, 2), or list of such arrays, default=None
-            x and y of each descriptor in [0, 1]; needed if the pyramid has more than one cell.
+            x and y of each descriptor in [0, 1]; required if the pyramid has more than one cell.
 
         Returns
         -------
@@ -125,7 +125,7 @@ class RuntimeModel:
         Parameters
         ----------
         counts : array of shape (d,) or (n, d), or tuple (indices, values)
-            One item; several; or the words that occur in one item, and how often. With a pyramid, d is cells x words.
+            One item; several; or the words of one item and their counts. With a pyramid, d is cells x words.
 
         Returns
         -------
@@ -146,21 +146,21 @@ class RuntimeModel:
         return self._normalized(rows) if values.ndim == 2 else self._normalized(rows)[0]
 
     def scores(self, features: Any) -> np.ndarray:
-        """Score each class: features of shape (…, n_features) give shape (…, n_classes)."""
+        """Return scores of shape (…, n_classes) for features of shape (…, n_features)."""
         _check(self.n_groups in self._heads, f"No classifier for {self.n_groups} groups, only for {list(self._heads)}.")
         coef, intercept = self._heads[self.n_groups]
         return np.asarray(features, np.float64) @ coef.T.astype(np.float64) + intercept
 
     def predict(self, descriptors: Any, positions: Any = None) -> Any:
-        """Give the class of an item, or an array of classes for a list; see `transform`."""
+        """Return the class of an item, or an array of classes for a list; see `transform`."""
         return np.array(self.classes)[self.scores(self.transform(descriptors, positions)).argmax(axis=-1)]
 
     def predict_counts(self, counts: Any) -> Any:
-        """Give the class of an item, or an array of classes for several; see `transform_counts`."""
+        """Return the class of an item, or an array of classes for several; see `transform_counts`."""
         return np.array(self.classes)[self.scores(self.transform_counts(counts)).argmax(axis=-1)]
 
     def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
-        """Count, feature by feature, the vectors of one item."""
+        """Count the descriptors of one item in each feature."""
         if self._codebook is None:
             raise ModelFileError("This model has no codebook. Use transform_counts.")
         values, width = np.asarray(descriptors, np.float32), self._codebook.shape[1]
@@ -195,21 +195,21 @@ class RuntimeModel:
         return rows.astype(np.float32)
 
     def __repr__(self) -> str:
-        groups = f"{self._d} words as {self.n_groups}"
+        groups = f"{self._d} words merged into {self.n_groups} groups"
         return f"<RuntimeModel: {self.header['items']}, {groups}, {len(self.classes)} classes>"
 
 
 def name_of(source: Any) -> str:
-    """Name what a model is read from, for errors."""
+    """Return the name of the source of a model, for errors."""
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "The model in memory"
 
 
 def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Give the header and the arrays of a model; arrays are mapped, their numbers not checked."""
+    """Return the header and the memory-mapped arrays of a model; the values of the arrays are not checked."""
     try:
         if not isinstance(source, (str, os.PathLike)):
             return _parse(np.frombuffer(source, np.uint8))
-        folder = os.path.isdir(source)  # as earlier versions could write it; this file in it is a whole model
+        folder = os.path.isdir(source)  # of an earlier version; model.safetensors in it is a whole model
         path = os.path.join(source, "model.safetensors") if folder else source
         _check(not (folder and os.path.islink(path)), "model.safetensors is a link. Put the file itself there.")
         empty = not os.path.isfile(path) or os.path.getsize(path) == 0
@@ -220,7 +220,7 @@ def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read the bytes of a safetensors file; what they say is checked against their number before it is used."""
+    """Parse the bytes of a safetensors file; sizes are checked against their number before they are used."""
     size, start = len(content), 8 + int.from_bytes(content[:8].tobytes(), "little")
     _check(8 < start <= min(size, 8 + MOST_HEADER), f"it is cut short, or no safetensors file ({size} bytes).")
     entries = _decoded(content[8:start].tobytes())
@@ -242,7 +242,7 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """Give type, shape, first byte and end of an array, if they agree with each other."""
+    """Return type, shape, first byte and end of an array; raise an error if they are inconsistent."""
     found: list[Any] = [entry.get(key) for key in ("dtype", "shape", "data_offsets")] if isinstance(entry, dict) else []
     lists = all(isinstance(held, list) and len(held) <= 2 and all(map(_is_count, held)) for held in found[1:])
     _check(found and str(found[0]) in TYPES and lists and len(found[2]) == 2, f"{name!r:.50} cannot be {entry!r:.200}.")
@@ -253,7 +253,7 @@ def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
 
 
 def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int, ...]]]) -> None:
-    """Check that header and arrays, by type and shape, belong together."""
+    """Check that types and shapes of the arrays agree with the header."""
     d, n, classes, heads, grids, steps = (header[key] for key in LAYOUT)
     _check(_is_count(d, 1, MOST_WORDS) and header["items"] in ITEMS, "its items or their number of words cannot be.")
     lists = all(isinstance(held, list) for held in (classes, heads, grids, steps))

@@ -92,7 +92,7 @@ def test_it_is_frozen_and_does_not_share_memory():
         hierarchy.merges[0, 0] = 1
     with pytest.raises(AttributeError):
         hierarchy.n_words = 4  # type: ignore[misc]
-    assert repr(hierarchy) == "<Hierarchy: 3 words merged to 2>"
+    assert repr(hierarchy) == "<Hierarchy: 3 words merged into 2 groups>"
     assert hierarchy == Hierarchy(3, [[0, 1]], [0.5])
     assert hierarchy != Hierarchy(3, [[0, 2]], [0.5])
     assert hierarchy != "hierarchy"

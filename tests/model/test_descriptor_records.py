@@ -129,7 +129,7 @@ def test_strangers_are_refused():
         pass
 
     for stranger in (Mine(), DenseSIFT(), 3, object()):
-        with pytest.raises(BagwiseError, match="keeps a descriptor of this library"):
+        with pytest.raises(BagwiseError, match="stores descriptors of this library"):
             DescriptorRecord.of(stranger)
     with pytest.raises(BagwiseError, match=r"Unknown descriptor: 'DenseSift'\. Accepted: 'ColorSIFT', 'DenseSIFT'"):
         DescriptorRecord("DenseSift", {})

@@ -194,9 +194,9 @@ def test_predictions_are_the_largest_scores(pictured):
         scores = model.transform(bags).toarray().astype(float) @ head.coef.astype(float).T + head.intercept
         np.testing.assert_allclose(model.decision_function(bags), scores, atol=1e-12)
         np.testing.assert_array_equal(model.predict(bags), np.array(model.classes)[scores.argmax(axis=1)])
-    with pytest.raises(BagwiseError, match=r"no classifier for 3 words, but for 2, 4\. Cut it"):
+    with pytest.raises(BagwiseError, match=r"has classifiers for 2, 4 groups, not for 3\. Cut it"):
         pictured.cut(3).predict(bags)
-    with pytest.raises(BagwiseError, match="made without classes"):
+    with pytest.raises(BagwiseError, match="fitted without classes"):
         dataclasses.replace(pictured, heads={}).predict(bags)
 
 
@@ -214,8 +214,8 @@ def test_models_describe_themselves(pictured, worded):
     assert info == pictured.info()
     assert info["heads"] == [2, 4]
     assert info["descriptor"]["name"] == "Patches"
-    assert repr(pictured) == "<Model: images, 12 words merged to 4, 3 classes>"
-    assert repr(dataclasses.replace(worded, classes=(), heads={})) == "<Model: texts, 8 words merged to 3>"
+    assert repr(pictured) == "<Model: images, 12 words merged into 4 groups, 3 classes>"
+    assert repr(dataclasses.replace(worded, classes=(), heads={})) == "<Model: texts, 8 words merged into 3 groups>"
 
 
 def test_models_cannot_be_changed_but_copied(pictured):
@@ -271,7 +271,7 @@ TABLE = {"modality": "table", "hierarchy": HIERARCHY, "n_groups": 2}
         (SOUND, {"codebook": np.zeros((3, 0))}, "at least one feature"),
         (SOUND, {"codebook": np.full((3, 2), np.nan)}, "codebook must be finite"),
         (SOUND, {"codebook": np.zeros(3)}, "codebook must have two dimensions"),
-        (SOUND, {"descriptor": SentenceVectors()}, "keeps a descriptor of this library that learns nothing"),
+        (SOUND, {"descriptor": SentenceVectors()}, "stores descriptors of this library that are not fitted"),
         (SOUND, {"descriptor": Patches(patch=0)}, "patch of Patches must be an integer from 1"),
         (SOUND, {"descriptor": LBPD5()}, "A model of images by LBPD5 has no codebook"),
         (SOUND, {"descriptor": LBPD5(), "codebook": None}, "has 65536 words and no pyramid"),
@@ -282,9 +282,9 @@ TABLE = {"modality": "table", "hierarchy": HIERARCHY, "n_groups": 2}
         (SOUND, {"pyramid": 7}, "is not a pyramid"),
         (SOUND, {"pyramid": [[100, 100]]}, "at most 1024 cells, this one has 10000"),
         (SOUND, {"normalize": ("l3",)}, "Unknown step: 'l3'"),
-        (SOUND, {"classes": "ab"}, "classes must be a list of texts"),
-        (SOUND, {"classes": ["a", "a"]}, "classes must differ, but 'a'"),
-        (SOUND, {"classes": ["a", 1]}, "number 1 is 1"),
+        (SOUND, {"classes": "ab"}, "classes must be a list of strings"),
+        (SOUND, {"classes": ["a", "a"]}, "classes must be unique, but 'a'"),
+        (SOUND, {"classes": ["a", 1]}, "entry 1 is 1"),
         (SOUND, {"heads": [1]}, "heads must be a mapping"),
         (SOUND, {"classes": ["a", "b"], "heads": {2: "head"}}, r"Head of shape \(2, 2\).*got str"),
         (SOUND, {"classes": ["a", "b"], "heads": {2: Head(np.zeros((2, 3)), [0, 0])}}, r"got one of shape \(2, 3\)"),
@@ -292,11 +292,11 @@ TABLE = {"modality": "table", "hierarchy": HIERARCHY, "n_groups": 2}
         (SOUND, {"classes": ["a", "b"], "heads": {1: Head(np.zeros((2, 1)), [0, 0])}}, "from 2 to 3"),
         (SOUND, {"path": [0.1]}, "path must be PathErrors"),
         (SOUND, {"options": [1]}, "options must be a mapping"),
-        (SOUND, {"options": {"a": np.nan}}, "options must be made of what JSON holds"),
+        (SOUND, {"options": {"a": np.nan}}, "options must consist of JSON values"),
         (SOUND, {"provenance": {"a": object()}}, "there is an object of type object"),
         (TEXT, {"word_names": None}, "needs word_names"),
         (TEXT, {"word_names": ["a", "b"]}, "word_names must have one entry per word"),
-        (TEXT, {"word_names": ["a", "b", "b"]}, "word_names must differ, but 'b'"),
+        (TEXT, {"word_names": ["a", "b", "b"]}, "word_names must be unique, but 'b'"),
         (TEXT, {"codebook": np.zeros((3, 2))}, "A model of texts has no codebook"),
         (TEXT, {"pyramid": 5}, "have no positions, so there is no pyramid"),
         (TEXT, {"tokenizer": ["lowercase"]}, "tokenizer must be a mapping"),
@@ -305,7 +305,7 @@ TABLE = {"modality": "table", "hierarchy": HIERARCHY, "n_groups": 2}
         (TEXT, {"tokenizer": {"ngram_range": (2, 1)}}, "ngram_range of the tokenizer must be"),
         (TEXT, {"tokenizer": {"ngram_range": (1, 10**9)}}, "ngram_range of the tokenizer must be"),
         (TEXT, {"tokenizer": {"token_pattern": "(a"}}, "token_pattern of the tokenizer must be a regular expression"),
-        (TEXT, {"tokenizer": {"token_pattern": "(a)(b)"}}, "with at most one group"),
+        (TEXT, {"tokenizer": {"token_pattern": "(a)(b)"}}, "characters and one group"),
         (TEXT, {"tokenizer": {"token_pattern": "(?:" * 300 + ")" * 300}}, "token_pattern of the tokenizer must be"),
         (TEXT, {"tokenizer": {"stop_words": "german"}}, "stop_words of the tokenizer must be null"),
         (TEXT, {"tokenizer": {"analyzer": str.split}}, "there is an object of type"),
@@ -386,7 +386,7 @@ def test_paths_choose_by_one_standard_error():
         (([1], [1.5], [0]), "errors of a path must be numbers from 0 to 1"),
         (([1], [0.5], [np.nan]), "standard_errors of a path"),
         ((3, [0.5], [0]), "sizes must be a list"),
-        (([1], [0.5], [0], 3), "protocol is a text"),
+        (([1], [0.5], [0], 3), "protocol must be a str"),
     ]:
         with pytest.raises(BagwiseError, match=message):
             PathErrors(*arguments)

@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:  # the system refuses to write more than this to a file
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-        with pytest.raises(BagwiseError, match=r"cannot be saved: File too large\. What was there before is as it was"):
+        with pytest.raises(BagwiseError, match=r"cannot be saved: File too large\. An existing file was not changed"):
             new.save(tmp_path / form)
         with pytest.raises(BagwiseError, match="cannot be saved"):
             new.save(tmp_path / f"other-{form}")

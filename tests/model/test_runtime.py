@@ -183,7 +183,7 @@ def test_no_vectors_are_features_of_zeros(tmp_path):
     ours = saved(MADE["images"](), tmp_path)
     assert ours.transform(np.empty((0, 4))).tolist() == [0.0] * 20
     assert ours.transform([]).shape == (0, 20)
-    assert repr(ours) == "<RuntimeModel: images, 12 words as 4, 3 classes>"
+    assert repr(ours) == "<RuntimeModel: images, 12 words merged into 4 groups, 3 classes>"
 
 
 def test_a_hierarchy_that_stops_early_is_cut_there(tmp_path):

@@ -254,7 +254,7 @@ def test_texts(tmp_path):
     write(tmp_path, {"empty.txt": "", "mark.txt": b"\xef\xbb\xbfhi\r\n", "wide.txt": "hi".encode("utf-16")})
     texts = open_collection(tmp_path)
     assert (texts[0].load(), texts[1].load()) == ("", "hi\r\n")
-    with pytest.raises(ItemError, match=r"begins with the mark of utf-16. Pass encoding='utf-16'"):
+    with pytest.raises(ItemError, match=r"begins with the byte-order mark of utf-16. Pass encoding='utf-16'"):
         texts[2].load()
     assert open_collection(tmp_path / "wide.txt", encoding="utf-16")[0].load() == "hi"
     write(tmp_path, {"mark.txt": b"\xef\xbb\xbfcaf\xe9"})

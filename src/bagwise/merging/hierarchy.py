@@ -212,7 +212,8 @@ class Hierarchy:
 
     def __repr__(self) -> str:
         by = f" by {self.criterion}" if self.criterion else ""
-        return f"<Hierarchy: {self.n_words} words merged to {self.min_groups}{by}>"
+        groups = f"{self.min_groups} group{'' if self.min_groups == 1 else 's'}"
+        return f"<Hierarchy: {self.n_words} words merged into {groups}{by}>"
 
 
 def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:

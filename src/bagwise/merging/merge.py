@@ -99,7 +99,7 @@ def merge_words(
     >>> X = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]
     >>> hierarchy = merge_words(X, ["cat", "cat", "dog", "dog"])
     >>> hierarchy
-    <Hierarchy: 4 words merged to 1 by csm>
+    <Hierarchy: 4 words merged into 1 group by csm>
     >>> hierarchy.cut(2)
     array([0, 0, 1, 1])
     """
@@ -153,7 +153,7 @@ def merge_statistics(
     >>> X, codes = np.array([[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]), np.array([0, 0, 1, 1])
     >>> chunks = [Statistics.of(X[rows], codes[rows], 2) for rows in (slice(0, 1), slice(1, 4))]
     >>> merge_statistics(chunks[0] + chunks[1], n_groups=2)
-    <Hierarchy: 4 words merged to 2 by csm>
+    <Hierarchy: 4 words merged into 2 groups by csm>
     """
     if not isinstance(statistics, Statistics):
         raise BagwiseError(

@@ -27,17 +27,16 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     header, tensors = parts_of(model)
     target = check_file_path(path)
     if not target.parent.is_dir():
-        raise BagwiseError(f"{target} cannot be saved: there is no folder {target.parent}. Make it first.")
+        raise BagwiseError(f"{target} cannot be saved: there is no folder {target.parent}. Create it first.")
     try:
         return write_tensors(target, KIND, SCHEMA, header, tensors, MOST_HEADER)
     except OSError as error:
-        raise BagwiseError(
-            f"{target} cannot be saved: {error.strerror or error}. What was there before is as it was."
-        ) from error
+        reason = error.strerror or error
+        raise BagwiseError(f"{target} cannot be saved: {reason}. An existing file was not changed.") from error
 
 
 def model_bytes(model: Any) -> bytes:
-    """Give the content of a model's file, for other files that hold a model."""
+    """Return the bytes of a model's file, for other files that hold a model."""
     return b"".join(tensor_pieces(KIND, SCHEMA, *parts_of(model), MOST_HEADER))
 
 
@@ -54,7 +53,7 @@ def read_model(source: str | os.PathLike[str] | NDArray[np.uint8], make: Callabl
 
 
 def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Give the header and the arrays of a model, as its file holds them."""
+    """Return the header and the arrays of a model's file."""
     path, record = model.path, model.descriptor_record
     header = {
         "kind": KIND,
@@ -96,7 +95,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Turn what `parts_of` gave into parameters of `Model`. Types and shapes of the arrays were checked before."""
+    """Turn a header and arrays into parameters of `Model`. Types and shapes of the arrays were checked before."""
     if not isinstance(header["criterion"], str) or not isinstance(header["library"], str):
         raise BagwiseError("Criterion and library must be texts.")
     descriptor, path = header["descriptor"], header["path"]

@@ -1,4 +1,4 @@
-"""`Model`: from items to compact features and classes, in one object that can be saved, cut and carried elsewhere."""
+"""`Model`: from items to features of word groups and classes, in one object that can be saved, loaded and cut."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
 from bagwise.model.parts import (
-    BuiltWhenUsed,
     DescriptorRecord,
     Head,
+    LazyDescriptor,
     PathErrors,
     checked_names,
     checked_tokenizer,
@@ -39,38 +39,34 @@ __all__ = ["Head", "Model", "PathErrors"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Model:
-    """Everything that turns items into features of few words, and features into classes.
+    """A fitted model: it turns items into features of word groups, and features into classes.
 
-    1. The words of an item are counted over the full vocabulary of d words: vectors of images and videos by their
-       nearest word in the codebook, in each cell of the pyramid; tokens of texts by their names; the columns of a table
-       are words themselves.
-    2. Words are merged into `n_groups` groups, by a lookup table that the hierarchy gives for any number of groups; in
-       each cell by the same table.
-    3. The row is normalised (by default square roots of shares, of length 1).
-    4. A linear head gives a score to each class.
+    1. Count the words of an item over the full vocabulary of d words. Descriptors of images and videos count for their
+       nearest word in the codebook, in each cell of the pyramid; the columns of a table are words.
+    2. Sum the words of each group. The hierarchy is cut at `n_groups`; all cells have the same groups.
+    3. Normalise the row (by default Hellinger normalisation).
+    4. Score the classes by a linear classifier, the head.
 
-    There may be heads for several numbers of words, so that `cut` needs no training. A model cannot be changed; `cut`
-    gives another one. Files are described in ``docs/model-file.md``; `bagwise.runtime` reads them with nothing but
-    NumPy.
+    There may be heads for several numbers of groups, so that `cut` needs no training. A model is immutable; `cut`
+    returns another one. ``docs/model-file.md`` describes the file format; `bagwise.runtime` reads it with NumPy alone.
 
     Parameters
     ----------
     modality : {"images", "videos", "texts", "table"}
-        What the model takes.
     hierarchy : Hierarchy
         Merges of the d words.
     n_groups : int
-        Groups that features have, a number the hierarchy can be cut at.
+        Number of groups, at which the hierarchy is cut.
     descriptor : descriptor of this library, default=None
-        For images and videos. Without it the model takes `Bags`.
+        For images and videos. Without it, the model takes `Bags`.
     codebook : array-like of shape (d, D), default=None
-        For images and videos, held as float32. None only where the descriptor counts words itself, as `LBPD5` does.
+        For images and videos, stored as float32. None only if the descriptor counts words itself, as `LBPD5` does.
     word_names : sequence of str, default=None
-        The vocabulary of texts; names of the columns of a table, if they have any.
+        The vocabulary of texts, or the names of the columns of a table.
     word_totals : array-like of shape (d,), default=None
-        How often each word occurred, to name groups by their most frequent words.
+        Occurrences of each word, to name groups by their most frequent words.
     tokenizer : mapping, default={}
-        Options of `WordCounts` for texts: analyzer, binary, lowercase, ngram_range, stop_words, strip_accents and
+        For texts, options of `WordCounts`: analyzer, binary, lowercase, ngram_range, stop_words, strip_accents and
         token_pattern.
     pyramid : as in `BagOfFeatures`, default=((1, 1),)
         Grids of (rows, columns), for bags with positions.
@@ -78,11 +74,11 @@ class Model:
         Steps of `BagNormalizer`, on the whole row.
     classes : sequence of str, default=()
     heads : mapping from int to Head, default={}
-        Linear classifiers by the number of words they are for.
+        Linear classifiers, by their number of groups.
     path : PathErrors, default=None
-        Errors that were measured at several numbers of words.
+        Errors at several numbers of groups.
     options, provenance : mapping, default={}
-        What was asked for when the model was made, and what it was made from. Anything that JSON can hold.
+        Options of the fit, and facts about its data. JSON values.
 
     See Also
     --------
@@ -91,7 +87,7 @@ class Model:
 
     Notes
     -----
-    Features are computed in float64 and given as float32. Sparse histograms give sparse features.
+    Features are computed in float64 and returned as float32. Sparse histograms give sparse features.
 
     Examples
     --------
@@ -122,7 +118,7 @@ class Model:
     modality: str
     hierarchy: Hierarchy
     n_groups: int
-    descriptor: BuiltWhenUsed = BuiltWhenUsed()  # noqa: RUF009 - a descriptor of Python holds no state
+    descriptor: LazyDescriptor = LazyDescriptor()  # noqa: RUF009 - it has no state
     codebook: NDArray[np.float32] | None = None
     word_names: tuple[str, ...] | None = None
     word_totals: NDArray[np.float64] | None = None
@@ -135,16 +131,15 @@ class Model:
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    # the name and the parameters of the descriptor; set with the field `descriptor`, which makes it when it is used
+    # name and parameters of the descriptor, set together with the lazy field `descriptor`
     descriptor_record: DescriptorRecord | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.modality, str) or self.modality not in ITEMS:
             raise unknown_name("modality", self.modality, ITEMS)
         if not isinstance(self.hierarchy, Hierarchy) or not 1 <= self.hierarchy.n_words <= MOST_WORDS:
-            raise BagwiseError(
-                f"hierarchy must be a Hierarchy of 1 to {MOST_WORDS} words, got {self.hierarchy!r:.100}."
-            )
+            accepted = f"a Hierarchy of 1 to {MOST_WORDS} words"
+            raise BagwiseError(f"hierarchy must be {accepted}, got {self.hierarchy!r:.100}.")
         if self.hierarchy.min_groups > MOST_GROUPS:
             raise BagwiseError(
                 f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
@@ -185,7 +180,7 @@ class Model:
         return grids
 
     def _check_words(self) -> None:
-        """Check that everything there is one of per word belongs to these items, and is as long as the hierarchy."""
+        """Check that the parameters of words suit the modality and the size of the vocabulary."""
         n, record, seen = self.hierarchy.n_words, self.descriptor_record, self.modality in ("images", "videos")
         counted = None if record is None else record.known.n_words
         if record is not None and record.known.modality != self.modality:
@@ -198,9 +193,7 @@ class Model:
         if counted is not None and (n != counted or self.pyramid != ((1, 1),)):
             raise BagwiseError(f"A model by {record.name} has {counted} words and no pyramid; got {n} words.")  # type: ignore[union-attr]
         if not seen and self.pyramid != ((1, 1),):
-            raise BagwiseError(
-                f"Items of {self.modality} have no positions, so there is no pyramid; got {self.pyramid}."
-            )
+            raise BagwiseError(f"{self.modality} have no positions, so there is no pyramid; got {self.pyramid}.")
         if self.modality == "texts" and self.word_names is None:
             raise BagwiseError("A model of texts needs word_names, its vocabulary.")
         if self.word_names is not None:
@@ -225,21 +218,21 @@ class Model:
     def _check_classes(self) -> None:
         self._set(classes=checked_names(self.classes, "classes", unique=True))
         if not isinstance(self.heads, Mapping):
-            raise BagwiseError(f"heads must be a mapping from numbers of words to Head, got {self.heads!r:.100}.")
+            raise BagwiseError(f"heads must be a mapping from numbers of groups to Head, got {self.heads!r:.100}.")
         heads = {self._checked_size(size): head for size, head in self.heads.items()}
         for size, head in heads.items():
             expected = (len(self.classes), self.n_cells * size)
             if not isinstance(head, Head) or len(self.classes) < 2 or head.coef.shape != expected:
                 what = f"one of shape {head.coef.shape}" if isinstance(head, Head) else type(head).__name__
                 raise BagwiseError(
-                    f"The head for {size} words must be a Head of shape {expected}, for at least two classes "
+                    f"The head for {size} groups must be a Head of shape {expected}, for at least two classes "
                     f"and all cells; got {what}."
                 )
         self._set(heads=dict(sorted(heads.items())))
 
     @property
     def n_cells(self) -> int:
-        """Cells of the pyramid."""
+        """Number of cells of the pyramid."""
         return n_cells(self.pyramid)
 
     @cached_property
@@ -257,7 +250,7 @@ class Model:
         n_words = self.hierarchy.n_words
         if self.modality == "table":
             return TableVectorizer(n_words, self.word_names)
-        descriptor = self.__dict__["_descriptor"] or self.descriptor_record  # built when it is needed
+        descriptor = self.__dict__["_descriptor"] or self.descriptor_record  # the record does not build it
         return VisualVectorizer(self.modality, descriptor, self.codebook, self.pyramid, n_words=n_words)
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
@@ -266,15 +259,15 @@ class Model:
         Parameters
         ----------
         X : Collection, iterable of items, Bags, iterable of Bags, or matrix
-            Images and videos as arrays, texts as str. Bags, and iterators over them such as
-            ``model.descriptor.iter_transform(collection, on_error="skip")``, for images and videos. A matrix, dense or
-            sparse, holds histograms already; its columns are checked, and their names where it has any.
+            Images and videos are arrays, texts are str. Models of images and videos also take bags, and iterators
+            over them such as ``model.descriptor.iter_transform(collection, on_error="skip")``. A matrix, dense or
+            sparse, holds histograms; the number of its columns is checked, and their names if they have any.
         n_jobs : int, default=None
-            Threads, for images, videos and bags. None: one, or what the descriptor says.
+            Threads, for images, videos and bags. None: one, or those of the descriptor.
 
         Returns
         -------
-        histograms : CSR array, or ndarray where X is a dense matrix, of shape (n, n_cells * d)
+        histograms : CSR array, or ndarray if X is a dense matrix, of shape (n, n_cells * d)
         """
         from bagwise.model.vectorizers import as_histograms
         from bagwise.sources.collection import Collection
@@ -286,7 +279,7 @@ class Model:
         return self.vectorizer.transform(X, n_jobs=n_jobs).matrix
 
     def group(self, histograms: Any, n: int | None = None, *, normalize: Sequence[str] | None = None) -> Any:
-        """Merge the words of histograms, and normalise.
+        """Sum the words of each group, and normalise the rows.
 
         Parameters
         ----------
@@ -313,11 +306,11 @@ class Model:
         return self.group(self.histograms(X, n_jobs=n_jobs))
 
     def decision_function(self, X: Any, *, n_jobs: int | None = None) -> NDArray[np.float64]:
-        """Score all classes, shape (n_items, n_classes), for any X that `histograms` takes."""
+        """Return the scores of all classes, shape (n_items, n_classes), for any X that `histograms` takes."""
         return self.head.scores(self.transform(X, n_jobs=n_jobs))
 
     def predict(self, X: Any, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """Give the class with the highest score of each item, for any X that `histograms` takes."""
+        """Return the class with the highest score of each item, for any X that `histograms` takes."""
         return np.array(self.classes)[self.decision_function(X, n_jobs=n_jobs).argmax(axis=1)]
 
     @property
@@ -325,22 +318,20 @@ class Model:
         """The linear classifier for `n_groups`."""
         if self.n_groups not in self.heads:
             if not self.heads:
-                raise BagwiseError("This model has no classifier: it was made without classes. It can transform.")
+                raise BagwiseError("This model has no classifier: it was fitted without classes. Use transform.")
             sizes = ", ".join(map(str, self.heads))
-            raise BagwiseError(
-                f"This model has no classifier for {self.n_groups} words, but for {sizes}. Cut it at one of these."
-            )
+            raise BagwiseError(f"This model has classifiers for {sizes} groups, not for {self.n_groups}. Cut it there.")
         return self.heads[self.n_groups]
 
     def cut(self, n: int) -> Model:
-        """Give the same model with n groups of words. Nothing is learned, and arrays are shared."""
+        """Return the same model with n groups. Nothing is learned; arrays are shared."""
         other = copy.copy(self)
         other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n))
         return other
 
     def group_names(self) -> NDArray[Any]:
-        """Name the groups: by their most frequent words where words have names, by numbers otherwise.
+        """Return names of the groups: their most frequent words if words have names, otherwise numbers.
 
         Returns
         -------
@@ -356,24 +347,21 @@ class Model:
         return name_groups(np.array(words, dtype=object), totals, self.lookup, self.n_groups)
 
     def feature_names(self) -> NDArray[Any]:
-        """Name the columns of features: groups, behind the names of cells in a pyramid."""
+        """Return names of the features: those of the groups, with the cell as a prefix in a pyramid."""
         groups = self.group_names()
         return np.array([cell + name for cell in cell_names(self.pyramid) for name in groups], dtype=object)
 
     def info(self) -> dict[str, Any]:
-        """Say what the model is, as JSON can hold it: the header that `save` writes."""
+        """Return the header of the model's file, a dict of JSON values."""
         return model_files.parts_of(self)[0]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model to one file, wholly or not at all. A file of the same name is replaced."""
+        """Write the model to one file, atomically. An existing file is replaced."""
         return model_files.write_model(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Read a model that `save` wrote. No code in it is run, and everything is checked.
-
-        Folders that earlier versions wrote are read as well.
-        """
+        """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs."""
         return model_files.read_model(path, cls)
 
     def __eq__(self, other: object) -> bool:
@@ -389,7 +377,6 @@ class Model:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        about = f"{self.modality}, {self.hierarchy.n_words} words merged to {self.n_groups}"
-        if self.classes:
-            about += f", {len(self.classes)} classes"
-        return f"<Model: {about}>"
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        words = f"{self.hierarchy.n_words} words merged into {self.n_groups} group{'' if self.n_groups == 1 else 's'}"
+        return f"<Model: {self.modality}, {words}{classes}>"

@@ -1,4 +1,4 @@
-"""Models as ONNX graphs, for whatever runs those: from descriptors or counts to features, scores and classes."""
+"""Export models as ONNX graphs: from descriptors or counts to features, scores and classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
@@ -16,29 +15,29 @@ from bagwise.model import Model
 
 __all__ = ["export_onnx"]
 
-# Old enough for runtimes of 2023 on, new enough to have sums over scattered entries and axes as inputs.
+# Supported by runtimes from 2023 on; older versions lack ScatterElements with sums, and axes as inputs.
 _OPSET, _IR_VERSION = 18, 8
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
-    """Write a model as an ONNX graph, with the number of words it is cut at.
+    """Write a model as an ONNX graph, at its current number of groups.
 
-    Where the model has a codebook, one run is one image or video; otherwise one run is any number of rows. All numbers
-    are float32, but for ``label``, int64.
+    With a codebook, one run of the graph takes one image or video; otherwise it takes any number of rows. All numbers
+    are float32, except ``label``, which is int64.
 
     - Inputs: ``descriptors`` (M, D), and ``positions`` (M, 2) in [0, 1] if the pyramid has more than one cell; or
       ``counts`` (n, d), counts of all words.
-    - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of words, ``scores``
+    - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of groups, ``scores``
       (1 or n, n_classes) and ``label`` (1 or n,), the index of the class with the highest score.
 
-    The names of the classes are in the graph's metadata, under ``classes``, as a JSON list; so are ``items`` and
-    ``n_words``. The descriptor and the tokenizer are not part of the graph.
+    The metadata of the graph have ``classes``, a JSON list of names, ``items``, the modality, and ``n_words``, the
+    number of groups. The descriptor and the tokenizer are not part of the graph.
 
     Parameters
     ----------
     model : Model
     path : path
-        File to write, wholly or not at all.
+        File to write, atomically.
 
     Returns
     -------
@@ -46,12 +45,12 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
 
     See Also
     --------
-    bagwise.runtime : The same with NumPy, from the model file itself.
+    bagwise.runtime : The same with NumPy, from the model file.
 
     Notes
     -----
-    Features agree with `Model.transform` up to float32, but for vectors that are equally near to two words up to
-    rounding. Positions outside of [0, 1] are refused by `Model`; a graph cannot refuse, and takes the nearest cell.
+    Features equal those of `Model.transform` up to rounding to float32, except for descriptors at nearly the same
+    distance to two words. `Model` rejects positions outside [0, 1]; the graph uses the nearest cell.
 
     Needs ``bagwise[onnx]``.
 
@@ -86,7 +85,7 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
 
 
 def _add_counts(graph: _Graph, model: Model) -> str:
-    """Sums of the counts of each group: rows are items."""
+    """Add the sums of counts over each group, one row per item."""
     counts = graph.input("counts", ["n", len(model.lookup)])
     n_rows = graph.add("Shape", counts, start=0, end=1)
     shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_groups])), axis=0)
@@ -95,18 +94,19 @@ def _add_counts(graph: _Graph, model: Model) -> str:
 
 
 def _add_descriptors(graph: _Graph, model: Model) -> str:
-    """Counts of each group in each cell, one row."""
+    """Add the counts of each group in each cell, one row."""
     assert model.codebook is not None
     mean = model.codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
-    words = model.codebook - mean  # so that words far from the origin lose no digits
+    words = model.codebook - mean  # centred, to keep digits of words far from the origin
     descriptors = graph.input("descriptors", ["M", words.shape[1]])
     shifted = graph.add("Sub", descriptors, graph.constant(mean))
     products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
-    # |x - w|² less |x|², which is the same for all words
+    # |x - w|² - |x|², where |x|² is the same for all words
     distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
     nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
     groups = graph.add("Gather", graph.constant(model.lookup), nearest, axis=0)
-    firsts = graph.constant(_first_cells(model) * model.n_groups)
+    first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
+    firsts = graph.constant(first_cells * model.n_groups)
     if all(grid == (1, 1) for grid in model.pyramid):
         columns = graph.add("Add", groups, firsts)
     else:
@@ -118,28 +118,22 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     return _add_scattered(graph, zeros, row, ones)
 
 
-def _first_cells(model: Model) -> NDArray[np.int64]:
-    """Number of the first cell of each grid, as a row."""
-    sizes = [rows * columns for rows, columns in model.pyramid]
-    return np.cumsum([0, *sizes[:-1]])[np.newaxis]
-
-
 def _add_places(graph: _Graph, model: Model) -> str:
-    """Cell of each vector in each grid, vectors x grids, numbered row by row."""
+    """Add the cell of each descriptor in each grid, shape (M, n_grids), numbered row by row."""
     positions = graph.input("positions", ["M", 2])
     n_rows, n_columns = np.array(model.pyramid).T[:, np.newaxis]
     numbers = []
     for axis, n in ((1, n_rows), (0, n_columns)):
         place = graph.add("Gather", positions, graph.constant(np.array([axis])), axis=1)
         number = graph.cast(graph.add("Mul", place, graph.constant(n.astype(np.float32))), "INT64")
-        inside = graph.add("Max", graph.add("Min", number, graph.constant(n - 1)), graph.constant(np.array(0)))
-        numbers.append(inside)
+        number = graph.add("Min", number, graph.constant(n - 1))
+        numbers.append(graph.add("Max", number, graph.constant(np.array(0))))
     return graph.add("Add", graph.add("Mul", numbers[0], graph.constant(n_columns)), numbers[1])
 
 
 def _add_scattered(graph: _Graph, zeros: str, columns: str, values: str) -> str:
-    """Add each value to the column it belongs to, in its row."""
-    # not ScatterND, whose sums over repeated places are made by several threads at once in some runtimes
+    """Add each value to its column, in its row."""
+    # not ScatterND: some runtimes sum repeated indices in several threads at once
     return graph.add("ScatterElements", zeros, columns, values, axis=1, reduction="add")
 
 
@@ -150,7 +144,7 @@ def _add_steps(graph: _Graph, rows: str, steps: tuple[str, ...]) -> str:
         if step == "power":
             rows = graph.add("Mul", graph.add("Sign", rows), graph.add("Sqrt", graph.add("Abs", rows)))
             continue
-        # by the largest number first: squares of the rest neither overflow nor vanish
+        # by the largest value first, so that squares neither overflow nor underflow
         for norm in ("Max", step.upper()):
             size = graph.add(f"Reduce{norm}", graph.add("Abs", rows), axis)
             rows = graph.add("Div", rows, graph.add("Where", graph.add("Greater", size, zero), size, one))
@@ -158,7 +152,7 @@ def _add_steps(graph: _Graph, rows: str, steps: tuple[str, ...]) -> str:
 
 
 class _Graph:
-    """Nodes of an ONNX graph, put behind one another."""
+    """A builder of an ONNX graph."""
 
     def __init__(self, onnx: Any) -> None:
         self._onnx = onnx
@@ -173,7 +167,7 @@ class _Graph:
         return name
 
     def output(self, name: str, value: str, kind: str, shape: list[int | str]) -> None:
-        """Give a value a name outside of the graph."""
+        """Declare a value as an output."""
         number = getattr(self._onnx.TensorProto, kind)
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, number, shape))
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
@@ -185,11 +179,11 @@ class _Graph:
         return name
 
     def value(self, number: float) -> Any:
-        """One number, as an attribute."""
+        """Return a number as the value of an attribute."""
         return self._onnx.numpy_helper.from_array(np.array([number], np.float32))
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output, and give the output's name."""
+        """Add a node with one output, and return the name of the output."""
         name = f"{operator.lower()}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, inputs, [name], **attributes))
         return name
@@ -199,7 +193,7 @@ class _Graph:
         return self.add("Cast", value, to=getattr(self._onnx.TensorProto, kind))
 
     def serialized(self, about: dict[str, str]) -> bytes:
-        """Check the graph, and give it as a file holds it."""
+        """Check the graph, and return the bytes of its file."""
         import bagwise
 
         helper = self._onnx.helper

@@ -1,10 +1,11 @@
-"""What models are made of besides words and merges: heads, errors along the path, and checks of the rest."""
+"""Parts of `Model`: linear heads, errors along the merging path, records of descriptors, and checks."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -18,9 +19,9 @@ from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = [
-    "BuiltWhenUsed",
     "DescriptorRecord",
     "Head",
+    "LazyDescriptor",
     "PathErrors",
     "checked_names",
     "checked_tokenizer",
@@ -40,7 +41,7 @@ class Head:
     Parameters
     ----------
     coef : array-like of shape (n_classes, n_features)
-        Finite numbers, held as float32.
+        Finite numbers, stored as float32.
     intercept : array-like of shape (n_classes,)
 
     Examples
@@ -62,7 +63,7 @@ class Head:
         object.__setattr__(self, "intercept", frozen(intercept))
 
     def scores(self, features: Any) -> NDArray[np.float64]:
-        """Score features, an array-like or sparse matrix of shape (n, n_features): shape (n, n_classes)."""
+        """Return scores of shape (n, n_classes) for dense or sparse features of shape (n, n_features)."""
         given = features if hasattr(features, "toarray") else np.asarray(features)
         return np.asarray(given.astype(np.float64) @ self.coef.astype(np.float64).T + self.intercept)
 
@@ -81,11 +82,11 @@ class PathErrors:
     Parameters
     ----------
     sizes : sequence of int
-        Numbers of words, all different. Kept in ascending order.
+        Numbers of groups, all different; stored in ascending order.
     errors, standard_errors : sequence of float
-        Share of items that are classified wrongly at each size, and the standard error of that.
+        Fraction of wrongly classified items at each size, and its standard error.
     protocol : str, default=""
-        How they were measured, for people.
+        How they were estimated, in words.
 
     Examples
     --------
@@ -113,10 +114,10 @@ class PathErrors:
         order = sorted(range(n), key=sizes.__getitem__)
         object.__setattr__(self, "sizes", tuple(sizes[k] for k in order))
         for name, column in zip(("errors", "standard_errors"), columns[1:], strict=True):
-            numbers = [_share(value, name) for value in column]
+            numbers = [_fraction(value, name) for value in column]
             object.__setattr__(self, name, tuple(numbers[k] for k in order))
         if not isinstance(self.protocol, str):
-            raise BagwiseError(f"protocol is a text for people, got {self.protocol!r}.")
+            raise BagwiseError(f"protocol must be a str, got {self.protocol!r}.")
 
     def _column(self, name: str) -> list[Any]:
         values = getattr(self, name)
@@ -127,7 +128,7 @@ class PathErrors:
 
     @property
     def best(self) -> int:
-        """The size with the smallest error; of several the smallest."""
+        """The size with the smallest error; the smallest of equally good ones."""
         return self.sizes[self.errors.index(min(self.errors))]
 
     @property
@@ -138,7 +139,7 @@ class PathErrors:
         return self.sizes[choose_size([-error for error in self.errors], self.standard_errors, "1se")]
 
 
-def _share(value: Any, name: str) -> float:
+def _fraction(value: Any, name: str) -> float:
     number = float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else np.nan
     if not 0 <= number <= 1:
         raise BagwiseError(f"{name} of a path must be numbers from 0 to 1, got {value!r}.")
@@ -146,21 +147,19 @@ def _share(value: Any, name: str) -> float:
 
 
 def frozen(array: ArrayLike) -> NDArray[Any]:
-    """Copy into an array that cannot be written to."""
+    """Return a read-only copy."""
     held: NDArray[Any] = np.array(array, order="C")
     held.setflags(write=False)
     return held
 
 
 def json_copy(value: Any, name: str) -> Any:
-    """Give what JSON makes of a value: what is saved and loaded is the same. Scalars of NumPy are taken as numbers."""
+    """Return a value as it is after saving and loading it as JSON; NumPy scalars become numbers."""
     try:
         return json.loads(json.dumps(value, allow_nan=False, default=_scalar))
     except (TypeError, ValueError, RecursionError) as error:
-        raise BagwiseError(
-            f"{name} must be made of what JSON holds (texts, finite numbers, true, false, null, lists and mappings by "
-            f"texts): {error}."
-        ) from error
+        accepted = "strings, finite numbers, true, false, null, lists and mappings"
+        raise BagwiseError(f"{name} must consist of JSON values ({accepted}): {error}.") from error
 
 
 def _scalar(value: Any) -> Any:
@@ -170,23 +169,22 @@ def _scalar(value: Any) -> Any:
 
 
 def checked_names(names: Any, what: str, *, unique: bool) -> tuple[str, ...]:
-    """Check a list of texts."""
+    """Check a list of strings."""
     if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
-        raise BagwiseError(f"{what} must be a list of texts, got {names!r:.100}.")
+        raise BagwiseError(f"{what} must be a list of strings, got {names!r:.100}.")
     given = tuple(names)
     for number, name in enumerate(given):
         if not isinstance(name, str):
-            raise BagwiseError(f"{what} must be texts, but number {number} is {name!r:.100}. Use str(...) first.")
-    plain = tuple(map(str, given))  # NumPy's own kind of text as well
+            raise BagwiseError(f"{what} must be strings, but entry {number} is {name!r:.100}. Use str(...) first.")
+    plain = tuple(map(str, given))  # numpy.str_ becomes str
     if unique and len(set(plain)) < len(plain):
-        seen: set[str] = set()
-        repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise BagwiseError(f"{what} must differ, but {repeated!r:.100} is there more than once.")
+        repeated = Counter(plain).most_common(1)[0][0]
+        raise BagwiseError(f"{what} must be unique, but {repeated!r:.100} occurs more than once.")
     return plain
 
 
 def checked_tokenizer(options: Any) -> dict[str, Any]:
-    """Check options of `WordCounts` that say how texts become words; ranges become lists."""
+    """Check the options of `WordCounts` that a model stores; tuples become lists."""
     if not isinstance(options, Mapping):
         raise BagwiseError(f"tokenizer must be a mapping from options of WordCounts, got {type(options).__name__}.")
     checked = json_copy(dict(options), "tokenizer")
@@ -223,35 +221,20 @@ def _are_stop_words(value: Any) -> bool:
     return value is None or value == "english"
 
 
-def _is_boolean(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 _TOKENIZER = {
     "analyzer": (lambda value: value in ("word", "char", "char_wb"), "'word', 'char' or 'char_wb'"),
-    "binary": (_is_boolean, "true or false"),
-    "lowercase": (_is_boolean, "true or false"),
+    "binary": (lambda value: isinstance(value, bool), "true or false"),
+    "lowercase": (lambda value: isinstance(value, bool), "true or false"),
     "ngram_range": (_is_range, f"[least, most], from 1 to {_LONGEST_NGRAM}"),
     "stop_words": (_are_stop_words, f"null, 'english', or a list of up to {_MOST_STOP_WORDS} words"),
     "strip_accents": (lambda value: value in ("ascii", "unicode", None), "null, 'ascii' or 'unicode'"),
-    "token_pattern": (
-        _is_pattern,
-        f"a regular expression of up to {_LONGEST_PATTERN} characters with at most one group",
-    ),
+    "token_pattern": (_is_pattern, f"a regular expression with at most {_LONGEST_PATTERN} characters and one group"),
 }
 
 
 @dataclass(frozen=True)
 class DescriptorRecord:
-    """A descriptor of this library by its name and parameters, as JSON holds them.
-
-    Parameters
-    ----------
-    name : str
-        One of `DESCRIPTORS`.
-    parameters : mapping
-        All parameters of the class but `n_jobs`, `verbose` and `cache`.
-    """
+    """The name of a descriptor in `DESCRIPTORS`, and all its parameters but `n_jobs`, `verbose` and `cache` as JSON."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -271,29 +254,29 @@ class DescriptorRecord:
 
     @classmethod
     def of(cls, descriptor: Any) -> DescriptorRecord:
-        """Write down a descriptor."""
+        """Return the record of a descriptor."""
         name = type(descriptor).__name__
         known = DESCRIPTORS.get(name)
         if known is None or type(descriptor).__module__ != f"bagwise.descriptors.{known.module}":
             raise BagwiseError(
-                f"A model keeps a descriptor of this library that learns nothing: {', '.join(DESCRIPTORS)}; "
+                f"A model stores descriptors of this library that are not fitted: {', '.join(DESCRIPTORS)}; "
                 f"got {type(descriptor).__name__}. Without a descriptor, a model takes Bags."
             )
         return cls(name, {parameter: _plain(getattr(descriptor, parameter)) for parameter in known.rules})
 
     @property
     def known(self) -> KnownDescriptor:
-        """What is known of descriptors with this name."""
+        """The entry of the registry."""
         return DESCRIPTORS[self.name]
 
     def build(self) -> Any:
-        """Make the descriptor."""
+        """Build the descriptor."""
         module = importlib.import_module(f"bagwise.descriptors.{self.known.module}")
         return getattr(module, self.name)(**self.parameters)
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON holds it; what JSON cannot hold stays and is refused later."""
+    """Return a parameter as a JSON value; other objects are returned as they are and rejected later."""
     if isinstance(value, (bool, str)) or value is None:
         return value
     if isinstance(value, Integral):
@@ -305,10 +288,10 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, Sequence) else value
 
 
-class BuiltWhenUsed:
-    """A field of a dataclass that takes a descriptor or its record, and makes the descriptor when it is asked for.
+class LazyDescriptor:
+    """An attribute that is set to a descriptor or its record, and builds the descriptor on first access.
 
-    Importing descriptors takes longer than reading a model, and models are also used on vectors alone.
+    Importing descriptors takes longer than reading a model, and models are also used on bags and histograms.
     """
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

@@ -32,7 +32,7 @@ from bagwise.codebooks.encoding import pooled
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
-from bagwise.model.parts import BuiltWhenUsed
+from bagwise.model.parts import LazyDescriptor
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, Skipped
 
@@ -61,25 +61,11 @@ def no_progress(step: str, done: int, total: int) -> None:
 
 
 def group_features(histograms: Any, labels: NDArray[np.int64], n_groups: int, n_cells: int, normalize: Any) -> Any:
-    """Sum the words of each group, cell by cell, and normalise the rows.
+    """Sum the words of each group, cell by cell, and normalise the rows by steps of `BagNormalizer`.
 
-    Parameters
-    ----------
-    histograms : ndarray or CSR array of shape (n_items, n_cells * n_words)
-    labels : ndarray of shape (n_words,)
-        Group of each word.
-    n_groups, n_cells : int
-    normalize : sequence out of {"l1", "power", "l2"}
-        Steps of `BagNormalizer`, on the whole row, in float64.
+    From a dense or CSR array of shape (n_items, n_cells * n_words) to one of float32 and shape (n_items, n_cells *
+    n_groups); `labels` has the group of each word.
 
-    Returns
-    -------
-    features : ndarray or CSR array of float32, shape (n_items, n_cells * n_groups)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bagwise.model.vectorizers import group_features
     >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
     array([[0.5, 0.5]], dtype=float32)
     """
@@ -101,31 +87,31 @@ class WordSample(NamedTuple):
 
 @dataclass(frozen=True)
 class Histograms:
-    """Histograms of the items that could be read.
+    """Histograms of the items that could be read."""
 
-    Attributes
-    ----------
-    matrix : CSR array or ndarray of shape (n_kept, n_cells * n_words)
-    kept : ndarray of shape (n_kept,)
-        Number of the item of each row.
-    skipped : tuple of Skipped
-        Items that could not be read.
-    samples : dict
-        From some row numbers to `WordSample`; empty unless asked for, and for texts and tables.
-    seconds : dict
-        Time of each stage of a fit.
-    """
-
-    matrix: Any
-    kept: NDArray[np.intp]
-    skipped: tuple[Skipped, ...] = ()
-    samples: Mapping[int, WordSample] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    matrix: Any  # CSR array or ndarray of shape (n_kept, n_cells * n_words)
+    kept: NDArray[np.intp]  # index of the item of each row
+    skipped: tuple[Skipped, ...] = ()  # items that could not be read
+    samples: Mapping[int, WordSample] = field(default_factory=dict)  # of some rows, on demand, for images and videos
+    seconds: Mapping[str, float] = field(default_factory=dict)  # time of each stage of a fit
 
 
 @dataclass(frozen=True)
 class _Run:
-    """How items are read, for `Vectorizer.transform`."""
+    """How items are read: the keyword arguments of `Vectorizer.transform`.
+
+    Attributes
+    ----------
+    on_error : {"raise", "skip"}, default="raise"
+        Whether an item that cannot be read raises an `ItemError`, or is skipped.
+    n_jobs : int, default=None
+        Threads. None: one, or those of the descriptor.
+    cache : path, default=None
+        Folder of cached descriptors.
+    n_samples : int, default=0
+        Number of items to return a `WordSample` of, evenly spaced.
+    progress : callable, default=no_progress
+    """
 
     on_error: str = "raise"
     n_jobs: int | None = None
@@ -138,11 +124,7 @@ class Vectorizer(ABC):
     """Turns items of one modality into histograms over the full vocabulary."""
 
     modality: str
-
-    @property
-    @abstractmethod
-    def n_words(self) -> int:
-        """Size of the vocabulary."""
+    n_words: int  # size of the vocabulary
 
     def fit(self, X: Any, **options: Any) -> Self:
         """Learn the vocabulary. Parameters as in `transform`."""
@@ -153,37 +135,9 @@ class Vectorizer(ABC):
         """Learn the vocabulary and count its words; items are read once. Parameters as in `transform`."""
         return self._fit_transform(X, _Run(**options))
 
-    def transform(
-        self,
-        X: Any,
-        *,
-        on_error: str = "raise",
-        n_jobs: int | None = None,
-        cache: Any = None,
-        n_samples: int = 0,
-        progress: Progress = no_progress,
-    ) -> Histograms:
-        """Count the words of items.
-
-        Parameters
-        ----------
-        X : Collection, or iterable of items
-            See `Model.histograms` for what else is accepted.
-        on_error : {"raise", "skip"}, default="raise"
-            Whether an item that cannot be read raises an `ItemError`, or is skipped.
-        n_jobs : int, default=None
-            Threads. None: one, or those of the descriptor.
-        cache : path, default=None
-            Folder of cached descriptors.
-        n_samples : int, default=0
-            Number of items to return a `WordSample` of, evenly spaced.
-        progress : callable, default=no_progress
-
-        Returns
-        -------
-        histograms : Histograms
-        """
-        return self._transform(X, _Run(on_error, n_jobs, cache, n_samples, progress))
+    def transform(self, X: Any, **options: Any) -> Histograms:
+        """Count the words of a collection or of any X that `Model.histograms` takes; see `_Run` for options."""
+        return self._transform(X, _Run(**options))
 
     @abstractmethod
     def _fit_transform(self, X: Any, run: _Run) -> Histograms: ...
@@ -199,22 +153,12 @@ class Vectorizer(ABC):
 class VisualVectorizer(Vectorizer):
     """Count visual words: describe images or videos, and find the nearest words of the descriptors.
 
-    Parameters
-    ----------
-    modality : {"images", "videos"}
-    descriptor : Descriptor, DescriptorRecord or None
-        Without it, only `Bags` are accepted.
-    codebook : ndarray of shape (n_words, D), default=None
-        None before `fit_transform`, or if the descriptor counts words itself, as `LBPD5` does.
-    pyramid : tuple of (rows, columns), default=((1, 1),)
-    n_words : int, default=1000
-        Size of the vocabulary.
-    random_state : int, default=0
-    memory_limit : int, float or str, default=None
-        Descriptors of a fit beyond it go to a temporary file, see `BagsSpool`.
+    Without a `descriptor`, only `Bags` are accepted. The `codebook` is None before `fit_transform`, and for
+    descriptors that count words themselves, such as `LBPD5`. Descriptors of a fit beyond `memory_limit` go to a
+    temporary file, see `BagsSpool`.
     """
 
-    descriptor = BuiltWhenUsed()
+    descriptor = LazyDescriptor()
 
     def __init__(
         self,
@@ -231,14 +175,9 @@ class VisualVectorizer(Vectorizer):
         self.descriptor = descriptor
         self.codebook = codebook
         self.pyramid = pyramid
-        self._n_words = n_words
+        self.n_words = n_words
         self.random_state = random_state
         self.memory_limit = memory_limit
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary."""
-        return self._n_words
 
     @cached_property
     def _encoder(self) -> HardEncoder:
@@ -360,16 +299,8 @@ class _Counting:
 class TextVectorizer(Vectorizer):
     """Count the words of texts.
 
-    Parameters
-    ----------
-    tokenizer : mapping
-        Options of `WordCounts`: how texts become words.
-    word_names : sequence of str, default=None
-        The vocabulary; None before `fit_transform`.
-    n_words : int, default=20_000
-        The largest vocabulary that `fit_transform` learns, of the most frequent words.
-    min_count : int, default=2
-        Words in fewer texts are not learned.
+    `tokenizer` has options of `WordCounts`; `word_names` is the vocabulary. `fit_transform` learns up to `n_words`
+    words, the most frequent of those that occur in at least `min_count` texts.
     """
 
     modality = "texts"
@@ -384,13 +315,9 @@ class TextVectorizer(Vectorizer):
     ) -> None:
         self.tokenizer = dict(tokenizer)
         self.word_names = None if word_names is None else tuple(word_names)
+        self.n_words = len(self.word_names or ())
         self.max_words = n_words
         self.min_count = min_count
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary."""
-        return len(self.word_names or ())
 
     def _counter(self, **options: Any) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
@@ -416,6 +343,7 @@ class TextVectorizer(Vectorizer):
                 "Add texts, or lower min_count."
             ) from error
         self.word_names = tuple(map(str, counter.get_feature_names_out()))
+        self.n_words = len(self.word_names)
         self.__dict__.pop("_fitted_counter", None)
         matrix = sp.csr_array(counts, dtype=np.float32)
         seconds = {"counting words": time.perf_counter() - started}
@@ -441,26 +369,13 @@ class TextVectorizer(Vectorizer):
 
 
 class TableVectorizer(Vectorizer):
-    """Take the columns of a table as words.
-
-    Parameters
-    ----------
-    n_words : int, default=None
-        Number of columns; None before `fit_transform`.
-    word_names : sequence of str, default=None
-        Names of the columns.
-    """
+    """Take the columns of a table as words. `fit_transform` sets their number and names."""
 
     modality = "table"
 
-    def __init__(self, n_words: int | None = None, word_names: Sequence[str] | None = None) -> None:
-        self._n_words = n_words
+    def __init__(self, n_words: int = 0, word_names: Sequence[str] | None = None) -> None:
+        self.n_words = n_words
         self.word_names = None if word_names is None else tuple(word_names)
-
-    @property
-    def n_words(self) -> int:
-        """Number of columns."""
-        return self._n_words or 0
 
     def _fit_transform(self, X: Any, run: _Run) -> Histograms:
         """Check that the table holds finite numbers of at least 0."""
@@ -472,7 +387,7 @@ class TableVectorizer(Vectorizer):
                 f"{X.source} holds negative numbers (the smallest is {values.min():g}), but counts of words are never "
                 "negative. Remove such columns, or use WordMerger from Python, which takes any numbers."
             )
-        self._n_words = X.X.shape[1]
+        self.n_words = X.X.shape[1]
         self.word_names = None if X.feature_names is None else tuple(X.feature_names)
         matrix = sp.csr_array(X.X, dtype=np.float32) if sp.issparse(X.X) else np.asarray(X.X, np.float32)
         return Histograms(matrix, np.arange(len(X)))
@@ -497,14 +412,7 @@ def _with_progress(texts: ItemIterator, progress: Progress) -> Iterator[str]:
 def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, modality: str = "table") -> Any:
     """Return a matrix of finite numbers, dense or CSR, of float32 if X is, otherwise of float64.
 
-    Parameters
-    ----------
-    X : sparse matrix, TableCollection, data frame, or array-like of shape (n, n_columns)
-    n_columns : int
-    names : tuple of str, default=None
-        Names of the columns. If the columns of X have names, they must be these.
-    modality : str, default="table"
-        Modality of the model, for errors.
+    X is a matrix, a table or a data frame. If its columns have names, they must be `names`.
     """
     columns = getattr(X, "columns", getattr(X, "feature_names", None))
     if names is not None and columns is not None and tuple(map(str, columns)) != names:

@@ -69,31 +69,30 @@ class Skipped(NamedTuple):
 
 
 class Content(Protocol):
-    """Where the bytes of an item are. Can be hashed and pickled, and used by several threads at once."""
+    """The bytes of an item. Hashable, picklable and thread-safe."""
 
     def __hash__(self) -> int: ...
 
     @property
     def source(self) -> str:
-        """The place, for people: a path, or ``archive.zip!member``."""
+        """The place, for messages: a path, or ``archive.zip!member``."""
 
     def open(self) -> BinaryIO:
         """Open the bytes for reading."""
 
 
 class Decoder(Protocol):
-    """How the bytes of an item become what `Item.load` gives. A frozen dataclass: its repr says all its options."""
+    """Decodes the bytes of an item for `Item.load`. A frozen dataclass: its repr has all its options."""
 
     def decode(self, content: Content) -> Any:
-        """Give the array, the text or the frames, or raise BagwiseError or OSError."""
+        """Return the array, the text or the frames, or raise BagwiseError or OSError."""
 
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Item:
-    """One image, text, video or row of a collection, read when it is asked for.
+    """One image, text, video or row of a collection, read by `load`.
 
-    Items are made by `open_collection`. They are small, cannot be changed, can be sent to other processes, and can be
-    loaded by several threads at once.
+    Items are made by `open_collection`. They are small, immutable, picklable and thread-safe.
 
     Attributes
     ----------
@@ -101,13 +100,13 @@ class Item:
         Unique in its collection: the path below the folder or in the archive, with ``/`` between folders; for records
         of a file its id column, or the file's name and the record's number.
     labels : tuple of str
-        The classes of the item: none, one, or several.
+        The labels of the item: none, one, or several.
     split : str or None
         Its split, such as ``"train"``.
     content : Content
-        Where the bytes are.
+        The bytes.
     decoder : Decoder
-        How the bytes are read.
+        Decodes the bytes.
     """
 
     id: str
@@ -118,14 +117,14 @@ class Item:
 
     @property
     def label(self) -> str | None:
-        """The class of the item, or None if it has no label. An error if it has several: use `labels` then."""
+        """The label of the item, or None. An error if it has several: use `labels` then."""
         if len(self.labels) > 1:
             raise BagwiseError(f"Item {self.id!r} has {len(self.labels)} labels, {self.labels}. Use .labels for all.")
         return self.labels[0] if self.labels else None
 
     @property
     def source(self) -> str:
-        """The place it is read from, for people: a path, or ``archive.zip!member``."""
+        """The place it is read from, for messages: a path, or ``archive.zip!member``."""
         return self.content.source
 
     def load(self) -> Any:
@@ -140,7 +139,7 @@ class Item:
         Raises
         ------
         ItemError
-            If it cannot be read; it tells the id and the reason.
+            If it cannot be read, with its id and the reason.
         """
         try:
             return self.decoder.decode(self.content)
@@ -150,16 +149,10 @@ class Item:
             raise ItemError(self.id, _reason(error)) from error
 
     def fingerprint(self) -> str:
-        """Hash the item's bytes and the options they are read with, for caches of what was computed from it.
+        """Hash the bytes and the decoder, for caches of results computed from the item: 32 hexadecimal digits.
 
-        Two items have the same fingerprint if and only if (up to chance, 2⁻¹²⁸) `load` gives the same. It does not
-        matter where they are: a file and its copy in an archive have the same one. The bytes are read (but not
-        decoded) each time, so that a file that was changed is noticed.
-
-        Returns
-        -------
-        fingerprint : str
-            32 hexadecimal digits.
+        A file and its copy in an archive have the same fingerprint. The bytes are read (but not decoded) each time, so
+        that a changed file has another one.
         """
         digest = hashlib.blake2b(repr(self.decoder).encode(), digest_size=16)
         try:
@@ -177,7 +170,7 @@ class Item:
 
 
 def _reason(error: Exception) -> str:
-    # the text of system errors repeats the path, which the reader knows already
+    # the message of an OSError repeats the path
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
@@ -194,7 +187,7 @@ class ListItem:
 
     def fingerprint(self) -> str:
         """Hash type, shape and bytes."""
-        if isinstance(self._content, str):  # NumPy's strings do not tell "" from a character zero
+        if isinstance(self._content, str):  # NumPy strings do not distinguish "" from "\0"
             return hashlib.blake2b(self._content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         array = np.asarray(self._content)
         if array.dtype == object:
@@ -351,12 +344,10 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
         warnings.warn(message, SkippedItemsWarning, stacklevel=stacklevel)
 
 
-_OTHER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_OTHER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 
 
 def check_encoding(encoding: str | None) -> None:
@@ -370,16 +361,16 @@ def check_encoding(encoding: str | None) -> None:
 def decode_text(content: bytes, encoding: str | None, start: int = 0) -> str:
     """Decode text: UTF-8, with or without a byte-order mark, unless another encoding is named. Never guesses.
 
-    `start` is where the bytes begin in their file: the mark is one only at its beginning, and errors name the byte.
+    `start` is the offset of the bytes in their file: a byte-order mark is at 0, and errors name the byte.
     """
-    likely = next((name for mark, name in _OTHER_MARKS if content.startswith(mark)), None)
+    likely = next((name for name, marks in _OTHER_MARKS.items() if content.startswith(marks)), None)
     if encoding is None and start == 0 and likely:
-        raise BagwiseError(f"it begins with the mark of {likely}. Pass encoding={likely!r}.")
+        raise BagwiseError(f"it begins with the byte-order mark of {likely}. Pass encoding={likely!r}.")
     try:
         return content.decode(encoding or ("utf-8-sig" if start == 0 else "utf-8"))
     except UnicodeDecodeError as error:
         byte = error.object[error.start : error.start + 1].hex()
-        # utf-8-sig counts from behind the mark
+        # utf-8-sig counts from after the mark
         skipped = len(content) - len(error.object)
         used = f"encoding={encoding!r}" if encoding else "UTF-8"
         raise BagwiseError(

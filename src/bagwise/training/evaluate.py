@@ -22,17 +22,10 @@ from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
-from bagwise.training.fit import N_SAMPLED_ITEMS, cross_validate, prepare
+from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
 from bagwise.training.options import FitOptions, open_source
 
-__all__ = [
-    "ComparedCriterion",
-    "Evaluation",
-    "compare_criteria",
-    "count_words",
-    "evaluate_model",
-    "open_items",
-]
+__all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
@@ -117,14 +110,8 @@ def count_words(
     histograms : Histograms
     """
     options = FitOptions() if options is None else options
-    return model.vectorizer.transform(
-        collection,
-        on_error=options.on_error,
-        n_jobs=options.n_jobs,
-        cache=options.cache,
-        n_samples=n_samples,
-        progress=progress or no_progress,
-    )
+    reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=progress or no_progress)
 
 
 @dataclass(frozen=True)
@@ -214,8 +201,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
     found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress)
     collection = collection[found.kept]
-    number = {name: k for k, name in enumerate(model.classes)}
-    codes = np.array([number[str(item.label)] for item in collection], dtype=np.int64)
+    codes = class_codes(collection, model.classes)
     sizes = tuple(sorted(model.heads))
     scores = (model.heads[size].scores(model.group(found.matrix, size)) for size in sizes)
     predicted = np.stack([np.argmax(some, axis=1) for some in scores])
@@ -252,15 +238,7 @@ def _labelled(collection: Collection, model: Model) -> Collection:
 
 @dataclass(frozen=True)
 class ComparedCriterion:
-    """Errors of one criterion along its merging path.
-
-    Attributes
-    ----------
-    name : str
-    path : PathErrors
-    seconds : float
-        Time of its cross-validation: merging and training classifiers, in all folds.
-    """
+    """Errors of one criterion along its merging path, and the seconds that its cross-validation took."""
 
     name: str
     path: PathErrors

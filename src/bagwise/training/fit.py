@@ -239,7 +239,6 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     Returns
     -------
     fit : Fit
-        The model, the training data, the predictions of cross-validation, the test split, timings and notes.
     """
     report = progress or no_progress
     prepared = prepare(source, options, report)
@@ -329,8 +328,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         raise BagwiseError(f"{collection.source} has {data.n_words} words; merging needs at least 2.")
     classes, codes = class_names(data.collection, options), None
     if classes:
-        number = {name: k for k, name in enumerate(classes)}
-        codes = np.array([number[str(item.label)] for item in data.collection], dtype=np.int64)
+        codes = class_codes(data.collection, classes)
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
@@ -409,6 +407,12 @@ def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
             'per class, or use an unsupervised criterion: "lpp", "mmi", "linkage".'
         )
     return ()
+
+
+def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the classes of labelled items, as indices into `classes`."""
+    code = {name: k for k, name in enumerate(classes)}
+    return np.array([code[str(item.label)] for item in collection], dtype=np.int64)
 
 
 def choose_criterion(options: FitOptions, modality: str, has_classes: bool) -> str:

@@ -142,7 +142,7 @@ class ItemIndex:
         ]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the index to one file, wholly or not at all. A file of the same name is replaced."""
+        """Write the index to one file, atomically. An existing file is replaced."""
         classes = sorted({label for label in self.labels if label is not None})
         number = {label: k for k, label in enumerate(classes)}
         index_header, index_tensors = self.index.to_tensors()
@@ -158,10 +158,7 @@ class ItemIndex:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ItemIndex:
-        """Open a file that `save` wrote; histograms stay on the disk until they are searched.
-
-        Folders that earlier versions wrote are read as well.
-        """
+        """Open a file that `save` wrote, memory-mapped, or a folder of an earlier version."""
         place = Path(path)
         if not place.exists():
             raise BagwiseError(f"{place} does not exist. Create an index by: bagwise index MODEL SOURCE")

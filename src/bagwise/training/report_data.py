@@ -306,6 +306,8 @@ def _patches(
 ) -> dict[int, list[bytes]]:
     """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and group."""
     wanted = set(groups.tolist())
+    parameters = {} if model.descriptor is None else model.descriptor.get_params(deep=False)
+    side = int(parameters.get("patch", 3 * parameters.get("cell", 8)))  # pixels that a descriptor covers
     found: dict[int, list[tuple[float, int, NDArray[Any]]]] = {group: [] for group in wanted}
     for number, (words, distances, positions) in samples.items():
         if positions is None or not len(words):
@@ -318,17 +320,11 @@ def _patches(
         for group in wanted.intersection(group_of.tolist()):
             own = np.flatnonzero(group_of == group)
             best = own[np.argmin(distances[own])]
-            patch = _cut_out(image, positions[best], _patch_size(model.descriptor))
+            patch = _cut_out(image, positions[best], side)
             found[group].append((float(distances[best]), number, patch.copy()))
     n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
     nearest = {group: sorted(some, key=itemgetter(0, 1))[:n_each] for group, some in found.items()}
     return {group: [thumbnail(patch, PATCH_SIDE) for *_, patch in some] for group, some in nearest.items()}
-
-
-def _patch_size(descriptor: Any) -> int:
-    """Return the side, in pixels, of the image region that a descriptor covers."""
-    parameters = descriptor.get_params(deep=False)
-    return int(parameters.get("patch", 3 * parameters.get("cell", 8)))
 
 
 def _cut_out(image: NDArray[Any], position: NDArray[Any], side: int) -> NDArray[Any]:
