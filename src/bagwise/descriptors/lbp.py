@@ -245,7 +245,19 @@ class LBPD5(ItemTransformer):
             patterns = np.flatnonzero(counts)
             starts = np.array([0, len(patterns)])
             return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts[patterns]}
-        return _count_patches(codes, int(self.patch), int(self.step), *image.shape)
+        from bagwise.descriptors._kernels import count_in_patches
+
+        height, width = image.shape
+        patch, side = int(self.patch), int(self.patch) - 2 * RADIUS
+        rows, columns = starts_of(height, patch, int(self.step)), starts_of(width, patch, int(self.step))
+        n_patches, n_entries = len(rows) * len(columns), 0
+        starts = np.zeros(n_patches + 1, np.int64)
+        patterns, counts = np.empty(n_patches * side**2, np.int32), np.empty(n_patches * side**2, np.int32)
+        if n_patches:
+            n_entries = count_in_patches(codes, rows, columns, side, starts, patterns, counts)
+        patterns, counts = patterns[:n_entries].copy(), counts[:n_entries].copy()
+        positions = centres_in_unit_square(rows + patch / 2, columns + patch / 2, height, width)
+        return {"starts": starts, "patterns": patterns, "counts": counts, "positions": positions}
 
     def _join(self, items: Iterable[Arrays]) -> sp.csr_array | SparseBags:
         """Stack the rows of all items."""
@@ -257,18 +269,3 @@ class LBPD5(ItemTransformer):
             return rows
         offsets = offsets_of([len(arrays["starts"]) - 1 for arrays in items])
         return SparseBags(rows, offsets, np.concatenate([arrays["positions"] for arrays in items]))
-
-
-def _count_patches(codes: NDArray[np.uint16], patch: int, step: int, height: int, width: int) -> Arrays:
-    from bagwise.descriptors._kernels import count_in_patches
-
-    rows, columns = starts_of(height, patch, step), starts_of(width, patch, step)
-    n_patches, side = len(rows) * len(columns), patch - 2 * RADIUS
-    starts = np.zeros(n_patches + 1, np.int64)
-    patterns, counts = np.empty(n_patches * side**2, np.int32), np.empty(n_patches * side**2, np.int32)
-    n_entries = 0
-    if n_patches:
-        n_entries = count_in_patches(codes, rows, columns, side, starts, patterns, counts)
-    positions = centres_in_unit_square(rows + patch / 2, columns + patch / 2, height, width)
-    patterns, counts = patterns[:n_entries].copy(), counts[:n_entries].copy()
-    return {"starts": starts, "patterns": patterns, "counts": counts, "positions": positions}

@@ -284,15 +284,20 @@ class SentenceVectors(Descriptor):
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], None]:
         sentences = self._split(content)
-        if self.embedding is None:
+        if self.embedding is not None:
+            # an empty bag has a width as well, but models may not take empty lists
+            given = sentences or ["?"]
+            vectors = as_values(self.embedding(given[:]), np.float32, "what embedding gave")
+            if len(vectors) != len(given):
+                raise BagwiseError(
+                    f"embedding gave {len(vectors)} vectors for {len(given)} sentences; one each is needed."
+                )
+            vectors = vectors[: len(sentences)]
+        else:
             check_is_fitted(self)
+            vectors = self.word_vectors_[:0]
             if sentences:
                 vectors = np.asarray(self.vectorizer_.transform(sentences) @ self.word_vectors_, dtype=np.float32)
-            else:
-                vectors = self.word_vectors_[:0]
-        else:
-            # an empty bag needs to know how wide it is as well, and models dislike empty lists
-            vectors = _embedded(self.embedding, sentences or ["?"])[: len(sentences)]
         return unit_rows(vectors) if self.normalize else vectors, None
 
     def _split(self, text: Any) -> list[str]:
@@ -319,11 +324,3 @@ class SentenceVectors(Descriptor):
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
-
-
-def _embedded(embedding: Callable[[list[str]], Any], sentences: list[str]) -> NDArray[np.float32]:
-    """Call an embedding and check what it gives."""
-    vectors = as_values(embedding(list(sentences)), np.float32, "what embedding gave")
-    if len(vectors) != len(sentences):
-        raise BagwiseError(f"embedding gave {len(vectors)} vectors for {len(sentences)} sentences; one each is needed.")
-    return vectors

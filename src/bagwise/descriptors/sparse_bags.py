@@ -16,16 +16,16 @@ __all__ = ["SparseBags"]
 
 
 class SparseBags:
-    """Bags of sparse vectors: the rows of one CSR matrix, bag after bag. What `Bags` is for dense vectors.
+    """Bags of sparse vectors, the rows of one CSR matrix. The counterpart of `Bags` for dense vectors.
 
     Bag i is ``rows[offsets[i]:offsets[i + 1]]`` and may be empty. To make dense bags, reduce the rows first (merge
-    words, project) and put the result together again: ``Bags(reduce(bags.rows), bags.offsets, bags.positions)``.
+    words, project): ``Bags(reduce(bags.rows), bags.offsets, bags.positions)``.
 
     Parameters
     ----------
     rows : CSR matrix of shape (M, D)
     offsets : array-like of int, shape (N + 1,)
-        Where bags begin and end: 0 first, M last, never falling.
+        Boundaries of the bags: non-decreasing, from 0 to M.
     positions : array-like of shape (M, 2), default=None
         x and y of each row, in [0, 1].
 
@@ -59,12 +59,12 @@ class SparseBags:
 
     @property
     def n_features(self) -> int:
-        """Columns, D."""
+        """Number of columns, D."""
         return self.rows.shape[1]
 
     @property
     def n_rows(self) -> int:
-        """Rows of all bags together, M."""
+        """Number of rows in all bags, M."""
         return self.rows.shape[0]
 
     def __len__(self) -> int:
@@ -83,12 +83,9 @@ class SparseBags:
         return (self[i] for i in range(len(self)))
 
     def sums(self) -> sp.csr_array:
-        """Add up the rows of each bag: a CSR matrix of shape (N, D)."""
-        member = sp.csr_array(
-            (np.ones(self.n_rows, self.rows.dtype), np.arange(self.n_rows), self.offsets),
-            shape=(len(self), self.n_rows),
-        )
-        return member @ self.rows
+        """Sum of the rows of each bag, a CSR matrix of shape (N, D)."""
+        ones, shape = np.ones(self.n_rows, self.rows.dtype), (len(self), self.n_rows)
+        return sp.csr_array((ones, np.arange(self.n_rows), self.offsets), shape=shape) @ self.rows
 
     def __repr__(self) -> str:
         places = ", with positions" if self.positions is not None else ""

@@ -120,10 +120,6 @@ def find_points(
     frame begins or ends there. Videos with fewer than 3 frames, rows or columns have no points. Time O(pixels x taps)
     for a pair of scales. Memory: about twelve float32 copies of a block of `block_frames` frames, on which the result
     does not depend.
-
-    References
-    ----------
-    I. Laptev, "On space-time interest points", IJCV 64, 2005.
     """
     found = [_NONE]
     if min(frames.n_frames, frames.height, frames.width) >= 3:

@@ -85,11 +85,8 @@ def group_features(
         labels = _alone(point_of, varies, n_groups)
         signs[varies] = first_signs[varies]
     labels = _number(labels, varies)
-    _, first = np.unique(labels, return_index=True)
-    first_varying = np.full(len(first), n_features)
-    np.minimum.at(first_varying, labels[varies], np.flatnonzero(varies))
-    first = np.where(first_varying < n_features, first_varying, first)
-    signs[varies] *= signs[first][labels[varies]]
+    _, first, group = np.unique(labels[varies], return_index=True, return_inverse=True)
+    signs[varies] *= signs[varies][first[group]]  # the first feature of each group gets 1
     sizes = np.bincount(labels[varies], minlength=n_groups)
     sizes = np.where(sizes > 0, sizes, np.bincount(labels, minlength=n_groups))
     return FeatureGroups(labels, signs, sizes, inertia, n_iter)
