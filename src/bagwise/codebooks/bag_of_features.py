@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.checks import generator
 from bagwise.bags import Bags
-from bagwise.codebooks.batches import Reservoir, as_batches, batches_of_width
+from bagwise.codebooks.batches import batches_of_width, sample_vectors
 from bagwise.codebooks.distances import WordDistances, assign
 from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder
 from bagwise.codebooks.encoding import POOLINGS, pooled, resolve_pooling
-from bagwise.codebooks.kmeans import check_width, kmeans_words
+from bagwise.codebooks.kmeans import kmeans_words
 from bagwise.codebooks.normalizing import normalize_rows, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
@@ -184,7 +184,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : Bags, list of matrices, iterable of Bags, or matrix
-            Gone through once; only a sample of the vectors is kept.
+            Read once; only a sample of the vectors is kept.
         y : ignored
 
         Returns
@@ -194,14 +194,9 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         grids = resolve_pyramid(self.pyramid)
         self._steps()
         random = generator(self.random_state)
-        reservoir = Reservoir(self.n_samples, random)
-        n_bags = n_rows = 0
-        for i, batch in enumerate(as_batches(X)):
-            check_width(batch.n_features, reservoir.n_features, f"Batch {i}", "batch 0")
-            reservoir.add(batch.values)
-            n_bags, n_rows = n_bags + len(batch), n_rows + batch.n_rows
+        vectors, n_bags, n_rows = sample_vectors(X, self.n_samples, random)
         found = kmeans_words(
-            reservoir.vectors(),
+            vectors,
             self.n_words,
             n_init=self.n_init,
             max_iter=self.max_iter,
@@ -214,12 +209,13 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self.inertia_ = found.inertia
         self.n_iter_ = found.n_iter
         self.n_features_in_ = found.words.shape[1]
-        if self.sparse_output == "auto":
-            entries = 0 if encoder.n_entries is None else encoder.n_entries * len(grids) * n_rows / max(n_bags, 1)
-            width = n_cells(grids) * self.n_words
-            self.sparse_output_ = encoder.n_entries is not None and entries < width / 2
-        else:
+        if self.sparse_output != "auto":
             self.sparse_output_ = bool(self.sparse_output)
+        elif encoder.n_entries is None:
+            self.sparse_output_ = False
+        else:
+            entries = encoder.n_entries * len(grids) * n_rows / max(n_bags, 1)
+            self.sparse_output_ = entries < n_cells(grids) * self.n_words / 2
         return self
 
     def transform(self, X: Any) -> Any:

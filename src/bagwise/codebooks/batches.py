@@ -15,7 +15,7 @@ from bagwise._utils.checks import as_count, as_numpy
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 
-__all__ = ["Reservoir", "as_batches", "batches_of_width"]
+__all__ = ["Reservoir", "as_batches", "batches_of_width", "sample_vectors"]
 
 # Arrays that come one by one are put into batches of about this many vectors, and no more than this many bags.
 _BATCH_ROWS = 1 << 16
@@ -25,21 +25,14 @@ _BATCH_BAGS = 1 << 12
 def as_batches(bags: Any) -> Iterator[Bags]:
     """Iterate over bags in batches, none of which is kept.
 
-    Parameters
-    ----------
-    bags : Bags, iterable of Bags, iterable of matrices, or matrix
-        Batches are given as they are. Matrices, one a bag, are put together a few at a time. The rows of one matrix
-        of shape (N, D) are N bags with one vector each.
-
-    Yields
-    ------
-    batch : Bags
+    `Bags`, alone or from an iterable, are yielded as they are. Matrices of an iterable, one per bag, are put together
+    a few at a time. The rows of one matrix of shape (N, D) are N bags of one vector each.
     """
     if isinstance(bags, Bags):
         yield bags
         return
     if sp.issparse(bags):
-        yield _rows_as_bags(bags)  # says that it takes none
+        yield _rows_as_bags(bags)  # raises: sparse matrices are not accepted
         return
     if isinstance(bags, (str, bytes, dict)) or not (isinstance(bags, Iterable) or hasattr(bags, "__array__")):
         raise BagwiseError(
@@ -71,19 +64,19 @@ def as_batches(bags: Any) -> Iterator[Bags]:
 
 
 def batches_of_width(bags: Any, n_features: int, dtype: Any, who: str) -> Iterator[Bags]:
-    """Go through bags as `as_batches` does, and make sure that their vectors have the width that `who` expects."""
+    """Iterate as `as_batches` does; raise BagwiseError unless vectors have the number of features `who` expects."""
     for i, batch in enumerate(as_batches(bags)):
         if batch.n_features != n_features and (batch.n_rows or batch.n_features):
             raise BagwiseError(
                 f"X has {batch.n_features} features, but {who} is expecting {n_features} features as input (batch {i})."
             )
-        if batch.n_features != n_features:  # nothing but empty bags, whose width nobody knows
+        if batch.n_features != n_features:  # only empty bags, without a number of features
             batch = Bags(np.empty((0, n_features), dtype), batch.offsets, dtype=None)
         yield batch
 
 
 def _resumed(first: Any, others: Iterator[Any]) -> Iterator[Any]:
-    """Put what was taken from an iterator back before the others."""
+    """The first item of an iterator, then the others. Keeps no reference to an item that was yielded."""
     yield first
     del first
     yield from others
@@ -110,17 +103,26 @@ def _gathered(arrays: Iterator[Any]) -> Iterator[Bags]:
         yield Bags.from_list(held, n_features=width, dtype=None)
 
 
+def sample_vectors(bags: Any, n_samples: int, random: np.random.Generator) -> tuple[NDArray[Any], int, int]:
+    """Read bags once; return at most `n_samples` of their vectors, and the numbers of bags and of vectors read."""
+    reservoir = Reservoir(n_samples, random)
+    n_bags = 0
+    for i, batch in enumerate(as_batches(bags)):
+        if reservoir.n_features not in (None, batch.n_features):
+            raise BagwiseError(
+                f"Batch {i} has {batch.n_features} features, but batch 0 has {reservoir.n_features}. "
+                "All need the same number."
+            )
+        reservoir.add(batch.values)
+        n_bags += len(batch)
+    return reservoir.vectors(), n_bags, reservoir.n_seen
+
+
 class Reservoir:
-    """A uniform sample, without replacement, of the vectors of batches that pass by once.
+    """A uniform sample, without replacement, of at most k vectors from batches that are read once.
 
-    Every vector gets a random number, in the order they come, and the k smallest win. So the sample does not depend on
-    how the vectors are cut into batches. Vectors that are zero throughout (flat patches) are left out.
-
-    Parameters
-    ----------
-    k : int
-        Most vectors to keep.
-    random : Generator
+    Each vector gets a random number, in order of arrival; those with the k smallest are kept. So the sample does not
+    depend on how vectors are split into batches. Vectors of zeros (flat patches) are left out.
     """
 
     def __init__(self, k: int, random: np.random.Generator) -> None:
@@ -133,7 +135,7 @@ class Reservoir:
         self.n_features: int | None = None
 
     def add(self, values: NDArray[Any]) -> None:
-        """Offer vectors, shape (n, D). Only those that may win are read."""
+        """Offer vectors, shape (n, D). Only those that may be kept are read."""
         if self.n_features is None:
             self.n_features = values.shape[1]
         for start in range(0, len(values), _BATCH_ROWS):
@@ -158,7 +160,7 @@ class Reservoir:
         self._held, self._n_held = [(keys, rows, vectors)], len(keys)
 
     def vectors(self) -> NDArray[Any]:
-        """Give the sample, in the order in which the vectors came."""
+        """Return the sample, in order of arrival."""
         if not self._held:
             return np.empty((0, self.n_features or 0), np.float32)
         self._shrink()

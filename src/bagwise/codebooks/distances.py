@@ -22,7 +22,7 @@ _TASK_ROWS = 1 << 13
 
 
 def as_codebook(codebook: Any) -> NDArray[Any]:
-    """Give a codebook as a C-contiguous matrix of float32 or float64 with at least one word."""
+    """Check a codebook: at least one word. Returns a C-contiguous matrix of float32 or float64."""
     words = as_values(codebook, None, "codebook")
     if 0 in words.shape:
         raise BagwiseError(
@@ -34,7 +34,7 @@ def as_codebook(codebook: Any) -> NDArray[Any]:
 
 
 def working_values(values: Any, n_features: int) -> NDArray[Any]:
-    """Give vectors as a finite matrix in the type they came in, which has as many columns as the codebook."""
+    """Check vectors: a finite matrix with as many columns as the codebook. Their type stays."""
     held = as_values(values, None)
     if held.shape[1] != n_features:
         raise BagwiseError(f"The vectors have {held.shape[1]} features, but the words of the codebook {n_features}.")
@@ -42,16 +42,10 @@ def working_values(values: Any, n_features: int) -> NDArray[Any]:
 
 
 class WordDistances:
-    """Squared Euclidean distances from vectors to all words of a codebook.
+    """Squared Euclidean distances from vectors to all words of a codebook, in the type of the codebook.
 
-    Vectors and words are shifted by the mean word first, so that data far from the origin lose no digits.
-
-    Parameters
-    ----------
-    codebook : ndarray of shape (K, D), float32 or float64
-        Everything is computed in its type.
-    bipolar : bool, default=False
-        Whether `nearest` compares vectors with the words and their negatives. Nothing is shifted then.
+    Vectors and words are shifted by the mean word first, so that data far from the origin lose no digits. With
+    `bipolar`, `nearest` compares vectors with the words and their negatives, and nothing is shifted.
     """
 
     def __init__(self, codebook: NDArray[Any], *, bipolar: bool = False) -> None:
@@ -82,18 +76,7 @@ class WordDistances:
             yield rows, np.matmul(block, self._factors, out=found), norms
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Compute distances block by block.
-
-        Parameters
-        ----------
-        values : ndarray of shape (M, D)
-
-        Yields
-        ------
-        rows : slice
-        distances : ndarray of shape (rows, K)
-            Never negative. Overwritten by the next block.
-        """
+        """Yield a slice of rows and their distances to all words, never negative; overwritten by the next block."""
         for rows, found, norms in self._products(values):
             found += self._norms
             found += norms[:, np.newaxis]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_count, generator
 from bagwise._utils.threads import one_blas_thread, run_over_ranges
 from bagwise.codebooks import _kernels as kernels
-from bagwise.codebooks.batches import Reservoir, as_batches
+from bagwise.codebooks.batches import sample_vectors
 from bagwise.codebooks.distances import WordDistances, as_codebook, assign, check_norms
 from bagwise.errors import BagwiseError
 
@@ -21,7 +21,7 @@ __all__ = ["Clustering", "KMeansWords", "distinct_rows", "kmeans", "kmeans_words
 
 # Rows of one task. Fixed, so that results do not depend on the number of threads.
 _TASK_ROWS = 1 << 12
-# Rows copied to float64 at a time.
+# Rows whose distances are computed at a time, in float64.
 _BLOCK_ROWS = 1 << 9
 # Seeds drawn before the distances of all points are updated.
 _DRAWS = 64
@@ -107,19 +107,10 @@ def learn_codebook(
            [5.5, 5.5]], dtype=float32)
     """
     random = generator(random_state)
-    reservoir = Reservoir(n_samples, random)
-    for i, batch in enumerate(as_batches(bags)):
-        check_width(batch.n_features, reservoir.n_features, f"Batch {i}", "batch 0")
-        reservoir.add(batch.values)
+    vectors = sample_vectors(bags, n_samples, random)[0]
     return kmeans_words(
-        reservoir.vectors(), n_words, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random, n_jobs=n_jobs
+        vectors, n_words, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random, n_jobs=n_jobs
     ).words
-
-
-def check_width(n_features: int, expected: int | None, what: str, other: str) -> None:
-    """Raise BagwiseError if bags have another number of features than those before."""
-    if expected is not None and n_features != expected:
-        raise BagwiseError(f"{what} has {n_features} features, but {other} has {expected}. All need the same number.")
 
 
 def kmeans_words(
@@ -180,18 +171,10 @@ def kmeans_words(
 
 
 def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Find rows that are equal; 0 and -0 are.
+    """Find equal rows of a float matrix in C order, 0 and -0 being equal.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n, D), float32 or float64, in C order
-
-    Returns
-    -------
-    first : ndarray of int
-        The first row of each distinct value, in ascending order.
-    which : ndarray of int, shape (n,)
-        Number of each row's value in `first`.
+    Returns `first`, the index of the first row of each value, ascending, and `which`: row i equals
+    ``values[first[which[i]]]``.
     """
     hashes = np.empty(len(values), np.uint64)
     kernels.hash_rows(values, values.view(np.uint32 if values.dtype == np.float32 else np.uint64), hashes)
@@ -203,24 +186,12 @@ def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.in
 
 @dataclass(frozen=True)
 class Clustering:
-    """Clusters of points.
+    """Result of `kmeans`."""
 
-    Attributes
-    ----------
-    labels : ndarray of int, shape (n,)
-        Cluster of each point; no cluster is empty.
-    signs : ndarray of int8, shape (n,)
-        1 or -1: the factor of each point in its cluster.
-    costs : ndarray of shape (n_iter,)
-        Weighted sum of squared distances to the means of clusters after each iteration. Never grows.
-    n_iter : int
-        Iterations of the best run; mini-batch iterations if these were used.
-    """
-
-    labels: NDArray[np.intp]
-    signs: NDArray[np.int8]
-    costs: NDArray[np.float64]
-    n_iter: int
+    labels: NDArray[np.intp]  # of points; no cluster is empty
+    signs: NDArray[np.int8]  # factor of each point in its cluster: 1 or -1
+    costs: NDArray[np.float64]  # weighted sum of squared distances to the means after each iteration; never grows
+    n_iter: int  # of the best run; mini-batch iterations if these were used
 
     @property
     def cost(self) -> float:
@@ -250,37 +221,13 @@ def kmeans(
        An empty cluster receives the point that is farthest from its centre.
     3. Replace centres by means, and repeat from 2 while the cost falls by more than the fraction `tol`.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, size), float32 or float64
-        Distinct points whose squared distances do not overflow. Data far from the origin should be centred.
-    n_clusters : int
-        At most n.
-    weights : ndarray of shape (n,), default=None
-        How often each point counts. None: once.
-    bipolar : bool, default=False
-        Whether a point may join a cluster with its sign flipped: nearest is then the centre with the least
-        ``|c|² - 2 |x·c|``, and the sign that of ``x·c``, 1 if that is 0. This equals clustering points and their
-        negatives with mirrored centres, at half the cost.
-    n_init : int, default=1
-        Number of runs with different seeds; the best is returned.
-    max_iter : int, default=100
-    tol : float, default=1e-4
-    batch_size : int, default=None
-        Points drawn for each iteration instead of all (mini-batches), followed by one iteration with all points.
-        None, or at least n: all points.
-    random_state : int, Generator, RandomState or None, default=None
-    n_threads : int, default=1
-        The result does not depend on it.
-    progress : callable, optional
-        Called with the number of iterations done, over all runs.
+    `points` are distinct float32 or float64 rows whose squares do not overflow; data far from the origin should be
+    centred. With `bipolar` the nearest centre is that with the least ``|c|² - 2 |x·c|``, and the sign that of ``x·c``,
+    1 if that is 0. This equals clustering points and their negatives with mirrored centres, at half the cost.
+    The best of `n_init` runs with different seeds is returned. A `batch_size` below the number of points draws so many
+    for each iteration (mini-batches), followed by one iteration with all. The result does not depend on `n_threads`.
+    `progress` is called with the number of iterations done, over all runs.
 
-    Returns
-    -------
-    clustering : Clustering
-
-    Notes
-    -----
     An iteration takes O(n n_clusters size) time; memory for the centres and blocks of distances. Costs are summed in
     float64.
     """
@@ -367,8 +314,8 @@ class _Problem:
         distances = np.empty(len(self.points))
 
         def fill(start: int, stop: int) -> None:
-            for first in range(start, stop, _TASK_ROWS):
-                part = slice(first, min(first + _TASK_ROWS, stop))
+            for first in range(start, stop, _BLOCK_ROWS):
+                part = slice(first, min(first + _BLOCK_ROWS, stop))
                 products = self.points[part] @ others
                 if self.bipolar:
                     np.abs(products, out=products)

@@ -28,20 +28,10 @@ def resolve_steps(steps: Any) -> tuple[str, ...]:
 
 
 def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> Any:
-    """Apply normalisation steps to each row of a copy of X.
+    """Apply normalisation steps to each row of a copy of X, a float matrix, dense or CSR.
 
-    Parameters
-    ----------
-    X : ndarray, or CSR matrix or array, of shape (n, d), float32 or float64
-    steps : str, sequence of str, or None, default=("l1", "power")
-        Applied in this order. "l1" and "l2" divide a row by its norm, "power" is ``sign(x) |x|^power``.
-        Rows of zeros stay zero.
-    power : float, default=0.5
-        Greater than 0.
-
-    Returns
-    -------
-    Z : ndarray or CSR, as X
+    Steps are applied in this order: "l1" and "l2" divide a row by its norm, "power" is ``sign(x) |x|^power``. Rows of
+    zeros stay zero.
     """
     result = X.copy()
     if hasattr(result, "indptr"):
@@ -59,8 +49,7 @@ def _blocks(starts: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Ranges of rows with at most `_BLOCK` values, or a single row with more."""
     low, n = 0, len(starts) - 1
     while low < n:
-        high = int(np.searchsorted(starts, starts[low] + _BLOCK, side="right")) - 1
-        high = max(high, low + 1)
+        high = max(int(np.searchsorted(starts, starts[low] + _BLOCK, side="right")) - 1, low + 1)
         yield low, high
         low = high
 

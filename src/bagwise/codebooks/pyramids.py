@@ -71,20 +71,11 @@ def n_cells(grids: Grids) -> int:
 
 
 def cell_numbers(positions: NDArray[Any] | None, n_vectors: int, grids: Grids) -> NDArray[np.intp]:
-    """Find the cell of each vector in each grid.
+    """Find the cell of each vector in each grid: shape (n_vectors, n_grids).
 
-    Parameters
-    ----------
-    positions : ndarray of shape (n_vectors, 2) or None
-        x and y in [0, 1]. None will do if all grids are (1, 1), or there are no vectors.
-    n_vectors : int
-    grids : tuple of (rows, columns)
-
-    Returns
-    -------
-    cells : ndarray of shape (n_vectors, n_grids)
-        Cells are numbered through all grids, row by row. A point on a border belongs to the cell with the larger index,
-        but for those at 1, which belong to the last.
+    Positions are x and y in [0, 1]; None is accepted if all grids are (1, 1) or there are no vectors. Cells are
+    numbered through all grids, row by row. A point on a border belongs to the cell with the larger index, a point at 1
+    to the last cell.
     """
     cells = np.zeros((n_vectors, len(grids)), np.intp)
     if positions is None and n_vectors and any(grid != (1, 1) for grid in grids):

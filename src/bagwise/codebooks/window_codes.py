@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import HasMethods, Interval
 from bagwise.bags.bags import offsets_of
+from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.encoders import localized_codes
 from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.pyramids import cell_numbers, n_cells, resolve_pyramid
@@ -168,37 +168,22 @@ class WindowCodes(ItemTransformer):
             (x, y) for y in starts_of(height, self.window, self.step) for x in starts_of(width, self.window, self.step)
         ]
         places = np.array(corners, dtype=np.float64).reshape(-1, 2)
-        rows = self._pool(codes, centres, places)
+        grids = resolve_pyramid(self.pyramid)
+        largest = np.empty((n_cells(grids), codes.shape[1]))  # code of each word in each cell of a window
+        columns, values = [], []
+        for corner in places:
+            inside = np.flatnonzero(np.all((centres >= corner) & (centres < corner + self.window), axis=1))
+            cells, some = cell_numbers((centres[inside] - corner) / self.window, len(inside), grids), codes[inside]
+            largest[:] = 0
+            kernels.pool_sparse(some.indptr, some.indices, some.data, cells, True, largest)
+            columns.append(np.flatnonzero(largest))
+            values.append(largest.ravel()[columns[-1]])
         return {
-            "starts": rows.indptr.astype(np.int64),
-            "columns": rows.indices.astype(np.int64),
-            "values": rows.data.astype(np.float32),
+            "starts": offsets_of([len(found) for found in columns]),
+            "columns": np.concatenate([np.empty(0, np.int64), *columns]),
+            "values": np.concatenate([np.empty(0), *values]).astype(np.float32),
             "positions": ((places + 0.5 * self.window) / (width, height)).astype(np.float32),
         }
-
-    def _pool(self, codes: sp.csr_array, centres: NDArray[np.float64], corners: NDArray[np.float64]) -> sp.csr_array:
-        """Take the largest code of each word in each cell of each window: windows x (cells * words)."""
-        grids = resolve_pyramid(self.pyramid)
-        n_words = codes.shape[1]
-        shape = (len(corners), n_cells(grids) * n_words)
-        found_rows, found_columns, found_values = [], [], []
-        for number, corner in enumerate(corners):
-            inside = np.flatnonzero(np.all((centres >= corner) & (centres < corner + self.window), axis=1))
-            cells = cell_numbers((centres[inside] - corner) / self.window, len(inside), grids)
-            entries = sp.coo_array(codes[inside])
-            for level in range(len(grids)):
-                found_rows.append(np.full(entries.nnz, number))
-                found_columns.append(cells[entries.row, level] * n_words + entries.col)
-                found_values.append(entries.data)
-        if not found_rows:
-            return sp.csr_array(shape, dtype=np.float32)
-        rows, columns, values = (np.concatenate(parts) for parts in (found_rows, found_columns, found_values))
-        order = np.lexsort((columns, rows))
-        rows, columns, values = rows[order], columns[order], values[order]
-        first = np.flatnonzero(np.diff(rows, prepend=-1) | np.diff(columns, prepend=-1))
-        if not len(first):
-            return sp.csr_array(shape, dtype=np.float32)
-        return sp.csr_array((np.maximum.reduceat(values, first), (rows[first], columns[first])), shape=shape)
 
     def _join(self, items: Iterable[Arrays]) -> SparseBags:
         items = list(items)

@@ -23,21 +23,12 @@ Estimator = TypeVar("Estimator")
 
 
 class GroupTransformer(TransformerMixin):
-    """Transform, inverse transform and names for an estimator with `labels_`.
-
-    Attributes
-    ----------
-    pooling : {"sum", "mean", "sqrt"}
-        See `pool`.
-    word_totals_ : ndarray of shape (n_features_in_,)
-        Order of the words in names of groups; not needed with `_name_prefix`.
-    """
+    """Transform, inverse transform and names for an estimator with `labels_`."""
 
     labels_: Any
-    word_totals_: Any
+    word_totals_: Any  # order of the words in names of groups; not needed with `_name_prefix`
     pooling: str = "sum"
-    # If set, groups are named by this and their number.
-    _name_prefix: str | None = None
+    _name_prefix: str | None = None  # if set, groups are named by this and their number
 
     def _n_groups(self) -> int:
         """Number of groups."""
@@ -124,23 +115,9 @@ def name_groups(
 ) -> NDArray[Any]:
     """Name each group after its most frequent words, such as ``car+auto+truck…(17)``.
 
-    Parameters
-    ----------
-    words : ndarray of shape (n_words,)
-    totals : ndarray of shape (n_words,)
-        Frequency of each word; equal ones are taken in the order of their columns.
-    labels : ndarray of shape (n_words,)
-        Group of each word.
-    n_groups : int
+    `totals` are the frequencies of words; of equal ones the first column comes first. Names of groups of more than
+    three words end with the number of words. Names that occur before get a number, so that all are different.
 
-    Returns
-    -------
-    names : ndarray of str objects, shape (n_groups,)
-        Names of groups of more than three words end with the number of words. Names that occur before get a number,
-        so that all are different.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> name_groups(np.array(["a", "b", "a+b"]), np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), 2)
     array(['a+b', 'a+b#2'], dtype=object)

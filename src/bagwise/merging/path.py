@@ -36,20 +36,10 @@ def path_sizes(n_words: int, *also: int) -> tuple[int, ...]:
 
 
 def choose_size(means: ArrayLike, standard_errors: ArrayLike, rule: str = "best") -> int:
-    """Choose among sizes in ascending order by their mean scores; higher is better.
+    """Index of the size with the highest mean score, or of the smallest within one standard error of it ("1se").
 
-    Parameters
-    ----------
-    means, standard_errors : array-like of shape (n_sizes,)
-    rule : {"best", "1se"}, default="best"
-        The highest mean, the smallest size of equals; or the smallest size within one standard error of it.
+    Sizes are in ascending order; ties go to the smallest.
 
-    Returns
-    -------
-    index : int
-
-    Examples
-    --------
     >>> choose_size([0.6, 0.88, 0.9, 0.9], [0.02] * 4, "best"), choose_size([0.6, 0.88, 0.9, 0.9], [0.02] * 4, "1se")
     (2, 1)
     """
@@ -62,24 +52,12 @@ def choose_size(means: ArrayLike, standard_errors: ArrayLike, rule: str = "best"
 
 @dataclass(frozen=True)
 class PathScores:
-    """Scores of an estimator along the merging path.
+    """Scores of an estimator along the merging path."""
 
-    Parameters
-    ----------
-    sizes : ndarray of int, shape (n_sizes,)
-        Numbers of groups, ascending.
-    scores : ndarray of shape (n_folds, n_sizes)
-        Accuracy, or what the scorer gave; higher is better.
-    merge_times : ndarray of shape (n_folds,)
-        Seconds spent on each fold's hierarchy.
-    predicted : ndarray of shape (n_sizes, n_samples) or None
-        Prediction for each labelled sample when it was held out.
-    """
-
-    sizes: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    merge_times: NDArray[np.float64]
-    predicted: NDArray[Any] | None = None
+    sizes: NDArray[np.int64]  # numbers of groups, ascending
+    scores: NDArray[np.float64]  # folds x sizes: accuracy, or what the scorer gave; higher is better
+    merge_times: NDArray[np.float64]  # seconds spent on each fold's hierarchy
+    predicted: NDArray[Any] | None = None  # sizes x samples: predictions for labelled samples when they were held out
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -126,20 +104,15 @@ def score_path(
     """Cross-validate an estimator on merged words at several sizes.
 
     In each fold one hierarchy is found on the training samples and cut at every size. At each size a clone of the
-    estimator is fitted to the merged training samples and scored on the merged test samples.
+    estimator is fitted to the merged training samples and scored on the merged test samples. Merger and estimator
+    are cloned; normalisation is part of the estimator, as in ``make_pipeline(BagNormalizer(), LinearSVC())``.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_samples, n_cells * n_words)
-        Checked histograms; the words of the first cell come first.
-    y : ndarray of shape (n_samples,)
-        Labels, or what the estimator predicts.
+        Checked histograms; the words of the first cell come first, and words are grouped in the same way in each.
     sizes : sequence of int
         Numbers of groups, ascending.
-    merger : WordMerger
-        Its parameters are used to merge; a clone is fitted.
-    estimator : estimator
-        Normalisation of the merged histograms is part of it, as in ``make_pipeline(BagNormalizer(), LinearSVC())``.
     splits : sequence of (train, test)
         Indices of the samples of each fold.
     scorer : callable, default=None
@@ -148,25 +121,14 @@ def score_path(
         Whether to return the predictions for the test samples.
     merge_on : ndarray or CSR matrix of shape (n_samples, n_words), default=None
         What hierarchies are found on. None: X.
-    n_cells : int, default=1
-        Number of cells of a spatial pyramid. Words are grouped in the same way in each of them.
     labelled : ndarray of bool, shape (n_samples,), default=None
         Samples whose label is known. The others are used for merging only. None: all.
     merge_params, fit_params, score_params : mapping, default=None
-        Metadata for the merger's and the estimator's `fit` and for the scorer; arrays with one entry per sample are
-        split along.
+        Metadata for the `fit` of merger and estimator and for the scorer. Arrays of one entry per sample are split.
     n_jobs : int, default=None
         Number of threads; each takes whole folds.
     progress : callable, default=None
         Called as ``progress(n_done, n_folds)``, first with ``n_done=0``.
-
-    Returns
-    -------
-    scores : PathScores
-
-    Notes
-    -----
-    Time: one hierarchy per fold, one fit of the estimator per fold and size.
     """
     sizes = np.asarray(sizes, dtype=np.int64)
     merge_on = X if merge_on is None else merge_on

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_non_negative, validate_data
+from threadpoolctl import threadpool_limits
 
 from bagwise._compat import Interval, _fit_context
 from bagwise.errors import BagwiseError
@@ -117,7 +118,12 @@ class PatternWords(GroupTransformer, BaseEstimator):
         if len(seen) <= self.n_groups:
             centers, self.n_iter_ = bits[seen], 1
         else:
-            centers, self.n_iter_ = self._cluster(bits[seen], weights[seen])
+            from sklearn.cluster import KMeans  # deferred: slow to import
+
+            means = KMeans(self.n_groups, n_init=self.n_init, max_iter=self.max_iter, random_state=self.random_state)
+            with threadpool_limits(1):
+                means.fit(bits[seen], sample_weight=weights[seen])
+            centers, self.n_iter_ = means.cluster_centers_, means.n_iter_
         labels = nearest_centers(bits, centers)
         firsts = np.full(len(centers), len(labels))
         np.minimum.at(firsts, labels, np.arange(len(labels)))
@@ -125,15 +131,6 @@ class PatternWords(GroupTransformer, BaseEstimator):
         self.centers_ = centers[order]
         self.labels_ = np.argsort(order)[labels]
         return self
-
-    def _cluster(self, bits: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-        from sklearn.cluster import KMeans
-        from threadpoolctl import threadpool_limits
-
-        means = KMeans(self.n_groups, n_init=self.n_init, max_iter=self.max_iter, random_state=self.random_state)
-        with threadpool_limits(1):
-            means.fit(bits, sample_weight=weights)
-        return means.cluster_centers_, means.n_iter_
 
     def _n_groups(self) -> int:
         return len(self.centers_)

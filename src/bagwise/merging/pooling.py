@@ -35,25 +35,10 @@ def pool(
 ) -> Any:
     """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n_samples, n_cells * n_words)
-    labels : ndarray of shape (n_words,)
-        Group of each word.
-    n_groups : int
-    pooling : {"sum", "mean", "sqrt"}
-        The sum, the sum divided by the size of the group, or by the square root of the size.
-    signs : ndarray of shape (n_words,), default=None
-        1 or -1 for each word: what it is multiplied by before. None: 1 for all.
-    sizes : ndarray of shape (n_groups,), default=None
-        What counts as the size of each group. None: its number of words.
-    n_cells : int, default=1
-        Number of cells of a spatial pyramid. Columns are the words of the first cell, of the second and so on, and are
-        grouped in the same way in each cell.
-
-    Returns
-    -------
-    Z : ndarray or CSR matrix of shape (n_samples, n_cells * n_groups)
+    The result, of shape (n_samples, n_cells * n_groups), holds sums, or with "mean" and "sqrt" the sums divided by the
+    size of the group or its square root. `labels` is the group of each word, `signs` (1 or -1) its factor, `sizes` what
+    counts as the size of each group; by default its number of words. Columns of X are the words of the first cell of a
+    spatial pyramid, of the second and so on, grouped in the same way in each of the `n_cells` cells.
     """
     from bagwise.merging._kernels import pool_dense, pool_sparse
 
@@ -96,13 +81,10 @@ def spread(
     n_members = np.bincount(labels, minlength=Z.shape[1])
     factors = pool_factors(np.maximum(n_members if sizes is None else sizes, 1), pooling)
     per_word = 1.0 / (factors * np.maximum(n_members, 1))
-    if not sp.issparse(Z):
-        words = (Z * per_word.astype(Z.dtype))[:, labels]
-        if signs is not None:
-            words *= signs
-        return words
-    n_words = len(labels)
     weights = (per_word[labels] if signs is None else per_word[labels] * signs).astype(Z.dtype)
+    if not sp.issparse(Z):
+        return Z[:, labels] * weights
+    n_words = len(labels)
     to_words = sp.csr_array((weights, (labels, np.arange(n_words))), shape=(len(n_members), n_words))
     form = sp.csr_array if isinstance(Z, sp.sparray) else sp.csr_matrix
     return form(sp.csr_array(Z) @ to_words)

@@ -29,13 +29,22 @@ from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.separability import is_labelled
 from bagwise.merging.grouping import FLOATS, GroupTransformer
-from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import RULES, PathScores, path_sizes, score_path
 from bagwise.merging.word_merger import WordMerger, needs_non_negative
 
 __all__ = ["WordMergerCV"]
 
 _MERGING = ("criterion", "kernel", "search", "pooling", "store", "memory_limit", "verbose")
+
+
+def _of_merger(name: str, doc: str) -> property:
+    """Property that reads an attribute of `merger_`."""
+
+    def read(self: WordMergerCV) -> Any:
+        check_is_fitted(self)
+        return getattr(self.merger_, name)
+
+    return property(read, doc=doc)
 
 
 class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
@@ -294,29 +303,10 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         check_is_fitted(self)
         return self.merger_.cut(n_groups)
 
-    @property
-    def hierarchy_(self) -> Hierarchy:
-        """The hierarchy of all samples."""
-        check_is_fitted(self)
-        return self.merger_.hierarchy_
-
-    @property
-    def labels_(self) -> NDArray[np.int64]:
-        """Group of each word at the chosen size."""
-        check_is_fitted(self)
-        return self.merger_.labels_
-
-    @property
-    def scores_(self) -> NDArray[np.float64]:
-        """Criterion after each merge of `hierarchy_`."""
-        check_is_fitted(self)
-        return self.merger_.scores_
-
-    @property
-    def word_totals_(self) -> NDArray[np.float64]:
-        """Sum of each word over the training samples."""
-        check_is_fitted(self)
-        return self.merger_.word_totals_
+    hierarchy_ = _of_merger("hierarchy_", "The hierarchy of all samples.")
+    labels_ = _of_merger("labels_", "Group of each word at the chosen size.")
+    scores_ = _of_merger("scores_", "Criterion after each merge of `hierarchy_`.")
+    word_totals_ = _of_merger("word_totals_", "Sum of each word over the training samples.")
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Get the metadata routing of this object.
@@ -326,11 +316,10 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         routing : MetadataRouter
             `sample_weight` for merging is requested by ``set_fit_request(sample_weight=True)``.
         """
-        estimator = self._estimator()
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
-            .add(estimator=estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+            .add(estimator=self._estimator(), method_mapping=MethodMapping().add(caller="fit", callee="fit"))
             .add(splitter=check_cv(self.cv), method_mapping=MethodMapping().add(caller="fit", callee="split"))
             .add(scorer=self._scorer(), method_mapping=MethodMapping().add(caller="fit", callee="score"))
         )

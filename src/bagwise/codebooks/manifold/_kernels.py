@@ -14,7 +14,7 @@ _TINY = np.finfo(np.float64).tiny
 
 @njit(cache=True, nogil=True)
 def _fill_inverse_sums(a, b, inverse):
-    """``inverse = 1 / (a + b)``, 0 for two bins that are empty or as good as that."""
+    """``inverse = 1 / (a + b)``, 0 for two bins that are empty or nearly so."""
     for k in range(a.shape[0]):
         total = a[k] + b[k]
         inverse[k] = 1.0 / total if total >= _TINY else 0.0
@@ -145,16 +145,6 @@ def finish_softmax(U):
             total += lanes[k]
         for k in range(row.shape[0]):
             row[k] /= total
-
-
-@njit(cache=True, nogil=True)
-def add_by_bag(U, bag_of, first_bag, out):
-    """``out[bag - first_bag] += U[row]`` for each row and its bag."""
-    for r in range(U.shape[0]):
-        row = U[r]
-        sums = out[bag_of[r] - first_bag]
-        for k in range(row.shape[0]):
-            sums[k] += row[k]
 
 
 @njit(cache=True, nogil=True)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.progress import ProgressBar
-from bagwise._utils.threads import one_blas_thread, run_over_ranges
+from bagwise._utils.threads import map_in_order, one_blas_thread, run_over_ranges
+from bagwise.codebooks._kernels import pool_dense
 from bagwise.codebooks.manifold import _kernels as kernels
-from bagwise.codebooks.manifold._kernels import add_pairs, fill_chi2_rows
 
 __all__ = ["Adam", "Learning", "Objective", "SoftHistograms", "chi2_distances", "learn_words", "pair_objective"]
 
@@ -26,21 +26,9 @@ _TASK_ROWS = 16 * _ROWS
 class SoftHistograms:
     """Histograms ``t_i = mean_j softmax_k(-|v_k - x_ij| / g)`` of fixed bags for changing words V.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_features)
-        Features of all bags, bag after bag.
-    offsets : ndarray of int, shape (n_bags + 1,)
-        Where bags begin and end. No bag may be empty.
-    bandwidth : float
-        g. The exponent is the distance over g, not its square.
-    n_threads : int, default=1
-        The result does not depend on it.
-    scale : float, default=1.0
-        Factor of the features. Words are given in units of the scaled features.
+    `values` and `offsets` are those of `Bags`; no bag may be empty. `bandwidth` is g. Features are multiplied by
+    `scale`; words are given in units of the scaled features. Results do not depend on `n_threads`.
 
-    Notes
-    -----
     Features are processed in blocks; no matrix of features by words is kept. Features and words are centred at the mean
     feature, so that data far from the origin lose no digits.
     """
@@ -81,34 +69,26 @@ class SoftHistograms:
             x = self._scale * self._values[rows].astype(np.float64) - self._centre
             distances = x @ doubled
             U = np.empty_like(distances)
-            squares = np.einsum("nd,nd->n", x, x)
-            kernels.finish_distances(distances, squares, word_squares, self._bandwidth, U)
+            kernels.finish_distances(distances, np.einsum("nd,nd->n", x, x), word_squares, self._bandwidth, U)
             np.exp(U, out=U)
             kernels.finish_softmax(U)
             yield rows, x, distances, U
 
     def _run(self, work: Callable[[int], Any]) -> list[Any]:
-        """Do all tasks, on several threads; results in their order."""
+        """Run all tasks on several threads; results are in the order of tasks."""
         n_tasks = -(-len(self._values) // _TASK_ROWS)
-        results: list[Any] = [None] * n_tasks
-
-        def some(first: int, last: int) -> None:
-            for task in range(first, last):
-                results[task] = work(task)
-
         with one_blas_thread():
-            run_over_ranges(some, n_tasks, self._n_threads, size=1)
-        return results
+            return list(map_in_order(work, range(n_tasks), min(self._n_threads, n_tasks)))
 
     def histograms(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One histogram a bag: bags x words, rows that sum to 1."""
+        """One histogram per bag: bags x words, rows that sum to 1."""
 
         def work(task: int) -> tuple[int, NDArray[np.float64]]:
             first, last = task * _TASK_ROWS, min((task + 1) * _TASK_ROWS, len(self._values))
             first_bag, last_bag = self._bag_of[first], self._bag_of[last - 1]
             sums = np.zeros((last_bag - first_bag + 1, len(V)))
             for rows, _, _, U in self._blocks(V, task):
-                kernels.add_by_bag(U, self._bag_of[rows], first_bag, sums)
+                pool_dense(U, self._bag_of[rows, np.newaxis] - first_bag, False, sums)
             return int(first_bag), sums
 
         T = np.zeros((self.n_bags, len(V)))
@@ -147,7 +127,7 @@ _PARTS = 8
 
 
 class Objective(NamedTuple):
-    """What `pair_objective` gives."""
+    """Result of `pair_objective`."""
 
     value: float
     held_out: float  # the same for the pairs held out; NaN if there are none
@@ -161,7 +141,7 @@ def chi2_distances(
     left = np.ascontiguousarray(left, dtype=np.float64)
     right = left if right is None else np.ascontiguousarray(right, dtype=np.float64)
     out = np.empty((len(left), len(right)))
-    run_over_ranges(lambda start, stop: fill_chi2_rows(left, right, start, stop, out), len(left), n_threads, 64)
+    run_over_ranges(lambda start, stop: kernels.fill_chi2_rows(left, right, start, stop, out), len(left), n_threads, 64)
     return out
 
 
@@ -175,20 +155,9 @@ def pair_objective(
 ) -> Objective:
     """Sum ``½ (exp(-chi2(t_i, t_j) / sigma) - target_ij)²`` over all ordered pairs, with its gradient.
 
-    Parameters
-    ----------
-    T : ndarray of shape (n, n_words)
-        Histograms.
-    target : ndarray of shape (n, n)
-        Symmetric similarities.
-    sigma : float
-    held_out : float, default=0.0
-        Share of the pairs that enter neither the value nor the gradient, and are summed apart. The same pairs always.
-    n_threads : int, default=1
-
-    Notes
-    -----
-    O(n² n_words) time, and memory for a few gradients; never anything of the order n² n_words.
+    T holds histograms in rows, `target` their symmetric similarities. A fraction `held_out` of the pairs, always the
+    same ones, enters neither the value nor the gradient and is summed separately. O(n² n_words) time, and memory for a
+    few gradients; never anything of the order n² n_words.
     """
     n = len(T)
     T = np.ascontiguousarray(T, dtype=np.float64)
@@ -200,7 +169,7 @@ def pair_objective(
 
     def add(first: int, last: int) -> None:
         for part in range(first, last):
-            add_pairs(T, target, sigma, threshold, ends[part], ends[part + 1], gradients[part], sums[part])
+            kernels.add_pairs(T, target, sigma, threshold, ends[part], ends[part + 1], gradients[part], sums[part])
 
     run_over_ranges(add, _PARTS, n_threads, 1)
     value, apart = sums.sum(axis=0).tolist()
@@ -217,7 +186,7 @@ class Adam:
         self._n = 0
 
     def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What to add to the array."""
+        """The change of the array."""
         self._n += 1
         self._mean += 0.1 * (gradient - self._mean)
         self._square += 0.001 * (gradient**2 - self._square)
@@ -228,21 +197,12 @@ class Adam:
 
 @dataclass
 class Learning:
-    """How learning went.
-
-    Attributes
-    ----------
-    words : ndarray of shape (n_words, n_features)
-    objective, held_out : list of float
-        Before the first step and after each; per pair. `held_out` is empty unless pairs are held out.
-    n_iter : int
-        Steps taken to get to `words`.
-    """
+    """Result of `learn_words`. Objectives are per pair, before the first step and after each."""
 
     words: NDArray[np.float64]
     objective: list[float] = field(default_factory=list)
-    held_out: list[float] = field(default_factory=list)
-    n_iter: int = 0
+    held_out: list[float] = field(default_factory=list)  # empty unless pairs are held out
+    n_iter: int = 0  # steps that led to the words
 
 
 def learn_words(

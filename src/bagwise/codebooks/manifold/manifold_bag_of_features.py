@@ -33,8 +33,7 @@ from bagwise.codebooks.manifold.target import (
 )
 from bagwise.errors import BagwiseError
 
-__all__ = ["ManifoldBagOfFeatures", "read_model", "write_model"]
-
+__all__ = ["ManifoldBagOfFeatures"]
 
 _KIND = "bagwise.ManifoldBagOfFeatures"
 _SCHEMA = 1
@@ -50,57 +49,6 @@ _TENSORS = {
 _NUMBERS = {"scale_": float, "sigma_histogram_": float, "n_iter_": int, "n_features_in_": int}
 # names of parameters in files of earlier versions
 _FORMER_NAMES = {"softness": "bandwidth", "n_iter": "max_iter"}
-# nothing: no embedding, or a target that is a name
-_NOTHING = np.empty((0, 0))
-
-
-def write_model(path: str | os.PathLike[str], parameters: dict[str, Any], learned: dict[str, Any]) -> Path:
-    """Write parameters of an estimator, and its attributes that end in an underscore.
-
-    A target matrix is kept as an array. A callback, and a random state that is an object, become None.
-    """
-    target = parameters["target"]
-    settings = {name: _plain(value) for name, value in parameters.items() if name not in ("target", "callback")}
-    settings["target"] = target if isinstance(target, str) else None
-    header = {"parameters": settings, "numbers": {name: kind(learned[name]) for name, kind in _NUMBERS.items()}}
-    arrays = {name: learned[name] for name in _TENSORS if name != "target"}
-    arrays["target"] = None if isinstance(target, str) else np.asarray(target, dtype=np.float64)
-    arrays = {name: _NOTHING if array is None else np.asarray(array) for name, array in arrays.items()}
-    return write_tensors(path, _KIND, _SCHEMA, header, arrays)
-
-
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read parameters and attributes, as `write_model` takes them. Arrays are checked, parameters are not."""
-    header, learned = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
-    target = learned.pop("target")
-    try:
-        parameters = {_FORMER_NAMES.get(name, name): value for name, value in header["parameters"].items()}
-        numbers = {name: kind(header["numbers"][name]) for name, kind in _NUMBERS.items()}
-        _check(numbers, learned["codebook_"])
-    except (AttributeError, BagwiseError, KeyError, TypeError, ValueError) as error:
-        raise BagwiseError(
-            f"{os.fspath(path)} is not a whole file written by ManifoldBagOfFeatures.save: {error}"
-        ) from error
-    if parameters.get("target") is None:
-        parameters["target"] = target
-    return parameters, learned | numbers | ({} if learned["embedding_"].size else {"embedding_": None})
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON can hold it; None for objects."""
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    return float(value) if isinstance(value, Real) else None
-
-
-def _check(numbers: dict[str, Any], words: NDArray[Any]) -> None:
-    if words.shape[0] < 1 or words.shape[1] != numbers["n_features_in_"]:
-        raise BagwiseError(f"its words have the shape {words.shape}, for {numbers['n_features_in_']} features")
-    for name in ("scale_", "sigma_histogram_"):
-        if not (np.isfinite(numbers[name]) and numbers[name] > 0):
-            raise BagwiseError(f"its {name} is {numbers[name]}, expected a number above 0")
 
 
 class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
@@ -143,7 +91,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     max_objects : int or None, default=None
         Learn on this many bags, drawn at random. None: on all; memory grows with the square of their number.
     held_out : float, default=0.0
-        Share of the pairs kept out of learning. If above 0, learning ends when their error has not fallen for
+        Fraction of the pairs kept out of learning. If above 0, learning ends when their error has not fallen for
         `patience` steps.
     patience : int, default=2
     n_init : int, default=5
@@ -290,7 +238,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         bags = _as_one(bags)
         rng = check_random_state(self.random_state)
         chosen = self._choose(bags, rng)
-        labels = None if y is None else self._check_labels(y, len(bags))[chosen]
+        labels = None if y is None else _check_labels(y, len(bags))[chosen]
         n_bags = len(bags)
         bags = bags[chosen]
         if self.bag_sample is not None:
@@ -303,7 +251,19 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         words *= scale
         distances = chi2_distances(soft.histograms(words), n_threads=n_threads)
         sigma = self._sigma(distances)
-        target, embedding = self._target(distances, sigma, n_bags, chosen)
+        embedding = None
+        if isinstance(self.target, str):
+            target, embedding = learn_target(
+                distances,
+                kind=self.target,
+                n_components=self.n_components,
+                n_neighbors=self.n_neighbors,
+                sigma_histogram=sigma,
+                sigma_spectral=self.sigma_spectral,
+                laplacian=self.laplacian,
+            )
+        else:
+            target = given_target(self.target, n_bags)[np.ix_(chosen, chosen)]
         if labels is not None:
             use_labels(target, labels)
         del distances
@@ -353,17 +313,6 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             return np.arange(n)
         return np.sort(rng.choice(len(bags), n, replace=False))
 
-    def _check_labels(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
-        labels = np.asarray(y)
-        whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and bool((labels == np.rint(labels)).all()))
-        if labels.shape != (n,) or not whole:
-            kind = f"of shape {labels.shape} and type {labels.dtype}"
-            raise BagwiseError(
-                f"Unknown label type: y must hold one whole number for each of the {n} bags, -1 where the label is not "
-                f"known; got an array {kind}. sklearn.preprocessing.LabelEncoder makes numbers of names."
-            )
-        return labels.astype(np.int64)
-
     def _sigma(self, distances: NDArray[np.float64]) -> float:
         if self.sigma_histogram != "auto":
             return float(self.sigma_histogram)
@@ -371,25 +320,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         if not middle > 0:
             raise BagwiseError(
                 "sigma_histogram='auto' takes the median distance of histograms, which is 0: most bags are alike. "
-                "Give a number, or smaller bandwidth."
+                "Give a number, or a smaller bandwidth."
             )
         return middle
-
-    def _target(
-        self, distances: NDArray[np.float64], sigma: float, n_bags: int, chosen: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Target and embedding."""
-        if not isinstance(self.target, str):
-            return given_target(self.target, n_bags)[np.ix_(chosen, chosen)], None
-        return learn_target(
-            distances,
-            kind=self.target,
-            n_components=self.n_components,
-            n_neighbors=self.n_neighbors,
-            sigma_histogram=sigma,
-            sigma_spectral=self.sigma_spectral,
-            laplacian=self.laplacian,
-        )
 
     def transform(self, bags: Bags | list) -> NDArray[np.float64]:
         """Histograms over the learned words.
@@ -429,27 +362,70 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         A `callback`, and a `random_state` that is an object, cannot be written: they are None in the model read back.
         """
         check_is_fitted(self)
-        return write_model(path, self.get_params(deep=False), self.__dict__)
+        parameters = {name: _plain(value) for name, value in self.get_params(deep=False).items() if name != "callback"}
+        numbers = {name: kind(getattr(self, name)) for name, kind in _NUMBERS.items()}
+        arrays = {name: getattr(self, name) for name in _TENSORS if name != "target"}
+        arrays["target"] = None if isinstance(self.target, str) else np.asarray(self.target, dtype=np.float64)
+        # empty: no embedding, or a target that is a name
+        arrays = {name: np.empty((0, 0)) if array is None else np.asarray(array) for name, array in arrays.items()}
+        return write_tensors(path, _KIND, _SCHEMA, {"parameters": parameters, "numbers": numbers}, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ManifoldBagOfFeatures:
         """Read a model that `save` wrote."""
-        parameters, learned = read_model(path)
+        header, learned = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
+        target, words = learned.pop("target"), learned["codebook_"]
+        try:
+            parameters = {_FORMER_NAMES.get(name, name): value for name, value in header["parameters"].items()}
+            numbers = {name: kind(header["numbers"][name]) for name, kind in _NUMBERS.items()}
+            if words.shape[0] < 1 or words.shape[1] != numbers["n_features_in_"]:
+                raise BagwiseError(f"its words have the shape {words.shape}, for {numbers['n_features_in_']} features")
+            for name in ("scale_", "sigma_histogram_"):
+                if not (np.isfinite(numbers[name]) and numbers[name] > 0):
+                    raise BagwiseError(f"its {name} is {numbers[name]}, expected a number above 0")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BagwiseError(
+                f"{os.fspath(path)} is not a whole file written by ManifoldBagOfFeatures.save: {error}"
+            ) from error
+        if parameters.get("target") is None:
+            parameters["target"] = target
         try:
             model = cls().set_params(**parameters)
             model._validate_params()
         except ValueError as error:
             raise BagwiseError(f"{os.fspath(path)} holds parameters that are not accepted: {error}") from error
-        for name, value in learned.items():
-            setattr(model, name, value)
+        vars(model).update(learned, **numbers)
+        if not model.embedding_.size:
+            model.embedding_ = None
         return model
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_iter_")
 
 
+def _check_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:
+    labels = np.asarray(y)
+    whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and bool((labels == np.rint(labels)).all()))
+    if labels.shape != (n,) or not whole:
+        raise BagwiseError(
+            f"Unknown label type: y must hold one whole number for each of the {n} bags, -1 where the label is not "
+            f"known; got an array of shape {labels.shape} and type {labels.dtype}. sklearn.preprocessing.LabelEncoder "
+            "makes numbers of names."
+        )
+    return labels.astype(np.int64)
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON can hold it; None for objects and arrays."""
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
+
+
 def _as_one(bags: Any) -> Bags:
-    """Bags in whatever form they come, together."""
+    """All bags, in any form that `as_batches` accepts, as one `Bags`."""
     if isinstance(bags, Bags):
         return bags
     parts = list(as_batches(bags))

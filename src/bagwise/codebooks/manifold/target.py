@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.sparse.linalg import eigsh
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -28,23 +28,23 @@ __all__ = [
 
 
 LAPLACIANS = ("unnormalized", "random_walk")
+TARGETS = ("spectral", "isomap")
+_JITTER = 1e-6
 # Up to this many objects all eigenvectors are computed; beyond, the few that are needed.
 _DENSE = 2000
 
 
 def neighbor_graph(distances: NDArray[np.float64], n_neighbors: int, sigma: float) -> sp.csr_array:
-    """Join each object with its nearest ones, by ``exp(-d / sigma)``; of two it is enough if one is near the other.
+    """Join each object with its nearest ones by edges of weight ``exp(-d / sigma)``, in one direction or both.
 
-    Objects are not their own neighbours; equally near ones are taken in order. With `n_neighbors` of at least n - 1
-    all are joined.
+    Objects are not their own neighbours; ties go to the lowest index. With `n_neighbors` of at least n - 1 all are
+    joined.
     """
     n = len(distances)
     k = min(n_neighbors, n - 1)
     order = distances.copy()
     np.fill_diagonal(order, np.inf)
-    nearest = np.argsort(order, axis=1, kind="stable")[:, :k]
-    rows = np.repeat(np.arange(n), k)
-    columns = nearest.ravel()
+    rows, columns = np.repeat(np.arange(n), k), np.argsort(order, axis=1, kind="stable")[:, :k].ravel()
     # a weight that underflows to 0 would take an edge away
     weights = np.maximum(np.exp(-distances[rows, columns] / sigma), np.finfo(np.float64).tiny)
     graph = sp.csr_array((weights, (rows, columns)), shape=(n, n))
@@ -52,22 +52,11 @@ def neighbor_graph(distances: NDArray[np.float64], n_neighbors: int, sigma: floa
 
 
 def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized") -> NDArray[np.float64]:
-    """Coordinates from the eigenvectors of the graph's Laplacian with the smallest eigenvalues: objects x components.
+    """Eigenvectors of the graph's Laplacian with the smallest eigenvalues, in columns; the constant one counts.
 
-    Parameters
-    ----------
-    graph : CSR array of shape (n, n)
-        Symmetric, non-negative weights.
-    n_components : int
-        At most n. The constant eigenvector counts as one.
-    laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
-        ``L e = λ e`` with ``L = D - W``, or ``L e = λ D e``.
-
-    Notes
-    -----
-    Columns have unit length and their largest entry is positive. Where the graph falls into several parts, the first
-    eigenvectors tell them apart; which basis of that space is given is arbitrary, distances between rows do not
-    depend on it.
+    "unnormalized": ``L e = λ e`` with ``L = D - W``; "random_walk": ``L e = λ D e``. Columns have unit length and their
+    largest entry is positive. If the graph has several components, the first eigenvectors are a basis of their
+    indicator vectors; which basis is arbitrary, but distances between rows do not depend on it.
     """
     n = graph.shape[0]
     if laplacian not in LAPLACIANS:
@@ -89,12 +78,13 @@ def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized
         start = np.random.default_rng(0).normal(size=n)
         values, vectors = eigsh(sp.csc_array(L), n_components, M=M, sigma=shift, which="LM", v0=start)
         vectors = vectors[:, np.argsort(values, kind="stable")]
-    vectors = vectors / np.linalg.norm(vectors, axis=0)
-    largest = np.argmax(np.abs(vectors), axis=0)
-    return vectors * np.sign(vectors[largest, np.arange(n_components)])
+    return _largest_positive(vectors / np.linalg.norm(vectors, axis=0))
 
 
-_JITTER = 1e-6
+def _largest_positive(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Change signs of columns so that the entry of largest absolute value is positive."""
+    largest = columns[np.argmax(np.abs(columns), axis=0), np.arange(columns.shape[1])]
+    return columns * np.where(largest < 0, -1.0, 1.0)
 
 
 def set_apart(words: NDArray[np.floating], rng: np.random.RandomState) -> NDArray[np.float64]:
@@ -117,10 +107,6 @@ def typical_scale(words: NDArray[np.floating]) -> float:
     return 1.0 / float(np.median(distances)) if len(distances) else 1.0
 
 
-TARGETS = ("spectral", "isomap")
-_ROWS = 512
-
-
 def learn_target(
     distances: NDArray[np.float64],
     *,
@@ -131,20 +117,10 @@ def learn_target(
     sigma_spectral: float,
     laplacian: str,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Similarities ``exp(-|s_i - s_j| / sigma_spectral)`` between the rows s of an embedding of the neighbour graph.
+    """Embed the neighbour graph of histograms; return ``exp(-|s_i - s_j| / sigma_spectral)`` of its rows s, and these.
 
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-        Of the histograms.
-    kind : {"spectral", "isomap"}
-        Eigenvectors of the graph's Laplacian, or coordinates that keep the lengths of paths in the graph; these
-        are divided by the length of the first one's column, so that both are of the same size.
-
-    Returns
-    -------
-    target : ndarray of shape (n, n)
-    embedding : ndarray of shape (n, n_components)
+    The embedding is by eigenvectors of the graph's Laplacian ("spectral"), or by coordinates that keep the lengths of
+    paths in the graph ("isomap"), divided by the norm of the first column, so that both are of the same size.
     """
     if kind not in TARGETS:
         raise unknown_name("target", kind, TARGETS)
@@ -153,15 +129,9 @@ def learn_target(
         embedding = embed(graph, n_components, laplacian)
     else:
         embedding = _isomap(graph, distances, n_components)
-    target = np.empty_like(distances)
-    squares = np.einsum("ij,ij->i", embedding, embedding)
-    for start in range(0, len(distances), _ROWS):
-        rows = slice(start, start + _ROWS)
-        apart = squares[rows, np.newaxis] + squares - 2.0 * (embedding[rows] @ embedding.T)
-        target[rows] = np.exp(-np.sqrt(np.maximum(apart, 0.0)) / sigma_spectral)
-    target = 0.5 * (target + target.T)
-    np.fill_diagonal(target, 1.0)
-    return target, embedding
+    target = squareform(pdist(embedding))
+    target /= -sigma_spectral
+    return np.exp(target, out=target), embedding
 
 
 def _isomap(graph: sp.csr_array, distances: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
@@ -182,9 +152,7 @@ def _isomap(graph: sp.csr_array, distances: NDArray[np.float64], n_components: i
     squares -= squares.mean(axis=1, keepdims=True)
     values, vectors = np.linalg.eigh(0.5 * (squares + squares.T))
     chosen = np.argsort(-values, kind="stable")[:n_components]
-    coordinates = vectors[:, chosen] * np.sqrt(np.maximum(values[chosen], 0.0))
-    largest = np.argmax(np.abs(coordinates), axis=0)
-    coordinates = coordinates * np.where(coordinates[largest, np.arange(len(chosen))] < 0, -1.0, 1.0)
+    coordinates = _largest_positive(vectors[:, chosen] * np.sqrt(np.maximum(values[chosen], 0.0)))
     size = float(np.linalg.norm(coordinates[:, 0]))
     return coordinates / size if size > 0 else coordinates
 
