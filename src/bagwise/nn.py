@@ -5,7 +5,7 @@ Needs PyTorch: ``pip install "bagwise[torch]"``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +38,9 @@ class SoftBagOfFeatures(torch.nn.Module):
     bandwidth : float, default=0.05
         g, in units of `scale`.
     scale : float, default=1.0
-        What features are multiplied by first.
+        Factor of the features.
     codebook : array of shape (n_words, n_features), default=None
-        Words to begin with, in the units of the features. None: random ones.
+        Initial words, in the units of the features. None: random ones.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class SoftBagOfFeatures(torch.nn.Module):
         values : tensor of shape (n_bags, length, n_features) or (n_rows, n_features)
             Padded bags, or the features of all bags one after the other.
         lengths : tensor of int, shape (n_bags,), default=None
-            Features of each padded bag; what follows is padding. None: no padding.
+            Number of features of each bag before padding. None: no padding.
         offsets : tensor of int, shape (n_bags + 1,), default=None
             Where bags begin and end, for values in two dimensions.
 
@@ -178,7 +178,7 @@ def manifold_loss(T: Any, target: Any, sigma: float) -> Any:
 
     Notes
     -----
-    Pairs are worked through in blocks; nothing of the size n x n x n_words is held, neither forward nor backward.
+    Pairs are processed in blocks; nothing of the size n x n x n_words is held, neither forward nor backward.
     """
     if target.shape != (len(T), len(T)):
         raise BagwiseError(f"target must have the shape ({len(T)}, {len(T)}); got {tuple(target.shape)}.")
@@ -201,8 +201,8 @@ def train_manifold(
 ) -> list[float]:
     """Learn the words of a layer, and with ``learn="all"`` the extractor of the features as well.
 
-    Each step computes all histograms without keeping a graph, the gradient of the objective with respect to them,
-    and then carries it back block by block: memory does not grow with the number of objects but for n x n.
+    Each step computes all histograms without a graph, the gradient of the objective with respect to them, and
+    propagates it back block by block. Only the n x n similarities grow with the number n of objects.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def train_manifold(
     extractor_rate : float, default=1e-4
         Learning rate of the extractor.
     block : int, default=64
-        Objects that are worked on at a time.
+        Objects processed at a time.
     callback : callable, default=None
         Called with the number of steps and the objective; ends training by returning True.
 
@@ -234,7 +234,7 @@ def train_manifold(
     if learn == "all" and extractor is None:
         raise BagwiseError("learn='all' needs an extractor to learn; give one, or use learn='codebook'.")
     device, dtype = layer.words.device, layer.words.dtype
-    target = torch.as_tensor(np.asarray(target) if not torch.is_tensor(target) else target).to(device, dtype)
+    target = torch.as_tensor(target if torch.is_tensor(target) else np.asarray(target)).to(device, dtype)
     groups = [{"params": [layer.words], "lr": learning_rate}]
     if learn == "all":
         groups.append({"params": list(extractor.parameters()), "lr": extractor_rate})
@@ -252,8 +252,7 @@ def train_manifold(
             break
         (G,) = torch.autograd.grad(loss, T)
         optimizer.zero_grad()
-        through = learn == "all"
-        for rows, part in _batches(inputs, extractor, block, device, keep_graph=through):
+        for rows, part in _batches(inputs, extractor, block, device, keep_graph=learn == "all"):
             (layer(*part) * G[rows]).sum().backward()
         optimizer.step()
     return objective
@@ -267,20 +266,14 @@ def _batches(
         rows = slice(start, min(start + block, len(inputs)))
         some = inputs[rows]
         if extractor is not None:
-            some = torch.as_tensor(some).to(device) if not torch.is_tensor(some) else some.to(device)
             with torch.set_grad_enabled(keep_graph and torch.is_grad_enabled()):
-                features = extractor(some)
+                features = extractor(torch.as_tensor(some).to(device))
             yield rows, (features,)
             continue
-        values, offsets = _flat(some)
+        if isinstance(some, Bags):
+            values, lengths = torch.tensor(np.asarray(some.values)), torch.tensor(some.lengths)
+        else:
+            tensors = [one if torch.is_tensor(one) else torch.tensor(np.asarray(one)) for one in some]
+            values, lengths = torch.cat(tensors), torch.tensor([len(one) for one in tensors])
+        offsets = torch.nn.functional.pad(torch.cumsum(lengths, dim=0), (1, 0))
         yield rows, (values.to(device), None, offsets.to(device))
-
-
-def _flat(some: Bags | Sequence[Any]) -> tuple[Any, Any]:
-    """Rows and offsets of bags or of a list of tensors."""
-    if isinstance(some, Bags):
-        first = int(some.offsets[0])
-        return torch.tensor(np.asarray(some.values)), torch.tensor(np.asarray(some.offsets) - first)
-    tensors = [one if torch.is_tensor(one) else torch.tensor(np.asarray(one)) for one in some]
-    lengths = torch.tensor([0, *(len(one) for one in tensors)])
-    return torch.cat(tensors), torch.cumsum(lengths, dim=0)

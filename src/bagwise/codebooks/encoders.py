@@ -27,18 +27,10 @@ _LASSO_STEPS = 10_000
 
 
 class Encoder(ABC):
-    """Codes of vectors, block by block. `blocks` may run in several threads.
+    """Codes of vectors, block by block. `blocks` may run in several threads."""
 
-    Attributes
-    ----------
-    pooling : str
-        Default pooling.
-    n_entries : int or None
-        Largest number of non-zeros in the code of a vector; None if it is dense.
-    """
-
-    pooling: ClassVar[str]
-    n_entries: int | None = None
+    pooling: ClassVar[str]  # by default
+    n_entries: int | None = None  # largest number of non-zeros in the code of a vector; None if it is dense
 
     def __init__(self, codebook: NDArray[Any]) -> None:
         self.distances = WordDistances(codebook)

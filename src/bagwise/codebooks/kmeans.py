@@ -259,7 +259,7 @@ class _Problem:
 
     def __init__(self, points: NDArray[Any], weights: NDArray[np.float64], bipolar: bool, n_threads: int = 1) -> None:
         self.points, self.weights, self.bipolar, self.n_threads = points, weights, bipolar, n_threads
-        self.squares = _squared_lengths(points)
+        self.squares = np.einsum("ij,ij->i", points, points, dtype=np.float64)
         check_norms(self.squares, points.dtype, "A vector")
 
     def part(self, chosen: NDArray[np.int64]) -> _Problem:
@@ -423,13 +423,4 @@ def _squared_distances(
         rows = slice(start, start + _BLOCK_ROWS)
         apart = signs[rows, np.newaxis] * points[rows].astype(np.float64) - centres[labels[rows]]
         squares[rows] = np.einsum("ij,ij->i", apart, apart)
-    return squares
-
-
-def _squared_lengths(points: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared length of each row, in float64."""
-    squares = np.empty(len(points))
-    for start in range(0, len(points), _BLOCK_ROWS):
-        block = points[start : start + _BLOCK_ROWS].astype(np.float64)
-        squares[start : start + _BLOCK_ROWS] = np.einsum("ij,ij->i", block, block)
     return squares

@@ -25,12 +25,6 @@ from bagwise.merging.hierarchy import Hierarchy
 __all__ = ["WordMerger"]
 
 
-def needs_labels(criterion: Any) -> bool:
-    """Whether fitting with this criterion takes labels; unknown criteria raise when fitting."""
-    known = criterion if isinstance(criterion, Criterion) else NAMED_CRITERIA.get(str(criterion).lower())
-    return known is None or known.supervised
-
-
 def needs_non_negative(criterion: Any, kernel: Any) -> bool:
     """Whether fitting with this criterion and kernel takes non-negative data; unknown names raise when fitting."""
     if isinstance(criterion, str) and criterion.lower() in NAMED_CRITERIA:
@@ -212,8 +206,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         except MergingInterrupted as interrupt:
             self.hierarchy_, self.word_totals_, self.store_ = interrupt.hierarchy, word_totals, engine.store
             raise
-        self.store_ = engine.store
-        self.word_totals_ = word_totals
+        self.store_, self.word_totals_ = engine.store, word_totals
         return self
 
     def cut(self, n_groups: int) -> Self:
@@ -264,5 +257,6 @@ class WordMerger(GroupTransformer, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = needs_non_negative(self.criterion, self.kernel)
-        tags.target_tags.required = needs_labels(self.criterion)
+        known = NAMED_CRITERIA.get(self.criterion.lower()) if isinstance(self.criterion, str) else self.criterion
+        tags.target_tags.required = getattr(known, "supervised", True)  # unknown criteria raise when fitting
         return tags
