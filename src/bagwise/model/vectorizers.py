@@ -98,25 +98,12 @@ class Histograms:
 
 @dataclass(frozen=True)
 class _Run:
-    """How items are read: the keyword arguments of `Vectorizer.transform`.
+    """How items are read: the keyword arguments of `Vectorizer.transform`."""
 
-    Attributes
-    ----------
-    on_error : {"raise", "skip"}, default="raise"
-        Whether an item that cannot be read raises an `ItemError`, or is skipped.
-    n_jobs : int, default=None
-        Threads. None: one, or those of the descriptor.
-    cache : path, default=None
-        Folder of cached descriptors.
-    n_samples : int, default=0
-        Number of items to return a `WordSample` of, evenly spaced.
-    progress : callable, default=no_progress
-    """
-
-    on_error: str = "raise"
-    n_jobs: int | None = None
-    cache: Any = None
-    n_samples: int = 0
+    on_error: str = "raise"  # or "skip": items that cannot be read
+    n_jobs: int | None = None  # threads; None: one, or those of the descriptor
+    cache: Any = None  # folder of cached descriptors
+    n_samples: int = 0  # number of items to return a `WordSample` of, evenly spaced
     progress: Progress = no_progress
 
 

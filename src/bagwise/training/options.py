@@ -27,14 +27,10 @@ _ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": 
 
 IMAGE_WORDS = 1000
 TEXT_WORDS = 20_000
-_VISUAL, _TEXTUAL = ("images", "videos"), ("texts",)
-_ONLY_FOR = {
-    "descriptor": _VISUAL,
-    "step": _VISUAL,
-    "patch": _VISUAL,
-    "min_count": _TEXTUAL,
-    "stop_words": _TEXTUAL,
-    "ngrams": _TEXTUAL,
+# The modalities of options that do not apply to all.
+_ONLY_FOR: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
+    **dict.fromkeys(("min_count", "stop_words", "ngrams"), ("texts",)),
 }
 _TOKEN = r"(?u)\b\w\w+\b"
 
