@@ -199,3 +199,68 @@ def test_linkages_that_use_a_cluster_twice_are_refused():
         Hierarchy.from_linkage([[0, 1, 1, 2], [0, 2, 2, 3.0]])
     with pytest.raises(BagwiseError, match="Row 0 of the linkage"):
         Hierarchy.from_linkage([[1, 1, 1, 2.0]])
+
+
+def interleaved_one_by_one(hierarchies, shares):
+    """Merges in order, from the numbers of groups at each level."""
+    left = [list(one.merges) for one in hierarchies]
+    groups = [one.n_words for one in hierarchies]
+    firsts = np.cumsum([0, *groups[:-1]])
+    merges = []
+    while any(left):
+        v = max((v for v in range(len(left)) if left[v]), key=lambda v: (groups[v] / shares[v], -v))
+        merges.append((left[v].pop(0) + firsts[v]).tolist())
+        groups[v] -= 1
+    return merges + ([[0, first] for first in firsts[1:]] if groups == [1] * len(groups) else [])
+
+
+@given(st.lists(hierarchies(), min_size=1, max_size=3), st.data())
+def test_interleaved_hierarchies_merge_the_vocabulary_with_most_groups_for_its_share(some, data):
+    shares = data.draw(st.none() | st.lists(st.integers(1, 9), min_size=len(some), max_size=len(some)))
+    both = Hierarchy.interleave(some, shares)
+    assert both.n_words == sum(one.n_words for one in some)
+    assert both.merges.tolist() == interleaved_one_by_one(some, shares or [one.n_words for one in some])
+
+
+@given(st.lists(hierarchies(), min_size=1, max_size=3))
+def test_a_cut_of_interleaved_hierarchies_is_a_cut_of_each(some):
+    both = Hierarchy.interleave(some)
+    ends = np.cumsum([one.n_words for one in some])
+    for n in range(max(both.min_groups, len(some)), both.n_words + 1):
+        parts = np.split(both.cut(n), ends[:-1])
+        assert len(set(np.concatenate(parts).tolist())) == sum(len(set(part.tolist())) for part in parts) == n
+        for one, part in zip(some, parts, strict=True):
+            assert np.array_equal(part - part[0], one.cut(len(set(part.tolist()))))
+
+
+def full_hierarchy(n_words, scores=None):
+    return Hierarchy(
+        n_words, [(0, t) for t in range(1, n_words)], np.arange(n_words, 1.0, -1) if scores is None else scores
+    )
+
+
+@pytest.mark.parametrize("shares", [(1, 1), (10, 3), (3, 1), (1, 5)])
+def test_shares_hold_at_every_level(shares):
+    both = Hierarchy.interleave([full_hierarchy(40), full_hierarchy(25)], shares)
+    fraction = shares[1] / sum(shares)
+    for n in range(2, both.n_words + 1):
+        n_second = len(np.unique(both.cut(n)[40:]))
+        # as near as the number of words of each vocabulary, and at least one group of each, allow
+        assert abs(n_second - np.clip(n * fraction, max(1, n - 40), min(25, n - 1))) <= 1
+
+
+def test_scores_of_interleaved_hierarchies_are_sums():
+    first, second = full_hierarchy(4, [8.0, 4.0, 2.0]), full_hierarchy(2, [0.5])
+    both = Hierarchy.interleave([first, second])
+    assert both.scores.tolist()[:-1] == [8.5, 8.5, 4.5, 2.5]
+    assert np.isnan(both.scores[-1])
+    assert np.array_equal(both.cut(1), np.zeros(6))
+    assert Hierarchy.interleave([first]) == first
+
+
+@pytest.mark.parametrize(
+    "given_", [([], None), ([full_hierarchy(3)], [1, 2]), ([full_hierarchy(3)] * 2, [1, 0]), (["x"], None)]
+)
+def test_interleave_rejects(given_):
+    with pytest.raises(BagwiseError, match=r"interleave takes|shares must be"):
+        Hierarchy.interleave(*given_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,65 @@ class Hierarchy:
             name[int(left)] = name[int(right)] = -1
             name.append(pair[0])
         return cls(n_words, merges, rows[:, 2], criterion)
+
+    @classmethod
+    def interleave(cls, hierarchies: Sequence[Hierarchy], shares: ArrayLike | None = None) -> Hierarchy:
+        """Join the hierarchies of several vocabularies into one, in which each keeps its share of the groups.
+
+        The words of the second vocabulary are numbered after those of the first, and so on. The next merge is always
+        that of the vocabulary with the most groups for its share; merges of a vocabulary keep their order. So every
+        cut, restricted to a vocabulary, is a cut of its own hierarchy. Groups of different vocabularies are merged only
+        when each is down to one group.
+
+        Parameters
+        ----------
+        hierarchies : sequence of Hierarchy
+        shares : array-like of shape (n_vocabularies,), default=None
+            Positive numbers, to which the numbers of groups are kept proportional as long as all vocabularies have
+            words and merges left. None: the numbers of words.
+
+        Returns
+        -------
+        hierarchy : Hierarchy
+            Its scores are sums over vocabularies of the scores of their last merges (or first, if they had none yet);
+            NaN for merges across vocabularies.
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy
+        >>> first = Hierarchy(4, [[1, 3], [0, 1], [0, 2]], [3.0, 2.0, 1.0])
+        >>> both = Hierarchy.interleave([first, Hierarchy(2, [[0, 1]], [0.5])])
+        >>> both.merges.tolist(), both.scores.tolist()
+        ([[1, 3], [4, 5], [0, 1], [0, 2], [0, 4]], [3.5, 3.5, 2.5, 1.5, nan])
+        """
+        if not len(hierarchies) or not all(isinstance(one, Hierarchy) for one in hierarchies):
+            raise BagwiseError(f"interleave takes a list of at least one Hierarchy, got {hierarchies!r:.100}.")
+        sizes = np.array([one.n_words for one in hierarchies])
+        wanted = np.asarray(sizes if shares is None else shares, dtype=np.float64)
+        if wanted.shape != sizes.shape or not np.all((wanted > 0) & np.isfinite(wanted)):
+            raise BagwiseError(
+                f"shares must be {len(sizes)} positive numbers, one per hierarchy, and each hierarchy needs words; got "
+                f"{wanted.tolist()!r:.100}."
+            )
+        # Merge k of a vocabulary of n words is due when n - k groups are the most for their share of all vocabularies;
+        # ties go to the first vocabulary. Within a vocabulary the number falls, so that its merges keep their order.
+        due = np.concatenate(
+            [(one.n_words - np.arange(len(one.merges))) / w for one, w in zip(hierarchies, wanted, strict=True)]
+        )
+        order = np.argsort(-due, kind="stable")
+        firsts = np.cumsum([0, *sizes[:-1]])
+        merges = np.concatenate([one.merges + first for one, first in zip(hierarchies, firsts, strict=True)])[order]
+        last = np.empty((len(order), len(sizes)))
+        vocabulary = np.repeat(np.arange(len(sizes)), [len(one.merges) for one in hierarchies])[order]
+        for v, one in enumerate(hierarchies):
+            done = np.cumsum(vocabulary == v)
+            last[:, v] = one.scores[np.maximum(done - 1, 0)] if len(one.scores) else 0.0
+        scores = last.sum(axis=1)
+        if all(one.min_groups == 1 for one in hierarchies):
+            merges = np.concatenate([merges, [(0, first) for first in firsts[1:]]]) if len(sizes) > 1 else merges
+            scores = np.concatenate([scores, np.full(len(sizes) - 1, np.nan)])
+        criteria = dict.fromkeys(one.criterion for one in hierarchies)
+        return cls(int(sizes.sum()), merges, scores, "+".join(criteria))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the hierarchy to a safetensors file, atomically. Loading it runs no code."""
