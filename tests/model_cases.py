@@ -5,7 +5,13 @@ import numpy as np
 from bagwise import Hierarchy, Model
 from bagwise.descriptors import LBPD5
 from bagwise.model import Head
-from models.make_models import image_model, random_hierarchy, text_model
+from models.make_models import (
+    image_model,
+    random_hierarchy,
+    text_model,
+    weighted_image_model,
+    weighted_text_model,
+)
 
 
 def table_model():
@@ -37,6 +43,8 @@ def pattern_model():
 MADE = {
     "images": lambda: image_model(np.random.default_rng(0)),
     "texts": lambda: text_model(np.random.default_rng(0)),
+    "weighted images": lambda: weighted_image_model(np.random.default_rng(0)),
+    "weighted texts": lambda: weighted_text_model(np.random.default_rng(0)),
     "table": table_model,
     "odd": odd_model,
     "patterns": pattern_model,

@@ -23,10 +23,13 @@ import numpy as np
 
 __all__ = ["ModelFileError", "RuntimeModel", "load", "read_model_file"]
 
-KIND, SCHEMA = "bagwise.Model", 1
+KIND, SCHEMA = "bagwise.Model", 2
 ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
+TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
+# Members of headers of schema 2, and what they are where they are missing.
+OPTIONAL: dict[str, Any] = {"term": "count", "norm": None}
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
 # Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
 # words, if there are several cells; words.
@@ -63,9 +66,11 @@ class RuntimeModel:
         self.header, self.classes, self.n_groups = header, header["classes"], header["n_words"]
         self._d, self._merges, self._codebook = header["vocabulary_size"], tensors["merges"], tensors.get("codebook")
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
-        floats = [array for name, array in tensors.items() if name == "codebook" or name.startswith("head")]
+        self._weights = tensors.get("word_weights")
+        floats = [a for name, a in tensors.items() if name in ("codebook", "word_weights") or name.startswith("head")]
         sound = all(np.all(np.abs(array) < LARGEST) for array in floats)  # false for NaN
-        _check(sound, f"its words and heads must be numbers below {LARGEST:g}.")
+        _check(sound, f"its words, their weights and heads must be numbers below {LARGEST:g}.")
+        _check(self._weights is None or np.all(self._weights >= 0), "its word weights must not be negative.")
         s, t, level = *self._merges.T, np.arange(len(self._merges))
         _check(np.all((s >= 0) & (s < t) & (t < self._d)), "its merges join words that do not exist.")
         absorbed = np.full(self._d, len(level))
@@ -113,11 +118,12 @@ class RuntimeModel:
         features : ndarray of float32, shape (n_features,), or (n_items, n_features) for a list
         """
         if not isinstance(descriptors, (list, tuple)):
-            return self._normalized(self._counts(descriptors, positions)[np.newaxis])[0]
+            return self._features(self._counts(descriptors, positions)[np.newaxis])[0]
         places = [None] * len(descriptors) if positions is None else positions
         _check(len(places) == len(descriptors), f"{len(descriptors)} items need as many positions; got {len(places)}.")
-        rows = [self._counts(item, place) for item, place in zip(descriptors, places, strict=True)]
-        return self._normalized(np.array(rows).reshape(-1, len(self._starts)))
+        items = zip(descriptors, places, strict=True)
+        rows = [self._features(self._counts(item, place)[np.newaxis]) for item, place in items]
+        return np.concatenate(rows) if rows else np.empty((0, len(self._starts)), np.float32)
 
     def transform_counts(self, counts: Any) -> np.ndarray:
         """Turn counts of words into features.
@@ -139,11 +145,10 @@ class RuntimeModel:
             sound = words.ndim == 1 and words.shape == values.shape and words.dtype.kind in "iu"
             _check(sound, "(indices, values) must be two lists of equal length, the first of integers.")
             _check(np.all((words >= 0) & (words < d)), f"Words are numbered from 0 to {d - 1}; got others.")
-            weights = np.bincount(self._table[words], values, len(self._starts))
-            return self._normalized(weights[np.newaxis])[0]
+            return self._features(np.bincount(words, values, d)[np.newaxis])[0]
         _check(values.ndim in (1, 2) and values.shape[-1] == d, f"Counts need {d} columns; got shape {values.shape}.")
-        rows = np.add.reduceat(values.reshape(-1, d)[:, self._order], self._starts, axis=1)
-        return self._normalized(rows) if values.ndim == 2 else self._normalized(rows)[0]
+        rows = self._features(values.reshape(-1, d))
+        return rows if values.ndim == 2 else rows[0]
 
     def scores(self, features: Any) -> np.ndarray:
         """Return scores of shape (…, n_classes) for features of shape (…, n_features)."""
@@ -160,7 +165,7 @@ class RuntimeModel:
         return np.array(self.classes)[self.scores(self.transform_counts(counts)).argmax(axis=-1)]
 
     def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
-        """Count the descriptors of one item in each feature."""
+        """Count the descriptors of one item at each word, cell by cell."""
         if self._codebook is None:
             raise ModelFileError("This model has no codebook. Use transform_counts.")
         values, width = np.asarray(descriptors, np.float32), self._codebook.shape[1]
@@ -170,7 +175,7 @@ class RuntimeModel:
         for start in range(0, len(values), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
             words[block] = np.argmin((values[block] - self._mean) @ self._factors + self._norms, axis=1)
-        counts, first = np.zeros(len(self._starts)), 0
+        counts, first = np.zeros(len(self._table)), 0
         for rows, columns in self.header["pyramid"]:
             cell = np.full(len(values), first)
             if rows * columns > 1 and len(values):
@@ -179,12 +184,26 @@ class RuntimeModel:
                 _check(sound, f"The pyramid needs positions in [0, 1] of shape ({len(values)}, 2).")
                 cell += np.minimum((place[:, 1] * np.float32(rows)).astype(np.intp), rows - 1) * columns
                 cell += np.minimum((place[:, 0] * np.float32(columns)).astype(np.intp), columns - 1)
-            counts += np.bincount(self._table[cell * self._d + words], minlength=len(counts))
+            counts += np.bincount(cell * self._d + words, minlength=len(counts))
             first += rows * columns
         return counts
 
-    def _normalized(self, rows: np.ndarray) -> np.ndarray:
-        for step in self.header["normalize"]:
+    def _features(self, rows: np.ndarray) -> np.ndarray:
+        """Turn rows of counts of all words into features: weight words, sum those of each group, normalise."""
+        if self.header["term"] == "sqrt":
+            rows = np.sign(rows) * np.sqrt(np.abs(rows))
+        elif self.header["term"] == "log":
+            sizes = np.abs(rows)
+            rows = np.where(sizes > 1, np.sign(rows) * (1 + np.log(np.maximum(sizes, 1))), rows)
+        if self._weights is not None:
+            rows = rows * np.tile(self._weights.astype(np.float64), rows.shape[1] // self._d)
+        rows = self._normalized(rows, [self.header["norm"]] if self.header["norm"] else [])
+        groups = np.add.reduceat(rows[:, self._order], self._starts, axis=1)
+        return self._normalized(groups, self.header["normalize"]).astype(np.float32)
+
+    @staticmethod
+    def _normalized(rows: np.ndarray, steps: list[str]) -> np.ndarray:
+        for step in steps:
             if step == "power":
                 rows = np.sign(rows) * np.sqrt(np.abs(rows))
                 continue
@@ -192,7 +211,7 @@ class RuntimeModel:
             rows = rows / np.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
             norms = np.linalg.norm(rows, int(step[1]), axis=1, keepdims=True)
             rows = rows / np.where(norms > 0, norms, 1.0)
-        return rows.astype(np.float32)
+        return rows
 
     def __repr__(self) -> str:
         groups = f"{self._d} words merged into {self.n_groups} groups"
@@ -231,7 +250,9 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
     newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
     _check(not _is_count(schema, SCHEMA + 1), newer)
-    _check(_is_count(schema, 1) and header.keys() == {*LAYOUT, *ABOUT}, "its header is not that of a model.")
+    known = {*LAYOUT, *ABOUT} <= header.keys() <= {*LAYOUT, *ABOUT, *(OPTIONAL if schema != 1 else ())}
+    _check(_is_count(schema, 1) and known, "its header is not that of a model.")
+    header = OPTIONAL | header
     arrays = {name: _array(name, entry) for name, entry in entries.items()}
     ends = [0, *sorted(end for *_, end in arrays.values())]
     _check(sorted(first for *_, first, _ in arrays.values()) == ends[:-1], "its arrays overlap or leave gaps.")
@@ -259,6 +280,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     lists = all(isinstance(held, list) for held in (classes, heads, grids, steps))
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
+    _check(header["term"] in TERMS and header["norm"] in NORMS, "its term or norm cannot be.")
     pairs = all(isinstance(grid, list) and len(grid) == 2 and all(_is_count(k, 1) for k in grid) for grid in grids)
     cells = sum(rows * columns for rows, columns in grids) if pairs else 0
     seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)
@@ -275,6 +297,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     if "names" in forms:
         wanted |= {"names": ("|u1", (lengths["names"],)), "name_offsets": ("<i8", (d + 1,))}
     optional = {"codebook": ("<f4", (d, max(1, lengths.get("codebook", 1)))), "word_totals": ("<f8", (d,))}
+    if header["schema"] > 1:
+        optional["word_weights"] = "<f4", (d,)
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)

@@ -48,7 +48,11 @@ def parts(request, tmp_path_factory):
 
 
 HEADERS = {  # a change of the header, and what is said of it
-    "newer": ({"schema": 2}, "was written by a newer bagwise, schema 2; this one reads up to 1: upgrade"),
+    "newer": ({"schema": 3}, "was written by a newer bagwise, schema 3; this one reads up to 2: upgrade"),
+    "term in schema 1": ({"term": "log"}, "not that of a model"),
+    "term": ({"schema": 2, "term": "exp"}, "term or norm cannot be"),
+    "list as term": ({"schema": 2, "term": ["log"]}, "term or norm cannot be"),
+    "norm": ({"schema": 2, "norm": "l3"}, "term or norm cannot be"),
     "schema": ({"schema": "1"}, "not that of a model"),
     "boolean schema": ({"schema": True}, "not that of a model"),
     "kind": ({"kind": "bagwise.Hierarchy"}, r"holds 'bagwise\.Hierarchy', not 'bagwise\.Model'"),
@@ -191,6 +195,17 @@ def test_names_that_cannot_be_are_refused(wrong, tmp_path):
     first, last = entries["name_offsets"]["data_offsets"]
     data = data[:first] + np.array(wrong, "<i8").tobytes() + data[last:]
     refused(put_together(tmp_path / "m.bagwise", about, entries, data), "offsets of strings must rise", by=["library"])
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_weights_that_cannot_be_are_refused(value, tmp_path):
+    about, entries, data = taken_apart(MADE["weighted texts"]().save(tmp_path / "m.bagwise"))
+    first, last = entries["word_weights"]["data_offsets"]
+    data = data[: last - 4] + np.array(value, "<f4").tobytes() + data[last:]
+    refused(put_together(tmp_path / "m.bagwise", about, entries, data), "negative|finite|numbers below")
+    wrong = put_together(tmp_path / "m.bagwise", about | {"schema": 1}, entries, data)
+    refused(wrong, "not that of a model")  # schema 1 has no weights
+    assert first < last
 
 
 def test_names_are_utf8(tmp_path):

@@ -16,6 +16,7 @@ from bagwise.codebooks import encode_bags
 from bagwise.descriptors import LBPD5, Patches, SentenceVectors, WordCounts
 from bagwise.model import Head, PathErrors
 from bagwise.sources.tables import TableCollection
+from model_cases import MADE
 from models.make_models import image_model, random_hierarchy, text_model
 
 
@@ -390,3 +391,45 @@ def test_paths_choose_by_one_standard_error():
     ]:
         with pytest.raises(BagwiseError, match=message):
             PathErrors(*arguments)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_weighted_words_are_tf_idf(sparse):
+    """The weighting of texts is that of scikit-learn."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
+
+    random = np.random.default_rng(0)
+    counts = random.poisson(0.7, (40, 12)).astype(float)
+    counts[3] = 0
+    expected = TfidfTransformer(sublinear_tf=True).fit(counts)
+    weights = inverse_document_frequencies(sp.csr_array(counts) if sparse else counts)
+    np.testing.assert_allclose(weights, expected.idf_, rtol=1e-12)
+    given = sp.csr_array(counts) if sparse else counts
+    found = WordWeighting("log", weights, "l2").apply(given)
+    assert sp.issparse(found) == sparse
+    found = found.toarray() if sparse else found
+    np.testing.assert_allclose(found, expected.transform(counts).toarray(), rtol=1e-12)
+
+
+def test_roots_before_merging_are_hellinger_normalised():
+    from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
+
+    counts = np.random.default_rng(0).poisson(2.0, (5, 2 * 7)).astype(float)
+    np.testing.assert_allclose(WordWeighting("sqrt", None, "l2").apply(counts, 2), normalize_rows(counts))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"term": "exp"}, "Unknown term 'exp'"),
+        ({"norm": "l3"}, "Unknown norm 'l3'"),
+        ({"word_weights": -np.ones(8)}, "must not be negative; the smallest is -1"),
+        ({"word_weights": np.ones(7)}, "one entry per word of the hierarchy, 8; got 7"),
+        ({"word_weights": np.full(8, np.nan)}, "finite"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(changes, message):
+    with pytest.raises(BagwiseError, match=message):
+        dataclasses.replace(MADE["texts"](), **changes)

@@ -24,9 +24,13 @@ def opened(model, tmp_path):
 
 @pytest.mark.parametrize("pyramid", [None, 5, 8, [(1, 1), (1, 1)], [(2, 3)]])
 @pytest.mark.parametrize("normalize", [(), ("l1", "power"), ("power", "l2")])
-def test_one_image_a_run(pyramid, normalize, tmp_path):
+@pytest.mark.parametrize("term", ["count", "log", "sqrt"])
+def test_one_image_a_run(pyramid, normalize, term, tmp_path):
     random = np.random.default_rng(0)
+    weighting = {} if term == "count" else {"word_weights": random.random(40), "norm": "l2"}
     model = Model(
+        term=term,
+        **weighting,
         modality="images",
         hierarchy=random_hierarchy(40, random),
         n_groups=7,
@@ -54,8 +58,9 @@ def test_one_image_a_run(pyramid, normalize, tmp_path):
 
 
 @pytest.mark.parametrize("normalize", [("l1", "power"), ("power", "l2")])
-def test_counts_many_rows_a_run(normalize, tmp_path):
-    model = dataclasses.replace(MADE["texts"](), normalize=normalize)
+@pytest.mark.parametrize("name", ["texts", "weighted texts"])
+def test_counts_many_rows_a_run(name, normalize, tmp_path):
+    model = dataclasses.replace(MADE[name](), normalize=normalize)
     session = opened(model, tmp_path)
     random = np.random.default_rng(0)
     counts = (random.integers(0, 5, (30, 8)) * random.choice([1, 1e30], (30, 1))).astype(np.float32)

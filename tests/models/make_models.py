@@ -7,11 +7,13 @@ makes the folder ``schema<N>`` beside this script, N being the schema that this 
 - ``images.bagwise``: images by pixels of patches, 12 words, a pyramid of 5 cells, heads for 2 and 4 words.
 - ``texts.bagwise``, in schema 1 the folder ``texts``:
   texts with a vocabulary of 8 words, pairs of words among them, and a path of errors.
+- In schema 2 both have weighted words: roots before merging, and TF-IDF.
 - ``expected.json``: items, and what these models made of them on the day they were written.
 
 Run it once, when the schema changes. Old folders are never written again: `tests/model/test_old_models.py` reads them.
 """
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -66,6 +68,15 @@ def text_model(random):
     )
 
 
+def weighted_image_model(random):
+    return dataclasses.replace(image_model(random), term="sqrt", norm="l2", normalize=())
+
+
+def weighted_text_model(random):
+    weights = np.linspace(0, 3, 8)
+    return dataclasses.replace(text_model(random), term="log", word_weights=weights, norm="l2", normalize=())
+
+
 def outputs(model, items):
     features = model.transform(items)
     return {
@@ -83,7 +94,7 @@ def main():
         sys.exit(f"{folder} is there already, and old models stay as they are.")
     random = np.random.default_rng(SCHEMA)
     images, texts = random.integers(0, 256, (3, 8, 6)), TEXTS
-    pictured, worded = image_model(random), text_model(random)
+    pictured, worded = weighted_image_model(random), weighted_text_model(random)
     folder.mkdir()
     pictured.save(folder / "images.bagwise")
     worded.save(folder / "texts.bagwise")

@@ -1,8 +1,9 @@
-"""Normalisation of histograms: L1, L2, and powers, one row at a time."""
+"""Weights of words and normalisation of histograms: term functions, word weights, L1, L2, and powers, row by row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,19 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["STEPS", "normalize_rows", "resolve_steps"]
+__all__ = [
+    "NORMS",
+    "STEPS",
+    "TERMS",
+    "WordWeighting",
+    "inverse_document_frequencies",
+    "normalize_rows",
+    "resolve_steps",
+]
 
 STEPS = ("l1", "power", "l2")
+TERMS = ("count", "log", "sqrt")
+NORMS = (None, "l1", "l2")
 _BLOCK = 1 << 15  # values processed at a time, so that temporary arrays stay in the cache
 
 
@@ -43,6 +54,77 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
         begin, end = starts[low], starts[high]
         _normalize_block(names, power, values[begin:end], starts[low : high + 1] - begin)
     return result
+
+
+@dataclass(frozen=True, eq=False)
+class WordWeighting:
+    """What is done to histograms over the full vocabulary before the words of each group are summed.
+
+    1. The term function: "count" leaves x as it is, "sqrt" takes its square root, "log" takes 1 + log x above 1 and
+       leaves x below (sublinear counts). All are odd functions.
+    2. Each word is multiplied by its weight.
+    3. Each row is divided by its norm over all words.
+
+    Sublinear TF-IDF has the term "log", inverse document frequencies as weights and the norm "l2". The term "sqrt" with
+    the norm "l2" is Hellinger normalisation before merging.
+
+    Parameters
+    ----------
+    term : {"count", "log", "sqrt"}, default="count"
+    weights : ndarray of shape (n_words,), default=None
+        None: 1 for all words.
+    norm : {"l1", "l2"}, default=None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.codebooks.normalizing import WordWeighting
+    >>> WordWeighting("sqrt", np.array([1.0, 2.0, 1.0]), "l2").apply(np.array([[4.0, 1.0, 1.0]])) ** 2
+    array([[0.44444444, 0.44444444, 0.11111111]])
+    """
+
+    term: str = "count"
+    weights: NDArray[np.float64] | None = None
+    norm: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.term not in TERMS:
+            raise unknown_name("term", self.term, TERMS)
+        if self.norm not in NORMS:
+            raise unknown_name("norm", self.norm, NORMS[1:])
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether histograms stay as they are."""
+        return self.term == "count" and self.weights is None and self.norm is None
+
+    def apply(self, X: Any, n_cells: int = 1) -> Any:
+        """Return weighted histograms in float64, dense or CSR as X of shape (n_items, n_cells * n_words)."""
+        if self.is_identity:
+            return X
+        result = X.astype(np.float64)  # a copy
+        values = result.data if hasattr(result, "indptr") else result
+        if self.term == "sqrt":
+            values[...] = np.copysign(np.sqrt(np.abs(values)), values)
+        elif self.term == "log":
+            sizes = np.abs(values)
+            values[...] = np.where(sizes > 1, np.copysign(1 + np.log(np.maximum(sizes, 1)), values), values)
+        if self.weights is not None:
+            weights = np.tile(self.weights, n_cells)
+            values *= weights[result.indices] if hasattr(result, "indptr") else weights
+        return result if self.norm is None else normalize_rows(result, self.norm)
+
+
+def inverse_document_frequencies(X: Any) -> NDArray[np.float64]:
+    """Return ``1 + log((1 + n) / (1 + n_w))`` for each word, which n_w of n rows have: scikit-learn's smooth idf.
+
+    >>> import numpy as np
+    >>> inverse_document_frequencies(np.array([[1, 0], [2, 3], [1, 0]])).round(3)
+    array([1.   , 1.693])
+    """
+    n, d = X.shape
+    rows = np.bincount(X.indices[X.data != 0], minlength=d) if hasattr(X, "indptr") else np.count_nonzero(X, axis=0)
+    return 1.0 + np.log((1.0 + n) / (1.0 + rows))
 
 
 def _blocks(starts: NDArray[Any]) -> Iterator[tuple[int, int]]:

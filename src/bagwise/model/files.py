@@ -15,7 +15,7 @@ from bagwise._io.tensors import PackedStrings, check_file_path, tensor_pieces, w
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.parts import DescriptorRecord, Head, PathErrors
-from bagwise.runtime import KIND, MOST_HEADER, SCHEMA, ModelFileError, name_of, read_model_file
+from bagwise.runtime import KIND, MOST_HEADER, OPTIONAL, SCHEMA, ModelFileError, name_of, read_model_file
 
 __all__ = ["model_bytes", "parts_of", "read_model", "write_model"]
 
@@ -29,7 +29,7 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     if not target.parent.is_dir():
         raise BagwiseError(f"{target} cannot be saved: there is no folder {target.parent}. Create it first.")
     try:
-        return write_tensors(target, KIND, SCHEMA, header, tensors, MOST_HEADER)
+        return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
     except OSError as error:
         reason = error.strerror or error
         raise BagwiseError(f"{target} cannot be saved: {reason}. An existing file was not changed.") from error
@@ -37,7 +37,8 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
 
 def model_bytes(model: Any) -> bytes:
     """Return the bytes of a model's file, for other files that hold a model."""
-    return b"".join(tensor_pieces(KIND, SCHEMA, *parts_of(model), MOST_HEADER))
+    header, tensors = parts_of(model)
+    return b"".join(tensor_pieces(KIND, header["schema"], header, tensors, MOST_HEADER))
 
 
 def read_model(source: str | os.PathLike[str] | NDArray[np.uint8], make: Callable[..., _M]) -> _M:
@@ -57,7 +58,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     path, record = model.path, model.descriptor_record
     header = {
         "kind": KIND,
-        "schema": SCHEMA,
+        "schema": 1,
         "library": f"bagwise {bagwise.__version__}",
         "items": model.modality,
         "vocabulary_size": model.hierarchy.n_words,
@@ -80,18 +81,27 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "options": model.options,
         "provenance": model.provenance,
     }
+    used = {name: value for name, value in _optional(model).items() if value != OPTIONAL[name]}
+    if used or model.word_weights is not None:
+        header |= {"schema": SCHEMA, **used}
     merges: NDArray[np.int64] = model.hierarchy.merges
     tensors: dict[str, NDArray[Any]] = {"merges": merges.astype(np.int32), "scores": model.hierarchy.scores}
     if model.codebook is not None:
         tensors["codebook"] = model.codebook
-    if model.word_totals is not None:
-        tensors["word_totals"] = model.word_totals
+    for name in ("word_totals", "word_weights"):
+        if getattr(model, name) is not None:
+            tensors[name] = getattr(model, name)
     if model.word_names is not None:
         names = PackedStrings.of(model.word_names)
         tensors["names"], tensors["name_offsets"] = names.text, names.offsets
     for size, head in model.heads.items():
         tensors[f"head_{size}_coef"], tensors[f"head_{size}_intercept"] = head.coef, head.intercept
     return header, tensors
+
+
+def _optional(model: Any) -> dict[str, Any]:
+    """Return the members of the header that schema 1 does not have."""
+    return {"term": model.term, "norm": model.norm}
 
 
 def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -113,6 +123,9 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "word_totals": tensors.get("word_totals"),
         "tokenizer": header["tokenizer"],
         "pyramid": header["pyramid"],
+        "term": header["term"],
+        "word_weights": tensors.get("word_weights"),
+        "norm": header["norm"],
         "normalize": header["normalize"],
         "classes": header["classes"],
         "heads": {n: Head(tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]},

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count, as_values
-from bagwise.codebooks.normalizing import resolve_steps
+from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
@@ -29,7 +29,7 @@ from bagwise.model.parts import (
     frozen,
     json_copy,
 )
-from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS
+from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS, OPTIONAL
 
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Vectorizer
@@ -43,9 +43,11 @@ class Model:
 
     1. Count the words of an item over the full vocabulary of d words. Descriptors of images and videos count for their
        nearest word in the codebook, in each cell of the pyramid; the columns of a table are words.
-    2. Sum the words of each group. The hierarchy is cut at `n_groups`; all cells have the same groups.
-    3. Normalise the row (by default Hellinger normalisation).
-    4. Score the classes by a linear classifier, the head.
+    2. Weight words: a term function, a weight per word, and a norm over all words, see `WordWeighting`. By default
+       counts stay as they are.
+    3. Sum the words of each group. The hierarchy is cut at `n_groups`; all cells have the same groups.
+    4. Normalise the row (by default Hellinger normalisation).
+    5. Score the classes by a linear classifier, the head.
 
     There may be heads for several numbers of groups, so that `cut` needs no training. A model is immutable; `cut`
     returns another one. ``docs/model-file.md`` describes the file format; `bagwise.runtime` reads it with NumPy alone.
@@ -70,8 +72,14 @@ class Model:
         token_pattern.
     pyramid : as in `BagOfFeatures`, default=((1, 1),)
         Grids of (rows, columns), for bags with positions.
+    term : {"count", "log", "sqrt"}, default="count"
+        Function of the count of a word: itself, 1 + log of it, or its square root.
+    word_weights : array-like of shape (d,), default=None
+        Factor of each word, such as its inverse document frequency. Finite, not negative, stored as float32.
+    norm : {"l1", "l2"}, default=None
+        Norm over all words by which a row is divided before words are summed.
     normalize : sequence out of {"l1", "power", "l2"}, default=("l1", "power")
-        Steps of `BagNormalizer`, on the whole row.
+        Steps of `BagNormalizer`, on the whole row of groups.
     classes : sequence of str, default=()
     heads : mapping from int to Head, default={}
         Linear classifiers, by their number of groups.
@@ -124,6 +132,9 @@ class Model:
     word_totals: NDArray[np.float64] | None = None
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     pyramid: tuple[tuple[int, int], ...] = ((1, 1),)
+    term: str = "count"
+    word_weights: NDArray[np.float32] | None = None
+    norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
     classes: tuple[str, ...] = ()
     heads: Mapping[int, Head] = field(default_factory=dict)
@@ -148,6 +159,7 @@ class Model:
         self._set(n_groups=self._checked_size(self.n_groups), pyramid=self._checked_pyramid())
         self._set(normalize=resolve_steps(self.normalize))
         self._check_words()
+        _ = self.weighting  # checks the names of term and norm
         self._check_classes()
         if self.path is not None and not isinstance(self.path, PathErrors):
             raise BagwiseError(f"path must be PathErrors or None, got {type(self.path).__name__}.")
@@ -202,10 +214,13 @@ class Model:
             self._set(word_names=checked_names(self.word_names, "word_names", unique=self.modality == "texts"))
         if self.codebook is not None:
             self._set(codebook=frozen(as_values(self.codebook, np.float32, "codebook")))
-        if self.word_totals is not None:
-            totals = as_values(np.asarray(self.word_totals).reshape(-1, 1), np.float64, "word_totals")
-            self._set(word_totals=frozen(totals.ravel()))
-        for name in ("codebook", "word_names", "word_totals"):
+        for name, dtype in (("word_totals", np.float64), ("word_weights", np.float32)):
+            if getattr(self, name) is not None:
+                numbers = as_values(np.asarray(getattr(self, name)).reshape(-1, 1), dtype, name)
+                self._set(**{name: frozen(numbers.ravel())})
+        if self.word_weights is not None and len(self.word_weights) and self.word_weights.min() < 0:
+            raise BagwiseError(f"word_weights must not be negative; the smallest is {self.word_weights.min():g}.")
+        for name in ("codebook", "word_names", "word_totals", "word_weights"):
             held = getattr(self, name)
             if held is not None and len(held) != n:
                 raise BagwiseError(f"{name} must have one entry per word of the hierarchy, {n}; got {len(held)}.")
@@ -234,6 +249,12 @@ class Model:
     def n_cells(self) -> int:
         """Number of cells of the pyramid."""
         return n_cells(self.pyramid)
+
+    @cached_property
+    def weighting(self) -> WordWeighting:
+        """What is done to histograms before words are summed: `term`, `word_weights` and `norm`."""
+        weights = None if self.word_weights is None else self.word_weights.astype(np.float64)
+        return WordWeighting(self.term, weights, self.norm)
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
@@ -279,7 +300,7 @@ class Model:
         return self.vectorizer.transform(X, n_jobs=n_jobs).matrix
 
     def group(self, histograms: Any, n: int | None = None, *, normalize: Sequence[str] | None = None) -> Any:
-        """Sum the words of each group, and normalise the rows.
+        """Weight words, sum those of each group, and normalise the rows.
 
         Parameters
         ----------
@@ -299,7 +320,8 @@ class Model:
         n_groups = self.n_groups if n is None else self._checked_size(n)
         labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
         given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
-        return group_features(given, labels, n_groups, self.n_cells, self.normalize if normalize is None else normalize)
+        steps = self.normalize if normalize is None else normalize
+        return group_features(given, labels, n_groups, self.n_cells, steps, self.weighting)
 
     def transform(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Turn items into features: ``group(histograms(X))``."""
@@ -353,7 +375,7 @@ class Model:
 
     def info(self) -> dict[str, Any]:
         """Return the header of the model's file, a dict of JSON values."""
-        return model_files.parts_of(self)[0]
+        return OPTIONAL | model_files.parts_of(self)[0]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to one file, atomically. An existing file is replaced."""

@@ -72,7 +72,11 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     onnx = require("onnx", "onnx", "Exporting to ONNX")
     graph = _Graph(onnx)
     n_rows: int | str = "n" if model.codebook is None else 1
-    sums = _add_counts(graph, model) if model.codebook is None else _add_descriptors(graph, model)
+    if model.codebook is None:
+        counts = graph.input("counts", ["n", model.hierarchy.n_words])
+    else:
+        counts = _add_descriptors(graph, model)
+    sums = _add_groups(graph, _add_weights(graph, counts, model), model)
     width = model.n_cells * model.n_groups
     graph.output("features", _add_steps(graph, sums, model.normalize), "FLOAT", [n_rows, width])
     if model.n_groups in model.heads:
@@ -84,17 +88,32 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     return write_atomically(path, graph.serialized(about))
 
 
-def _add_counts(graph: _Graph, model: Model) -> str:
-    """Add the sums of counts over each group, one row per item."""
-    counts = graph.input("counts", ["n", len(model.lookup)])
-    n_rows = graph.add("Shape", counts, start=0, end=1)
-    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_groups])), axis=0)
-    groups = graph.add("Expand", graph.constant(model.lookup[np.newaxis]), graph.add("Shape", counts))
-    return _add_scattered(graph, graph.add("ConstantOfShape", shape), groups, counts)
+def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
+    """Weight the words of each row, see `bagwise.codebooks.normalizing.WordWeighting`."""
+    if model.term == "sqrt":
+        counts = _add_steps(graph, counts, ("power",))
+    elif model.term == "log":
+        one, size = graph.constant(np.float32(1)), graph.add("Abs", counts)
+        damped = graph.add("Add", graph.add("Log", graph.add("Max", size, one)), one)
+        damped = graph.add("Mul", graph.add("Sign", counts), damped)
+        counts = graph.add("Where", graph.add("Greater", size, one), damped, counts)
+    if model.word_weights is not None:
+        counts = graph.add("Mul", counts, graph.constant(np.tile(model.word_weights, model.n_cells)))
+    return counts if model.norm is None else _add_steps(graph, counts, (model.norm,))
+
+
+def _add_groups(graph: _Graph, words: str, model: Model) -> str:
+    """Add the sums over each group in each cell, one row per item."""
+    cells = np.arange(model.n_cells)[:, np.newaxis]
+    columns = (cells * model.n_groups + model.lookup).reshape(1, -1)
+    n_rows = graph.add("Shape", words, start=0, end=1)
+    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_cells * model.n_groups])), axis=0)
+    groups = graph.add("Expand", graph.constant(columns), graph.add("Shape", words))
+    return _add_scattered(graph, graph.add("ConstantOfShape", shape), groups, words)
 
 
 def _add_descriptors(graph: _Graph, model: Model) -> str:
-    """Add the counts of each group in each cell, one row."""
+    """Add the counts of each word in each cell, one row."""
     assert model.codebook is not None
     mean = model.codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
     words = model.codebook - mean  # centred, to keep digits of words far from the origin
@@ -104,17 +123,15 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     # |x - w|² - |x|², where |x|² is the same for all words
     distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
     nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
-    groups = graph.add("Gather", graph.constant(model.lookup), nearest, axis=0)
+    d = model.hierarchy.n_words
     first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
-    firsts = graph.constant(first_cells * model.n_groups)
-    if all(grid == (1, 1) for grid in model.pyramid):
-        columns = graph.add("Add", groups, firsts)
-    else:
-        cells = graph.add("Mul", _add_places(graph, model), graph.constant(np.array(model.n_groups)))
-        columns = graph.add("Add", graph.add("Add", groups, firsts), cells)
+    columns = graph.add("Add", nearest, graph.constant(first_cells * d))
+    if any(grid != (1, 1) for grid in model.pyramid):
+        cells = graph.add("Mul", _add_places(graph, model), graph.constant(np.array(d)))
+        columns = graph.add("Add", columns, cells)
     row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
     ones = graph.add("ConstantOfShape", graph.add("Shape", row), value=graph.value(1.0))
-    zeros = graph.constant(np.zeros((1, model.n_cells * model.n_groups), np.float32))
+    zeros = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
     return _add_scattered(graph, zeros, row, ones)
 
 

@@ -29,7 +29,7 @@ from bagwise.codebooks.batches import batches_of_width
 from bagwise.codebooks.distances import WordDistances, assign
 from bagwise.codebooks.encoders import HardEncoder
 from bagwise.codebooks.encoding import pooled
-from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
 from bagwise.model.parts import LazyDescriptor
@@ -60,8 +60,15 @@ def no_progress(step: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-def group_features(histograms: Any, labels: NDArray[np.int64], n_groups: int, n_cells: int, normalize: Any) -> Any:
-    """Sum the words of each group, cell by cell, and normalise the rows by steps of `BagNormalizer`.
+def group_features(
+    histograms: Any,
+    labels: NDArray[np.int64],
+    n_groups: int,
+    n_cells: int,
+    normalize: Any,
+    weighting: WordWeighting | None = None,
+) -> Any:
+    """Weight words, sum those of each group, cell by cell, and normalise the rows by steps of `BagNormalizer`.
 
     From a dense or CSR array of shape (n_items, n_cells * n_words) to one of float32 and shape (n_items, n_cells *
     n_groups); `labels` has the group of each word.
@@ -69,7 +76,8 @@ def group_features(histograms: Any, labels: NDArray[np.int64], n_groups: int, n_
     >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
     array([[0.5, 0.5]], dtype=float32)
     """
-    return normalize_features(pool(histograms, labels, n_groups, n_cells=n_cells), normalize)
+    weighted = histograms if weighting is None else weighting.apply(histograms, n_cells)
+    return normalize_features(pool(weighted, labels, n_groups, n_cells=n_cells), normalize)
 
 
 def normalize_features(grouped: Any, normalize: Any) -> Any:
