@@ -9,6 +9,7 @@ from bagwise.baselines.linear import ConfidenceWeightedClassifier
 from bagwise.codebooks.bag_of_features import BagOfFeatures
 from bagwise.codebooks.encoders import ASSIGNMENTS
 from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+from bagwise.descriptors.color import ColorCells
 from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.sift import ColorSIFT
@@ -66,7 +67,7 @@ def _model() -> None:
 
 def _describe_and_encode() -> None:
     images = list(np.random.default_rng(0).integers(0, 256, size=(2, 40, 40, 3), dtype=np.uint8))
-    for descriptor in (HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
+    for descriptor in (ColorCells(), HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
         descriptor.transform(images)
     bags = ColorSIFT().transform(images)
     for assignment in ASSIGNMENTS:

@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from bagwise import Bags, BagwiseError, open_collection
 from bagwise.descriptors import (
     LBPD5,
+    ColorCells,
     ColorSIFT,
     DamagedCacheWarning,
     DenseSIFT,
@@ -39,6 +40,7 @@ ALL = [
     KeypointSIFT(contrast_threshold=0.01),
     Patches(),
     Patches(mode="rgb", normalize="l2"),
+    ColorCells(),
     HogLbp(),
     HogLbp(form="root"),
     LocalBinaryPatterns(),

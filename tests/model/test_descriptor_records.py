@@ -131,7 +131,9 @@ def test_strangers_are_refused():
     for stranger in (Mine(), DenseSIFT(), 3, object()):
         with pytest.raises(BagwiseError, match="stores descriptors of this library"):
             DescriptorRecord.of(stranger)
-    with pytest.raises(BagwiseError, match=r"Unknown descriptor: 'DenseSift'\. Accepted: 'ColorSIFT', 'DenseSIFT'"):
+    with pytest.raises(
+        BagwiseError, match=r"Unknown descriptor: 'DenseSift'\. Accepted: 'ColorCells', 'ColorSIFT', 'DenseSIFT'"
+    ):
         DescriptorRecord("DenseSift", {})
     with pytest.raises(BagwiseError, match="Unknown descriptor"):
         DescriptorRecord(["DenseSIFT"], {})

@@ -1,6 +1,7 @@
 from .base import Descriptor as Descriptor
 from .base import ItemTransformer as ItemTransformer
 from .cache import DamagedCacheWarning as DamagedCacheWarning
+from .color import ColorCells as ColorCells
 from .hog_lbp import HogLbp as HogLbp
 from .lbp import LBPD5 as LBPD5
 from .lbp import LocalBinaryPatterns as LocalBinaryPatterns

@@ -81,6 +81,7 @@ class KnownDescriptor:
     rules: Mapping[str, Any]  # values that files may hold for each parameter but those of EXECUTION
     option: str | None = None  # name on the command line
     modality: str = "images"
+    color: bool = False  # whether images are opened in colour for it
     n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
     former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
 
@@ -88,7 +89,9 @@ class KnownDescriptor:
 _SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number()}
 DESCRIPTORS = {
     "DenseSIFT": KnownDescriptor("sift", _SIFT, "sift"),
-    "ColorSIFT": KnownDescriptor("sift", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}, "color-sift"),
+    "ColorSIFT": KnownDescriptor(
+        "sift", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}, "color-sift", color=True
+    ),
     "KeypointSIFT": KnownDescriptor(
         "sift",
         {
@@ -99,6 +102,7 @@ DESCRIPTORS = {
         },
         "keypoint-sift",
     ),
+    "ColorCells": KnownDescriptor("color", {"cell": _Integer(1), "step": _Integer(1)}, "color", color=True),
     "HogLbp": KnownDescriptor("hog_lbp", {"cell": _Integer(2), "form": _OneOf(("root", "unit"))}, "hog-lbp"),
     "Patches": KnownDescriptor(
         "patches",

@@ -51,7 +51,8 @@ class FitOptions:
         A name from `bagwise.criteria`. "auto": "aib"; without classes, "mmi" for images and videos, "lpp" for texts and
         tables.
     descriptor : str, default="auto"
-        "sift", "color-sift", "keypoint-sift", "hog-lbp" or "patches" for images ("auto": "sift"), "hog-hof" for videos.
+        "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images ("auto": "sift"), "hog-hof"
+        for videos.
     step, patch : int, default=None
         Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor.
     pyramid : int, default=None
@@ -240,7 +241,7 @@ def make_descriptor(options: FitOptions, modality: str) -> Any:
         raise OptionError("descriptor", message)
     made = getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache)
     taken = made.get_params(deep=False)
-    for option, parameter in (("step", "step"), ("patch", "cell" if name == "hog-lbp" else "patch")):
+    for option, parameter in (("step", "step"), ("patch", "cell" if "cell" in taken else "patch")):
         value = getattr(options, option)
         if value is None:
             continue
@@ -256,7 +257,7 @@ def open_source(source: Any, options: FitOptions) -> Collection:
         return source
     given = {name: getattr(options, name) for name in ("text", "label", "encoding")}
     given = {name: value for name, value in given.items() if value is not None}
-    if options.descriptor == "color-sift":
+    if options.descriptor in DESCRIPTORS and registry.DESCRIPTORS[DESCRIPTORS[options.descriptor]].color:
         given["mode"] = "rgb"
     return open_collection(source, options.modality, **given)
 
