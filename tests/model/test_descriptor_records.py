@@ -111,14 +111,23 @@ def test_names_of_earlier_files():
         DescriptorRecord("DenseSIFT", {"step": 8, "patch": 16, "scales": [1.0], "normalization": 0.0})
 
 
+def test_files_without_a_size_mean_images_of_any_size():
+    old = {"step": 8, "patch": 16, "scales": [1.0], "smoothing": 0.0}
+    assert DescriptorRecord("DenseSIFT", old).parameters == {**old, "max_side": None}
+    assert DescriptorRecord("DenseSIFT", old).written() == old
+    sized = DescriptorRecord.of(DenseSIFT(max_side=480))
+    assert sized.written() == {**old, "max_side": 480}
+    assert DescriptorRecord("DenseSIFT", sized.written()).build().max_side == 480
+
+
 def test_patterns_are_as_many_as_the_descriptor_counts():
     assert DESCRIPTORS["LBPD5"].n_words == N_PATTERNS
 
 
 def test_parameters_become_plain():
     record = DescriptorRecord.of(DenseSIFT(np.int64(4), scales=np.array([1.0, 2.0]), smoothing=np.float32(0.5)))
-    assert record.parameters == {"step": 4, "patch": 16, "scales": [1.0, 2.0], "smoothing": 0.5}
-    assert [type(value) for value in record.parameters.values()] == [int, int, list, float]
+    assert record.written() == {"step": 4, "patch": 16, "scales": [1.0, 2.0], "smoothing": 0.5}
+    assert [type(value) for value in record.written().values()] == [int, int, list, float]
 
 
 def test_strangers_are_refused():

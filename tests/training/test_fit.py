@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 
 from bagwise import BagwiseError, Model, open_collection
 from bagwise.sources import TableCollection
@@ -252,6 +253,11 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
     path = write_records(tmp_path / "texts.csv")
     with pytest.raises(BagwiseError, match=r"n_groups=5000, but there are only \d+ words"):
         run_fit(path, FitOptions(n_groups=5000))
+    with pytest.raises(BagwiseError, match="max_side is for images, but these are texts"):
+        run_fit(path, FitOptions(max_side=100))
+    for wrong in (2, -1, 5000, True, 480.0, None):
+        with pytest.raises(BagwiseError, match="max_side must be an integer from 3 to 4096, or 0"):
+            FitOptions(max_side=wrong)
     with pytest.raises(BagwiseError, match="pyramid is for images, but these are texts"):
         run_fit(path, FitOptions(pyramid=5))
     with pytest.raises(BagwiseError, match="columns of a table are its words"):
@@ -289,11 +295,39 @@ def test_each_item_is_read_once(tmp_path, monkeypatch):
     read = []
     decode = ImageDecoder.decode
     monkeypatch.setattr(
-        ImageDecoder, "decode", lambda self, content: read.append(content.source) or decode(self, content)
+        ImageDecoder, "decode", lambda self, content, *size: read.append(content.source) or decode(self, content, *size)
     )
     run_fit(source, FitOptions(**IMAGES))
     assert sorted(read) == sorted(set(read))
     assert len(read) == 12
+
+
+def test_large_images_give_what_small_ones_do(tmp_path):
+    """Pixels repeated 25 times are shrunk to what they were, in a fit, in its report and by the loaded model."""
+    from bagwise.training.report_data import fit_report_data
+
+    small = write_image_folder(tmp_path / "small" / "stripes")
+    large = tmp_path / "large" / "stripes"
+    for path in small.rglob("*.png"):
+        target = large / path.relative_to(small)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.asarray(Image.open(path))
+        Image.fromarray(pixels.repeat(25, axis=0).repeat(25, axis=1)).save(target)
+    side = max(open_collection(small)[0].load().shape)
+    assert 25 * side > FitOptions().max_side > side
+    fits = [run_fit(small, FitOptions(**IMAGES)), run_fit(large, FitOptions(**IMAGES, max_side=side))]
+    np.testing.assert_array_equal(fits[1].model.codebook, fits[0].model.codebook)
+    np.testing.assert_array_equal(fits[1].data.histograms.toarray(), fits[0].data.histograms.toarray())
+    patches = [[group.patches for group in fit_report_data(fit).groups] for fit in fits]
+    assert patches[0] == patches[1]
+    assert any(patches[0])
+    loaded = Model.load(fits[1].model.save(tmp_path / "stripes.bagwise"))
+    assert loaded.descriptor.max_side == side
+    histograms = loaded.histograms(open_collection(large))
+    np.testing.assert_array_equal(histograms.toarray(), fits[0].data.histograms.toarray())
+    whole = run_fit(large, FitOptions(**IMAGES | {"folds": 0}, max_side=0, step=50)).model
+    assert whole.descriptor.max_side is None
+    assert whole.histograms(open_collection(large)).sum() > 3 * histograms.sum()
 
 
 @pytest.mark.parametrize("pyramid", [None, 5])

@@ -58,6 +58,9 @@ FIT_OPTIONS: Options = {
     ),
     "step": _option(int, _LEARNING, "Distance between descriptors in pixels."),
     "patch": _option(int, _LEARNING, "Side of the patch of a descriptor in pixels."),
+    "max_side": _option(
+        int, _LEARNING, "Images: shrink those with a longer side to this, in pixels. Default: 480; 0: never."
+    ),
     "pyramid": _option(int, _LEARNING, "Cells of the spatial pyramid: 5, 8 or 21.", metavar="5|8|21"),
     "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 2."),
     "stop_words": _option(str, _LEARNING, "Texts: english removes English stop words."),

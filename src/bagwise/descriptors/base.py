@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 
 from bagwise.bags.bags import Bags, offsets_of
 from bagwise.descriptors.cache import ArrayCache
+from bagwise.descriptors.images import shrink
 from bagwise.descriptors.registry import EXECUTION
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
@@ -91,6 +92,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
 
     A subclass has the parameters `n_jobs`, `verbose` and `cache`, and a method ``_compute(content)`` that returns the
     arrays of an item by name. The arrays depend only on the item and the other parameters. `_compute` runs in threads.
+    With a parameter `max_side`, larger images are shrunk before.
     """
 
     modality: ClassVar[str] = "images"
@@ -99,10 +101,20 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     n_jobs: int | None
     verbose: int
     cache: str | PathLike[str] | None
+    max_side: int | None = None
 
     @abstractmethod
     def _compute(self, content: Any) -> Arrays:
         """Compute the arrays of one item, by name."""
+
+    @property
+    def _image_side(self) -> int | None:
+        """The side that images are shrunk to. Videos are shrunk frame by frame."""
+        return self.max_side if self.modality == "images" else None
+
+    def _arrays(self, content: Any) -> Arrays:
+        """Compute the arrays of one item at the size it is described at."""
+        return self._compute(content if self._image_side is None else shrink(content, self._image_side))
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the parameters; nothing is learned.
@@ -168,7 +180,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         """Iterate over the arrays of items."""
         self._check_parameters()
         items, source = as_items(X, self.modality)
-        compute = partial(_compute_one, self._compute, self._cache())
+        compute = partial(_compute_one, self._arrays, self._image_side, self._cache())
         task = type(self).__name__ if self.verbose else None
         return ItemIterator(items, compute, source, on_error=on_error, n_jobs=self.n_jobs, task=task, **batches)
 
@@ -188,15 +200,15 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         return tags
 
 
-def _compute_one(compute: Callable[[Any], Arrays], cache: ArrayCache | None, item: Any) -> Arrays:
+def _compute_one(compute: Callable[[Any], Arrays], max_side: int | None, cache: ArrayCache | None, item: Any) -> Arrays:
     """Load the arrays of an item from the cache, or compute them."""
     with item_errors(item.id):
         if cache is None:
-            return compute(item.load())
+            return compute(item.load(max_side))
         key = item.fingerprint()
         if (arrays := cache.load(key)) is not None:
             return arrays
-        arrays = compute(item.load())
+        arrays = compute(item.load(max_side))
     cache.save(key, arrays)  # a full disk is not an error of the item
     return arrays
 
@@ -244,7 +256,7 @@ class Descriptor(ItemTransformer):
         """
         self._check_parameters()
         try:
-            arrays = self._compute(content)
+            arrays = self._arrays(content)
         except BagwiseError as error:
             raise BagwiseError(f"{type(self).__name__} cannot describe this: {error}.") from error
         return arrays["values"], arrays.get("positions")

@@ -27,7 +27,7 @@ class ColorCells(Descriptor):
         Side of a cell in pixels.
     step : int, default=8
         Pixels between neighbouring cells. The grid is centred in the image.
-    n_jobs, verbose, cache
+    max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
@@ -64,12 +64,14 @@ class ColorCells(Descriptor):
         cell: int = 8,
         step: int = 8,
         *,
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
     ) -> None:
         self.cell = cell
         self.step = step
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache

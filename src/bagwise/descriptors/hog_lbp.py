@@ -42,7 +42,7 @@ class HogLbp(Descriptor):
         gradients than its neighbours has a shorter vector. The patterns are Hellinger normalised (L1, then square
         root), which damps frequent patterns. The two patterns without a transition (a bright or a dark spot) share
         one of the 58 numbers, and all that are not uniform share another.
-    n_jobs, verbose, cache
+    max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
@@ -78,12 +78,14 @@ class HogLbp(Descriptor):
         cell: int = 8,
         *,
         form: str = "unit",
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
     ) -> None:
         self.cell = cell
         self.form = form
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache

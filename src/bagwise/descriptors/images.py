@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
+from bagwise.sources.media import resize_by_area, shrunk_size
 
-__all__ = ["as_grey", "as_image", "as_rgb", "centres_in_unit_square", "starts_of"]
+__all__ = ["as_grey", "as_image", "as_rgb", "centres_in_unit_square", "shrink", "starts_of"]
 
 
 # Largest number a pixel may be.
@@ -34,6 +35,13 @@ def as_image(content: Any) -> NDArray[Any]:
                 f"pixels must be numbers between -{LARGEST:g} and {LARGEST:g}; these go from {least:g} to {most:g}"
             )
     return image
+
+
+def shrink(content: Any, max_side: int) -> NDArray[Any]:
+    """Shrink an image by area averaging if its longer side is longer than `max_side`; see `shrunk_size`."""
+    image = as_image(content)
+    height, width = image.shape[:2]
+    return resize_by_area(image, *shrunk_size(height, width, max_side))
 
 
 def as_grey(content: Any) -> NDArray[np.float32]:

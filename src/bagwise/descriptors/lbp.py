@@ -78,7 +78,7 @@ class LocalBinaryPatterns(Descriptor):
         Side of the cells in pixels. Cells are adjacent and centred in the image. None: one histogram per image.
     normalize : {"l1", "l2"} or None, default="l1"
         Norm that each histogram is divided by. None returns counts.
-    n_jobs, verbose, cache
+    max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
@@ -116,6 +116,7 @@ class LocalBinaryPatterns(Descriptor):
         *,
         cell: int | None = None,
         normalize: str | None = "l1",
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -123,6 +124,7 @@ class LocalBinaryPatterns(Descriptor):
         self.uniform = uniform
         self.cell = cell
         self.normalize = normalize
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
@@ -183,7 +185,7 @@ class LBPD5(ItemTransformer):
         Side of a patch in pixels. It has ``(patch - 4)²`` patterns, those whose 5 x 5 window is inside the patch.
     step : int, default=8
         Distance of neighbouring patches in pixels. The grid is centred in the image.
-    n_jobs, verbose, cache
+    max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
@@ -226,6 +228,7 @@ class LBPD5(ItemTransformer):
         *,
         patch: int = 16,
         step: int = 8,
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -233,6 +236,7 @@ class LBPD5(ItemTransformer):
         self.per = per
         self.patch = patch
         self.step = step
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache

@@ -33,7 +33,7 @@ class Patches(Descriptor):
     normalize : {"mean", "standard", "l2"} or None, default="standard"
         "mean" subtracts the mean of each patch, "standard" also divides by its standard deviation, "l2" scales the
         patch to unit norm. None leaves the pixels as they are. "mean" and "standard" make flat patches zero.
-    n_jobs, verbose, cache
+    max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     Notes
@@ -64,6 +64,7 @@ class Patches(Descriptor):
         step: int = 4,
         mode: str = "grey",
         normalize: str | None = "standard",
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -72,6 +73,7 @@ class Patches(Descriptor):
         self.step = step
         self.mode = mode
         self.normalize = normalize
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache

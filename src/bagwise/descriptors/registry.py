@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
-__all__ = ["DESCRIPTORS", "EXECUTION", "KnownDescriptor", "parameter_constraints"]
+__all__ = ["DESCRIPTORS", "EXECUTION", "SIDE", "KnownDescriptor", "parameter_constraints"]
 
 # Constraints of the parameters that all descriptors have. They change how something is computed, not the result.
 EXECUTION: dict[str, list[Any]] = {"n_jobs": [Integral, None], "verbose": ["verbose"], "cache": [str, PathLike, None]}
@@ -85,8 +85,16 @@ class KnownDescriptor:
     n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
     former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
 
+    @property
+    def added(self) -> dict[str, Any]:
+        """Parameters that earlier files lack, with the values they mean. Files still leave these values out."""
+        return {"max_side": None} if self.modality == "images" else {}
 
-_SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number()}
+
+# The side that larger images or frames are shrunk to.
+SIDE = _Integer(3, optional=True)
+_SIZE = {"max_side": SIDE}
+_SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number(), **_SIZE}
 DESCRIPTORS = {
     "DenseSIFT": KnownDescriptor("sift", _SIFT, "sift"),
     "ColorSIFT": KnownDescriptor(
@@ -99,11 +107,12 @@ DESCRIPTORS = {
             "contrast_threshold": _Number(),
             "edge_threshold": _Number(above_zero=True),
             "sigma": _Number(above_zero=True),
+            **_SIZE,
         },
         "keypoint-sift",
     ),
-    "ColorCells": KnownDescriptor("color", {"cell": _Integer(1), "step": _Integer(1)}, "color", color=True),
-    "HogLbp": KnownDescriptor("hog_lbp", {"cell": _Integer(2), "form": _OneOf(("root", "unit"))}, "hog-lbp"),
+    "ColorCells": KnownDescriptor("color", {"cell": _Integer(1), "step": _Integer(1), **_SIZE}, "color", color=True),
+    "HogLbp": KnownDescriptor("hog_lbp", {"cell": _Integer(2), "form": _OneOf(("root", "unit")), **_SIZE}, "hog-lbp"),
     "Patches": KnownDescriptor(
         "patches",
         {
@@ -111,6 +120,7 @@ DESCRIPTORS = {
             "step": _Integer(1),
             "mode": _OneOf(("grey", "rgb")),
             "normalize": _OneOf(("mean", "standard", "l2", None)),
+            **_SIZE,
         },
         "patches",
         former_names={"normalization": "normalize"},
@@ -121,12 +131,13 @@ DESCRIPTORS = {
             "uniform": _OneOf((True, False)),
             "cell": _Integer(1, optional=True),
             "normalize": _OneOf(("l1", "l2", None)),
+            **_SIZE,
         },
         former_names={"norm": "normalize"},
     ),
     # files hold histograms of images, not of patches
     "LBPD5": KnownDescriptor(
-        "lbp", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1)}, n_words=1 << 16
+        "lbp", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1), **_SIZE}, n_words=1 << 16
     ),
     "VideoHogHof": KnownDescriptor(
         "video",
@@ -136,7 +147,7 @@ DESCRIPTORS = {
             "taus": _Numbers(),
             "threshold": _Number(),
             "max_points": _Integer(1, _MOST_POINTS, optional=True),
-            "max_side": _Integer(3, optional=True),
+            **_SIZE,
             "still": _Number(),
         },
         "hog-hof",

@@ -49,6 +49,9 @@ class DenseSIFT(Descriptor):
     smoothing : float, default=0.0
         Standard deviation in pixels of the Gaussian at scale 1. 0 does not smooth, which recognises scenes better. 1.52
         takes an image from a blur of 0.5 to 1.6, as OpenCV does by default.
+    max_side : int, default=None
+        Images with a longer side are shrunk by area averaging until that is their longer side; files of JPEG images are
+        decoded at a reduced scale first. Patches and steps are pixels after that. None: images keep their size.
     n_jobs : int, default=None
         Number of threads. None: 1; -1: all cores. Results do not depend on it.
     verbose : int, default=0
@@ -99,6 +102,7 @@ class DenseSIFT(Descriptor):
         scales: Any = (1.0,),
         *,
         smoothing: float = 0.0,
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -107,6 +111,7 @@ class DenseSIFT(Descriptor):
         self.patch = patch
         self.scales = scales
         self.smoothing = smoothing
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
@@ -193,7 +198,7 @@ class ColorSIFT(DenseSIFT):
         - ``"rgb"``: red, green and blue; 384 numbers.
 
         Quotients with a zero denominator are zero.
-    step, patch, scales, smoothing, n_jobs, verbose, cache
+    step, patch, scales, smoothing, max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
@@ -230,6 +235,7 @@ class ColorSIFT(DenseSIFT):
         patch: int = 16,
         scales: Any = (1.0,),
         smoothing: float = 0.0,
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -239,6 +245,7 @@ class ColorSIFT(DenseSIFT):
         self.patch = patch
         self.scales = scales
         self.smoothing = smoothing
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
@@ -285,7 +292,7 @@ class KeypointSIFT(Descriptor):
         Points that resemble edges are dropped. A larger threshold keeps more.
     sigma : float, default=1.6
         Standard deviation of the blur of the first image of the pyramid, in pixels.
-    n_jobs, verbose, cache
+    max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
@@ -322,6 +329,7 @@ class KeypointSIFT(Descriptor):
         contrast_threshold: float = 0.04,
         edge_threshold: float = 10.0,
         sigma: float = 1.6,
+        max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
@@ -330,6 +338,7 @@ class KeypointSIFT(Descriptor):
         self.contrast_threshold = contrast_threshold
         self.edge_threshold = edge_threshold
         self.sigma = sigma
+        self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache

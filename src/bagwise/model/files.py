@@ -64,7 +64,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "vocabulary_size": model.hierarchy.n_words,
         "n_words": model.n_groups,
         "criterion": model.hierarchy.criterion,
-        "descriptor": None if record is None else {"name": record.name, "parameters": record.parameters},
+        "descriptor": None if record is None else {"name": record.name, "parameters": record.written()},
         "tokenizer": model.tokenizer,
         "pyramid": [list(grid) for grid in model.pyramid],
         "normalize": list(model.normalize),

@@ -244,7 +244,8 @@ class DescriptorRecord:
             raise unknown_name("descriptor", self.name, DESCRIPTORS)
         rules, former = self.known.rules, self.known.former_names
         if isinstance(self.parameters, Mapping):
-            object.__setattr__(self, "parameters", {former.get(name, name): v for name, v in self.parameters.items()})
+            renamed = {former.get(name, name): value for name, value in self.parameters.items()}
+            object.__setattr__(self, "parameters", self.known.added | renamed)
         if not isinstance(self.parameters, Mapping) or set(self.parameters) != set(rules):
             given = sorted(map(str, self.parameters)) if isinstance(self.parameters, Mapping) else self.parameters
             raise BagwiseError(f"{self.name} has the parameters {sorted(rules)}, got {given}.")
@@ -268,6 +269,11 @@ class DescriptorRecord:
     def known(self) -> KnownDescriptor:
         """The entry of the registry."""
         return DESCRIPTORS[self.name]
+
+    def written(self) -> dict[str, Any]:
+        """Return the parameters for a file. New ones that have no effect are left out: earlier versions can read it."""
+        added = self.known.added
+        return {name: value for name, value in self.parameters.items() if name not in added or value != added[name]}
 
     def build(self) -> Any:
         """Build the descriptor."""

@@ -85,7 +85,10 @@ class Decoder(Protocol):
     """Decodes the bytes of an item for `Item.load`. A frozen dataclass: its repr has all its options."""
 
     def decode(self, content: Content) -> Any:
-        """Return the array, the text or the frames, or raise BagwiseError or OSError."""
+        """Return the array, the text or the frames, or raise BagwiseError or OSError.
+
+        Decoders of images also take a second argument, `max_side`; see `Item.load`.
+        """
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -127,8 +130,14 @@ class Item:
         """The place it is read from, for messages: a path, or ``archive.zip!member``."""
         return self.content.source
 
-    def load(self) -> Any:
+    def load(self, max_side: int | None = None) -> Any:
         """Read the item.
+
+        Parameters
+        ----------
+        max_side : int, default=None
+            For images: one with a longer side is shrunk by area averaging until that is its longer side. JPEG files are
+            decoded at a reduced scale first, which is faster and needs less memory. None: images keep their size.
 
         Returns
         -------
@@ -142,7 +151,7 @@ class Item:
             If it cannot be read, with its id and the reason.
         """
         try:
-            return self.decoder.decode(self.content)
+            return self.decoder.decode(self.content, *(() if max_side is None else (max_side,)))
         except ItemError:
             raise
         except (BagwiseError, OSError) as error:
@@ -181,8 +190,8 @@ class ListItem:
         self.id = id
         self._content = content
 
-    def load(self) -> Any:
-        """Return the array or text."""
+    def load(self, max_side: int | None = None) -> Any:
+        """Return the array or text, never shrunk."""
         return self._content
 
     def fingerprint(self) -> str:

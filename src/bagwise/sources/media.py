@@ -19,13 +19,26 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, check_encoding, decode_text
 from bagwise.sources.places import chosen_endings, collect
 
-__all__ = ["IMAGE_ENDINGS", "TEXT_ENDINGS", "VIDEO_ENDINGS", "ImageDecoder", "open_images", "open_texts", "open_videos"]
+__all__ = [
+    "IMAGE_ENDINGS",
+    "TEXT_ENDINGS",
+    "VIDEO_ENDINGS",
+    "ImageDecoder",
+    "open_images",
+    "open_texts",
+    "open_videos",
+    "resize_by_area",
+    "shrunk_size",
+]
 
 IMAGE_ENDINGS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"]
 )
 # Below the size from which Pillow warns (89 million), so that our message comes first.
 DEFAULT_MAX_PIXELS = 64_000_000
+# JPEG files are decoded at a reduced scale of at least this many times the final size. A reduced image has its last row
+# and column in part: with 2, what is shown moves by less than half a pixel of the final image.
+_REDUCED = 2
 
 
 def open_images(
@@ -85,9 +98,9 @@ class ImageDecoder:
     mode: str
     max_pixels: int = DEFAULT_MAX_PIXELS
 
-    def decode(self, content: Content) -> NDArray[np.uint8]:
-        """Return the image as an array; every failure of Pillow is a `BagwiseError`."""
-        from PIL import Image, ImageOps
+    def decode(self, content: Content, max_side: int | None = None) -> NDArray[np.uint8]:
+        """Return the image as an array, shrunk to `max_side`; every failure of Pillow is a `BagwiseError`."""
+        from PIL import ExifTags, Image, ImageOps
 
         with content.open() as file:
             if not file.read(1):
@@ -101,7 +114,16 @@ class ImageDecoder:
                             f"it has {width} x {height} pixels, the limit max_pixels is {self.max_pixels}. "
                             "If you trust it, pass a larger one."
                         )
-                    return self._to_array(ImageOps.exif_transpose(image))
+                    if max_side is not None and max(image.size) > max_side:
+                        rows, columns = shrunk_size(height, width, max_side)
+                        image.draft(None, (_REDUCED * columns, _REDUCED * rows))
+                    reduced = image.size != (width, height)
+                    turned = reduced and image.getexif().get(ExifTags.Base.Orientation, 1) > 4
+                    pixels = self._to_array(ImageOps.exif_transpose(image))
+                    # in proportion to the whole image, not to what a reduced scale left of it
+                    height, width = (width, height) if turned else (height, width)
+                    height, width = (height, width) if reduced else pixels.shape[:2]
+                    return resize_by_area(pixels, *shrunk_size(height, width, max_side))
             except (BagwiseError, MemoryError):
                 raise
             except Exception as error:
@@ -120,6 +142,37 @@ class ImageDecoder:
         elif image.mode not in ("L", "RGB"):
             image = image.convert("RGB")
         return np.array(image.convert(mode))
+
+
+def shrunk_size(height: int, width: int, max_side: int | None) -> tuple[int, int]:
+    """Size of an image whose longer side is at most `max_side`: the other in proportion, rounded, at least 1.
+
+    Halves are rounded up. None: images keep their size.
+
+    >>> shrunk_size(3000, 4000, 480), shrunk_size(300, 400, 480), shrunk_size(1, 9000, 480)
+    ((360, 480), (300, 400), (1, 480))
+    """
+    longest = max(height, width)
+    if max_side is None or longest <= max_side:
+        return height, width
+    # in integers: exact for all readers
+    rows, columns = ((2 * side * max_side + longest) // (2 * longest) for side in (height, width))
+    return max(1, rows), max(1, columns)
+
+
+def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]:
+    """Shrink an image to a size: each pixel is the mean of the rectangle it covers. Needs ``bagwise[image]``.
+
+    Means of uint8 and uint16 are rounded and keep the type; other integers become float64. An image of this size, or
+    without pixels, is returned as it is.
+    """
+    if image.shape[:2] == (height, width) or not image.size:
+        return image
+    cv2 = require("cv2", "image", "Shrinking images")
+    if image.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
+        image = image.astype(np.float64)
+    shrunk: NDArray[Any] = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_AREA)
+    return shrunk
 
 
 def _to_8_bits(pixels: NDArray[Any], mode: str) -> NDArray[np.uint8]:

@@ -199,8 +199,8 @@ def fit_model(
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
-        Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `pyramid`, `min_count`,
-        `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`, `on_error`, `cache`,
+        Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`,
+        `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`, `on_error`, `cache`,
         `memory_limit`, `random_state`, `n_jobs`.
 
     Returns

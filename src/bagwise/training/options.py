@@ -25,11 +25,14 @@ DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items(
 # Names that configuration files and the command line use as well.
 _ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": "n_jobs", "seed": "random_state"}
 
+# Longer side that larger images are shrunk to: photos of cameras give about 2600 descriptors then.
+MAX_SIDE = 480
 IMAGE_WORDS = 1000
 TEXT_WORDS = 20_000
 # The modalities of options that do not apply to all.
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
+    "max_side": ("images",),
     **dict.fromkeys(("min_count", "stop_words", "ngrams"), ("texts",)),
 }
 _TOKEN = r"(?u)\b\w\w+\b"
@@ -55,6 +58,9 @@ class FitOptions:
         for videos.
     step, patch : int, default=None
         Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor.
+    max_side : int, default=480
+        Images with a longer side are shrunk by area averaging until that is their longer side; step and patch are
+        pixels after that. 0: images keep their size.
     pyramid : int, default=None
         5, 8 or 21 cells of a spatial pyramid; None: the whole image.
     min_count : int, default=2
@@ -97,6 +103,7 @@ class FitOptions:
     descriptor: str = "auto"
     step: int | None = None
     patch: int | None = None
+    max_side: int = MAX_SIDE
     pyramid: int | None = None
     min_count: int = 2
     stop_words: str | None = None
@@ -126,6 +133,9 @@ class FitOptions:
                 self._check_integer(name, least)
         for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0), ("n_jobs", -1)):
             self._check_integer(name, least)
+        if self.max_side is None or not (self.max_side == 0 or registry.SIDE.accepts(self.max_side)):
+            accepted = f"an integer from {registry.SIDE.least} to {registry.SIDE.most}, or 0: images keep their size"
+            raise OptionError("max_side", f"max_side must be {accepted}; got {self.max_side!r}.")
         self._check_integer("random_state", 0, 2**32 - 1)
         if self.folds == 1:
             raise OptionError("folds", "folds=1 leaves no training data. Set 0 (no cross-validation), or at least 2.")
@@ -240,6 +250,8 @@ def make_descriptor(options: FitOptions, modality: str) -> Any:
         message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
         raise OptionError("descriptor", message)
     made = getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache)
+    if modality == "images":
+        made.set_params(max_side=options.max_side or None)
     taken = made.get_params(deep=False)
     for option, parameter in (("step", "step"), ("patch", "cell" if "cell" in taken else "patch")):
         value = getattr(options, option)

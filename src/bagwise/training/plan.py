@@ -192,11 +192,13 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
         return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
     descriptor = make_descriptor(options, collection.modality)
     d = options.n_words or IMAGE_WORDS
-    contents = _contents(sample, options)
+    started = time.perf_counter()
+    contents = _contents(sample, options, descriptor.max_side if collection.modality == "images" else None)
+    reading = time.perf_counter() - started
     descriptor.describe(contents[0])  # compiling does not count
     started = time.perf_counter()
     described = [descriptor.describe(content)[0] for content in contents]
-    describing = (time.perf_counter() - started) / len(described) * n / threads
+    describing = (reading + time.perf_counter() - started) / len(described) * n / threads
     vectors = float(np.mean([len(values) for values in described]))
     width = described[0].shape[1]
     sampled = min(_SAMPLED_VECTORS, vectors * n)
@@ -210,13 +212,13 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
     return _Words(d, min(vectors, d), int(4 * width * (3 * sampled + 64 * vectors)), steps)
 
 
-def _contents(sample: list[Any], options: FitOptions) -> list[Any]:
+def _contents(sample: list[Any], options: FitOptions, max_side: int | None = None) -> list[Any]:
     """Load a few items; those that cannot be read are skipped if the fit would do so too."""
     contents = []
     error: ItemError | None = None
     for item in sample:
         try:
-            contents.append(item.load())
+            contents.append(item.load(max_side))
         except ItemError as found:
             if options.on_error == "raise":
                 raise

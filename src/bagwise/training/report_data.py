@@ -182,8 +182,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
 
 def _describe(record: Any) -> str:
     """Return the name of a descriptor with its main parameters."""
-    names = ("patch", "step", "cell", "mode", "space", "features")
-    parameters = ", ".join(f"{name} {record.parameters[name]}" for name in names if name in record.parameters)
+    names = ("patch", "step", "cell", "max_side", "mode", "space", "features")
+    parameters = ", ".join(f"{name} {value}" for name in names if (value := record.parameters.get(name)) is not None)
     return f"{record.name}, {parameters}" if parameters else str(record.name)
 
 
@@ -313,7 +313,7 @@ def _patches(
         if positions is None or not len(words):
             continue
         try:
-            image = collection[number].load()
+            image = collection[number].load(parameters.get("max_side"))  # at the size it was described at
         except ItemError:  # deleted or changed since the fit
             continue
         group_of = model.lookup[words]
