@@ -356,8 +356,9 @@ class TestEveryNamedCriterion:
         order = np.random.default_rng(0).permutation(len(y))
         one, other = merge_words(X, y, criterion=name), merge_words(X[order], y[order], criterion=name)
         np.testing.assert_array_equal(one.merges, other.merges)
-        # the SVMs of MME are solved to a tolerance
-        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4 if name == "mme" else 1e-8, atol=1e-12)
+        # support vector machines are solved to a tolerance
+        rtol = {"mme": 1e-4, "classifier": 1e-2}.get(name, 1e-8)
+        np.testing.assert_allclose(one.scores, other.scores, rtol=rtol, atol=1e-12)
 
     def test_the_scale_of_the_data_does_not_matter(self, name, data):
         X, y = data

@@ -26,17 +26,18 @@ from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, no_labels
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.scoring import Scoring
+from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merges
+from bagwise.merging.searches.sorted import SortedSearch
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
 from bagwise.merging.structures import Structure
 
-__all__ = ["Callback", "Engine", "MergingInterrupted"]
+__all__ = ["Callback", "Engine", "MergingInterrupted", "merge_scoring"]
 
 Callback = Callable[[int, tuple[int, int], float], Any]
 STORES = ("auto", "dense", "factored", "sparse")
@@ -247,7 +248,7 @@ class Engine:
                 if criterion.keeps_values:
                     check_values_fit(data, self._limit, criterion.name)
                 scoring = criterion.scoring(data, self._labels, **self._weighted())
-            return _start_additive(criterion, scoring, data.shape[1])
+            return _start_additive(type(criterion).__name__, scoring, data.shape[1])
         own = criterion.search(data, self._labels, self._limit)
         if not isinstance(own, Search) or own.n_words != data.shape[1]:
             raise BagwiseError(
@@ -352,11 +353,11 @@ def fold_words(n_words: int, alike: NDArray[np.int64]) -> tuple[NDArray[np.int64
     return fold(numbers)
 
 
-def _start_additive(criterion: AdditiveScore, scoring: Scoring, n_words: int) -> Start:
+def _start_additive(who: str, scoring: Scoring, n_words: int) -> Start:
     """Check what a user's criterion gives, fold the words that it says are alike, and search over the others."""
     if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
         raise BagwiseError(
-            f"{type(criterion).__name__}.scoring must return a scoring from bagwise.merging.scoring with one state for "
+            f"{who}.scoring must return a scoring from bagwise.merging.scoring with one state for "
             f"each of the {n_words} words; got {scoring!r}."
         )
     if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
@@ -378,7 +379,22 @@ def _start_additive(criterion: AdditiveScore, scoring: Scoring, n_words: int) ->
         joined = np.zeros((len(words), scoring.states.shape[1]))
         np.add.at(joined, place, scoring.states)
         scoring.states = joined
+    if isinstance(scoring, WeightLoss) and scoring.states.shape[1] == 2:
+        return Start(folded, words, SortedSearch(scoring))
     return Start(folded, words, PartnerSearch(scoring))
+
+
+def merge_scoring(scoring: Scoring, name: str, n_groups: int = 1) -> Hierarchy:
+    """Merge words down to `n_groups` from their states alone; `name` is that of the criterion."""
+    d = len(scoring.states)
+    folded, words, search = _start_additive(name, scoring, d)
+    n_merges = max(d - n_groups, 0)
+    merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
+    done = min(len(folded), n_merges)
+    merges[:done], scores[:done] = folded[:done], search.start_score
+    search.advance(merges[done:], scores[done:])
+    merges[done:] = words[merges[done:]]
+    return Hierarchy(d, merges, scores, name)
 
 
 def check_request(n_groups: Any, callback: Any) -> None:

@@ -47,7 +47,7 @@ def merge_words(
         Labels, for supervised criteria.
     criterion : str or object from `bagwise.criteria`, default="csm"
         Trace ratios: "csm", "nda", "mfa", "lde", "lpp" (unsupervised), "semi_supervised" (-1: no label).
-        Others: "aib", "mlt", "gml", "uvd", "mme"; unsupervised: "mmi", "linkage". Or an object.
+        Others: "aib", "classifier", "mlt", "gml", "uvd", "mme"; unsupervised: "mmi", "linkage". Or an object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         For trace ratios: distances are those of the data, or of the feature space of an additive kernel.
     search : {"bound", "polar", "exhaustive"}, default="bound"
@@ -56,7 +56,8 @@ def merge_words(
     n_groups : int, default=1
         Stop at this number of groups.
     sample_weight : array-like of shape (n_samples,), default=None
-        Non-negative weights, for the criteria "csm", "aib" and "mlt". An integer weight k counts a sample k times.
+        Non-negative weights, for the criteria "csm", "aib", "classifier" and "mlt". An integer weight k counts a sample
+        k times.
     callback : callable, default=None
         Called as ``callback(level, (s, t), score)`` for every merge in order, `level` being the number of groups
         after it. Merging stops if it returns True.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring"]
+__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring", "WeightLoss"]
 
 Values = NDArray[np.float64]
 _SMALLEST = np.finfo(np.float64).tiny
@@ -107,6 +107,45 @@ class Information(Scoring):
         conditional = np.round(self.states[occurring] / probability[occurring, np.newaxis], 12) + 0.0
         numbers[occurring] = np.unique(conditional, axis=0, return_inverse=True)[1].reshape(-1)
         numbers[probability == 0] = numbers[occurring[0]]
+        return numbers
+
+
+class WeightLoss(Scoring):
+    """Minus the change of a linear classifier's scores when the words of a group share their mean weights.
+
+    A state is the mass m of a word, then ``m w`` with its weights w: ``g = |m w|² / m``. The offset is minus the sum
+    of all g before merging. With ``v = Σ m w / Σ m`` in each group the score is ``- Σ_j m_j |w_j - v_g(j)|²``, and
+    merging s and t costs ``m_s m_t / (m_s + m_t) |v_s - v_t|²``. Words without mass have no weights.
+    """
+
+    def __init__(self, mass: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+        mass = np.where(mass > _SMALLEST / np.finfo(np.float64).eps, mass, 0.0)  # others have no finite inverse
+        super().__init__(np.column_stack([mass, weights * mass[:, np.newaxis]]))
+        self.offset = -float(self.terms(self.states).sum())
+
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        mass, products = states[:, 0], states[:, 1:]
+        return (products * (products / np.where(mass > 0, mass, 1.0)[:, np.newaxis])).sum(axis=1)
+
+    def gains(self, state, term, others, other_terms):  # noqa: D102
+        from bagwise.merging._kernels import join_gains
+
+        gains = np.empty(len(others))
+        join_gains(state, others, gains)
+        return gains
+
+    def ties(self) -> NDArray[np.intp]:
+        """Words of equal weights; words without mass go with the word of the smallest weights."""
+        mass, products = self.states[:, 0], self.states[:, 1:]
+        used = np.flatnonzero(mass)
+        numbers = np.zeros(len(mass), dtype=np.intp)
+        if len(used) == 0:
+            return numbers
+        weights = products[used] / mass[used, np.newaxis]
+        largest = float(np.abs(weights).max())
+        rounded = np.round(weights / (largest or 1.0), 12) + 0.0
+        numbers[used] = np.unique(rounded, axis=0, return_inverse=True)[1].reshape(-1)
+        numbers[mass == 0] = numbers[used[np.argmin((rounded**2).sum(axis=1))]]
         return numbers
 
 

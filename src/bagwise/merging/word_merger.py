@@ -46,9 +46,9 @@ class WordMerger(GroupTransformer, BaseEstimator):
     n_groups : int, default=50
         Number of groups. If there are no more words than that, each is its own group.
     criterion : str or object from `bagwise.criteria`, default="csm"
-        Criterion to maximise: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "mmi", "mlt", "gml", "uvd",
-        "mme", "linkage" or an object. Grid searches over its parameters, such as ``criterion__n_neighbors``, need the
-        object.
+        Criterion to maximise: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "classifier", "mmi", "mlt",
+        "gml", "uvd", "mme", "linkage" or an object. Grid searches over its parameters, such as
+        ``criterion__n_neighbors``, need the object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         Kernel whose feature space distances are computed in, for trace ratio criteria.
     search : {"bound", "polar", "exhaustive"}, default="bound"
@@ -165,8 +165,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
         y : array-like of shape (n_samples,), default=None
             Labels; unsupervised criteria do not use them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights, for the criteria "csm", "aib" and "mlt". A weight of 2 counts as the sample twice, of
-            0 as no sample.
+            Non-negative weights, for the criteria "csm", "aib", "classifier" and "mlt". A weight of 2 counts as the
+            sample twice, of 0 as no sample.
 
         Returns
         -------

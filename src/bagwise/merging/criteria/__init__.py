@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio
+from bagwise.merging.criteria.classifier import ClassifierLoss
 from bagwise.merging.criteria.information import InformationLoss, SampleInformationLoss
 from bagwise.merging.criteria.neighbor_graphs import (
     LocalDiscriminant,
@@ -30,6 +31,7 @@ NAMED_CRITERIA: dict[str, type[Criterion]] = {
         ClassPosterior,
         MultinomialPosterior,
         GaussianLikelihood,
+        ClassifierLoss,
         Margin,
         Linkage,
     )
