@@ -1,4 +1,4 @@
-"""Compiled code for words-by-words matrices, for costs of pairs, and for adding up the words of groups."""
+"""Compiled code for forming words-by-words matrices, and for adding up the words of groups."""
 
 import numpy as np
 from numba import njit
@@ -251,31 +251,3 @@ def pool_sparse(starts, words, values, labels, factors, out_starts, out_groups, 
         _pool_to_few(starts, words, values, labels, factors, out_starts, out_groups, out_values, signs)
     else:
         _pool_to_many(starts, words, values, labels, factors, out_starts, out_groups, out_values, signs)
-
-
-@njit(cache=True, nogil=True)
-def join_gains(state, others, gains):
-    """Write ``-m_s m_t / (m_s + m_t) |v_s - v_t|²`` for a state ``(m, m v)`` and each row of others; 0 without mass.
-
-    NumPy: ``-((state[1:] / m_s - others[:, 1:] / m_t[:, None]) ** 2).sum(axis=1) / (1 / m_s + 1 / m_t)``. Goes by
-    columns of a few rows, as others are in Fortran order. Cost O(d C).
-    """
-    n, width = others.shape
-    inverse = np.empty(_COLUMNS)
-    own = 1.0 / state[0] if state[0] > 0.0 else 0.0
-    for start in range(0, n, _COLUMNS):
-        stop = min(start + _COLUMNS, n)
-        for j in range(start, stop):
-            mass = others[j, 0]
-            inverse[j - start] = 1.0 / mass if mass > 0.0 else 0.0
-            gains[j] = 0.0
-        for c in range(1, width):
-            value = state[c] * own
-            for j in range(start, stop):
-                difference = value - others[j, c] * inverse[j - start]
-                gains[j] += difference * difference
-        for j in range(start, stop):
-            if own == 0.0 or inverse[j - start] == 0.0:
-                gains[j] = 0.0
-            else:
-                gains[j] = -(gains[j] / (own + inverse[j - start]))

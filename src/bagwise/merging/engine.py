@@ -31,7 +31,7 @@ from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merges
-from bagwise.merging.searches.sorted import SortedSearch
+from bagwise.merging.searches.weights import ChainSearch, SortedSearch
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
@@ -379,9 +379,10 @@ def _start_additive(who: str, scoring: Scoring, n_words: int) -> Start:
         joined = np.zeros((len(words), scoring.states.shape[1]))
         np.add.at(joined, place, scoring.states)
         scoring.states = joined
-    if isinstance(scoring, WeightLoss) and scoring.states.shape[1] == 2:
-        return Start(folded, words, SortedSearch(scoring))
-    return Start(folded, words, PartnerSearch(scoring))
+    kind: Any = PartnerSearch
+    if isinstance(scoring, WeightLoss):
+        kind = SortedSearch if scoring.states.shape[1] == 2 else ChainSearch
+    return Start(folded, words, kind(scoring))
 
 
 def merge_scoring(scoring: Scoring, name: str, n_groups: int = 1) -> Hierarchy:

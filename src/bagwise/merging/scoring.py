@@ -128,11 +128,10 @@ class WeightLoss(Scoring):
         return (products * (products / np.where(mass > 0, mass, 1.0)[:, np.newaxis])).sum(axis=1)
 
     def gains(self, state, term, others, other_terms):  # noqa: D102
-        from bagwise.merging._kernels import join_gains
-
-        gains = np.empty(len(others))
-        join_gains(state, others, gains)
-        return gains
+        inverse, own = (1.0 / np.where(mass > 0, mass, np.inf) for mass in (others[:, 0], state[0]))
+        squares = ((others[:, 1:] * inverse[:, np.newaxis] - state[1:] * own) ** 2).sum(axis=1)
+        with_mass = (inverse > 0) & (own > 0)
+        return -np.where(with_mass, squares / np.where(with_mass, inverse + own, 1.0), 0.0)
 
     def ties(self) -> NDArray[np.intp]:
         """Words of equal weights; words without mass go with the word of the smallest weights."""

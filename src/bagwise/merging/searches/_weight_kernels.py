@@ -1,9 +1,14 @@
-"""Compiled code of the search over words with one weight each, in the order of their weights."""
+"""Compiled code of the searches over words with weights: by their order, and by chains of nearest neighbours."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
+# Words that are compared at a time; their costs stay in the innermost cache.
+_BLOCK = 512
+# Slots are packed once less than this fraction of them is live.
+_LIVE_FRACTION = 0.8
 
 
 class SortedState(NamedTuple):
@@ -119,3 +124,94 @@ def advance_sorted(state, pairs, scores):
             _push(state, left, state.after[left])
         if state.before[left] >= 0:
             _push(state, state.before[left], left)
+
+
+class ChainState(NamedTuple):
+    """Groups in slots, in the order of their smallest words, and a chain of slots, each nearest to the one before."""
+
+    means: np.ndarray  # (C, d) weights; infinite once a group is gone
+    products: np.ndarray  # (C, d) mass times weights
+    mass: np.ndarray  # (d,)
+    inverse: np.ndarray  # (d,) of the mass
+    word: np.ndarray  # (d,) smallest word of the group in a slot; -1 once it is gone
+    chain: np.ndarray  # (d,)
+    place: np.ndarray  # (d,) scratch
+    counts: np.ndarray  # slots in use, groups, length of the chain, rows scanned
+
+
+@njit(cache=True, nogil=True)
+def _nearest(state, i, preferred):
+    """The slot whose merge with i costs least, and the cost; of equals `preferred`, then the first. Cost O(d C)."""
+    best, cost = -1, np.inf
+    size = state.counts[0]
+    squares = np.empty(_BLOCK)
+    for start in range(0, size, _BLOCK):
+        width = min(_BLOCK, size - start)
+        squares[:width] = 0.0
+        for c in range(state.means.shape[0]):
+            own = state.means[c, i]
+            row = state.means[c, start : start + width]
+            for j in range(width):
+                squares[j] += (own - row[j]) * (own - row[j])
+        inverse = state.inverse[start : start + width]
+        for j in range(width):
+            squares[j] /= state.inverse[i] + inverse[j]
+        if start <= i < start + width:
+            squares[i - start] = np.inf
+        for j in range(width):
+            if squares[j] < cost or (squares[j] == cost and start + j == preferred):
+                best, cost = start + j, squares[j]
+    state.counts[3] += 1
+    return best, cost
+
+
+@njit(cache=True, nogil=True)
+def _pack(state):
+    """Close the gaps between the live slots, keeping their order."""
+    n = 0
+    for slot in range(state.counts[0]):
+        if state.word[slot] >= 0:
+            state.place[slot] = n
+            state.word[n], state.mass[n], state.inverse[n] = state.word[slot], state.mass[slot], state.inverse[slot]
+            for c in range(state.means.shape[0]):
+                state.means[c, n] = state.means[c, slot]
+                state.products[c, n] = state.products[c, slot]
+            n += 1
+    state.counts[0] = n
+    for k in range(state.counts[2]):
+        state.chain[k] = state.place[state.chain[k]]
+
+
+@njit(cache=True, nogil=True)
+def advance_chain(state, pairs, costs):
+    """Merge ``len(pairs)`` pairs of mutually nearest groups. Cost O(d C) a row, about three rows a merge."""
+    for k in range(pairs.shape[0]):
+        if state.counts[1] < _LIVE_FRACTION * state.counts[0]:
+            _pack(state)
+        if state.counts[2] == 0:
+            first = 0
+            while state.word[first] < 0:
+                first += 1
+            state.chain[0] = first
+            state.counts[2] = 1
+        while True:
+            length = state.counts[2]
+            last = state.chain[length - 1]
+            before = state.chain[length - 2] if length > 1 else -1
+            other, cost = _nearest(state, last, before)
+            if other == before:
+                break
+            state.chain[length] = other
+            state.counts[2] += 1
+        state.counts[2] -= 2
+        s, t = min(last, before), max(last, before)
+        pairs[k, 0], pairs[k, 1] = state.word[s], state.word[t]
+        costs[k] = cost
+        state.mass[s] += state.mass[t]
+        state.inverse[s] = 1.0 / state.mass[s]
+        for c in range(state.means.shape[0]):
+            state.products[c, s] += state.products[c, t]
+            state.means[c, s] = state.products[c, s] * state.inverse[s]
+            state.means[c, t] = np.inf
+        state.word[t] = -1
+        state.counts[1] -= 1
