@@ -1,9 +1,11 @@
 """Small models of all kinds."""
 
+import dataclasses
+
 import numpy as np
 
 from bagwise import Hierarchy, Model
-from bagwise.descriptors import LBPD5
+from bagwise.descriptors import LBPD5, ColorCells, Patches
 from bagwise.model import Head
 from models.make_models import (
     image_model,
@@ -40,6 +42,25 @@ def pattern_model():
     )
 
 
+def two_vocabularies(pyramid=None, *, n=4, **changes):
+    """Patches and colours, 6 and 5 words."""
+    random = np.random.default_rng(0)
+    hierarchy = Hierarchy.interleave([random_hierarchy(size, random) for size in (6, 5)])
+    model = Model(
+        modality="images",
+        hierarchy=hierarchy,
+        n_groups=n,
+        descriptor=[Patches(patch=4, step=4), ColorCells()],
+        codebook=[random.normal(size=(6, 16)), random.normal(128, 30, (5, 6))],
+        pyramid=pyramid,
+        classes=list("abc"),
+        norm="l1",
+        normalize=("power",),
+    )
+    head = Head(random.normal(size=(3, n * model.n_cells)), random.normal(size=3))
+    return dataclasses.replace(model, heads={n: head}, **changes)
+
+
 MADE = {
     "images": lambda: image_model(np.random.default_rng(0)),
     "texts": lambda: text_model(np.random.default_rng(0)),
@@ -48,4 +69,5 @@ MADE = {
     "table": table_model,
     "odd": odd_model,
     "patterns": pattern_model,
+    "two vocabularies": two_vocabularies,
 }

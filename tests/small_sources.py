@@ -56,15 +56,16 @@ def write_table(path, **options):
     return Path(path)
 
 
-def images(n_each=6, side=24, seed=0):
-    """Pairs of a picture with stripes along one direction or the other, and its class."""
+def images(n_each=6, side=24, seed=0, color=False):
+    """Pairs of a picture with stripes along one direction or the other, in grey or orange, and its class."""
     rng = np.random.default_rng(seed)
     found = []
     for label in ("across", "down"):
         for _ in range(n_each):
             stripes = 127 + 100 * np.sin(np.arange(side) * rng.uniform(0.7, 1.1) + rng.uniform(0, 6))
             picture = np.broadcast_to(stripes[:, None], (side, side)) + rng.normal(0, 8, (side, side))
-            found.append((np.clip(picture if label == "across" else picture.T, 0, 255).astype(np.uint8), label))
+            pixels = np.clip(picture if label == "across" else picture.T, 0, 255).astype(np.uint8)
+            found.append((np.stack([pixels, pixels // 2, 0 * pixels], axis=2) if color else pixels, label))
     return found
 
 

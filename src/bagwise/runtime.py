@@ -29,11 +29,12 @@ TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 # Members of headers of schema 2, and what they are where they are missing.
-OPTIONAL: dict[str, Any] = {"term": "count", "norm": None}
+OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None}
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
 # Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
-# words, if there are several cells; words.
+# words, if there are several cells; words; vocabularies.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
+MOST_VOCABULARIES = 16
 BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
 
 
@@ -64,10 +65,12 @@ class RuntimeModel:
 
     def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
         self.header, self.classes, self.n_groups = header, header["classes"], header["n_words"]
-        self._d, self._merges, self._codebook = header["vocabulary_size"], tensors["merges"], tensors.get("codebook")
+        self._d, self._merges = header["vocabulary_size"], tensors["merges"]
+        self._sizes = header["vocabularies"] or [self._d]
+        self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
         self._weights = tensors.get("word_weights")
-        floats = [a for name, a in tensors.items() if name in ("codebook", "word_weights") or name.startswith("head")]
+        floats = [a for name, a in tensors.items() if name.startswith(("codebook", "word_weights", "head"))]
         sound = all(np.all(np.abs(array) < LARGEST) for array in floats)  # false for NaN
         _check(sound, f"its words, their weights and heads must be numbers below {LARGEST:g}.")
         _check(self._weights is None or np.all(self._weights >= 0), "its word weights must not be negative.")
@@ -76,10 +79,6 @@ class RuntimeModel:
         absorbed = np.full(self._d, len(level))
         absorbed[t] = level
         _check(np.all(absorbed[t] == level) and np.all(absorbed[s] > level), "its merges are no hierarchy.")
-        if self._codebook is not None:
-            self._mean = self._codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
-            shifted = self._codebook - self._mean  # so that words far from the origin lose no digits
-            self._norms, self._factors = np.einsum("ij,ij->i", shifted, shifted), -2 * shifted.T
         self._look_up()
 
     def cut(self, n: int) -> RuntimeModel:
@@ -109,15 +108,16 @@ class RuntimeModel:
         Parameters
         ----------
         descriptors : array of shape (M, D), or list of such arrays
-            One item; or several, one array per item.
+            One item; or several, one array per item. In a model with several vocabularies an item is a tuple of arrays,
+            one per vocabulary, instead of an array.
         positions : array of shape (M, 2), or list of such arrays, default=None
-            x and y of each descriptor in [0, 1]; required if the pyramid has more than one cell.
+            x and y of each descriptor in [0, 1], in the same form; required if the pyramid has more than one cell.
 
         Returns
         -------
         features : ndarray of float32, shape (n_features,), or (n_items, n_features) for a list
         """
-        if not isinstance(descriptors, (list, tuple)):
+        if isinstance(descriptors, tuple) if len(self._sizes) > 1 else not isinstance(descriptors, (list, tuple)):
             return self._features(self._counts(descriptors, positions)[np.newaxis])[0]
         places = [None] * len(descriptors) if positions is None else positions
         _check(len(places) == len(descriptors), f"{len(descriptors)} items need as many positions; got {len(places)}.")
@@ -166,26 +166,27 @@ class RuntimeModel:
 
     def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
         """Count the descriptors of one item at each word, cell by cell."""
-        if self._codebook is None:
-            raise ModelFileError("This model has no codebook. Use transform_counts.")
-        values, width = np.asarray(descriptors, np.float32), self._codebook.shape[1]
-        sound = values.ndim == 2 and values.shape[1] == width and np.all(np.abs(values) < LARGEST)
-        _check(sound, f"Descriptors must be numbers below {LARGEST:g} of shape (M, {width}); got {values.shape}.")
-        words = np.empty(len(values), np.intp)
-        for start in range(0, len(values), BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            words[block] = np.argmin((values[block] - self._mean) @ self._factors + self._norms, axis=1)
-        counts, first = np.zeros(len(self._table)), 0
-        for rows, columns in self.header["pyramid"]:
-            cell = np.full(len(values), first)
-            if rows * columns > 1 and len(values):
-                place = np.asarray([] if positions is None else positions, np.float32)
-                sound = place.shape == (len(values), 2) and np.all((place >= 0) & (place <= 1))
-                _check(sound, f"The pyramid needs positions in [0, 1] of shape ({len(values)}, 2).")
-                cell += np.minimum((place[:, 1] * np.float32(rows)).astype(np.intp), rows - 1) * columns
-                cell += np.minimum((place[:, 0] * np.float32(columns)).astype(np.intp), columns - 1)
-            counts += np.bincount(cell * self._d + words, minlength=len(counts))
-            first += rows * columns
+        _check(self._words, "This model has no codebook. Use transform_counts.")
+        n, counts, first_word = len(self._sizes), np.zeros(len(self._table)), 0
+        several = n > 1
+        places = (positions if several else (positions,)) if positions is not None else (None,) * n
+        fits = not several or (isinstance(descriptors, tuple) and len(descriptors) == len(places) == n)
+        _check(fits, f"An item must be a tuple of {n} arrays of descriptors, one per vocabulary, and of {n} positions.")
+        for vocabulary, given, place in zip(
+            self._words, descriptors if several else (descriptors,), places, strict=True
+        ):
+            words, first = first_word + vocabulary.nearest(given), 0
+            for rows, columns in self.header["pyramid"]:
+                cell = np.full(len(words), first)
+                if rows * columns > 1 and len(words):
+                    at = np.asarray([] if place is None else place, np.float32)
+                    sound = at.shape == (len(words), 2) and np.all((at >= 0) & (at <= 1))
+                    _check(sound, f"The pyramid needs positions in [0, 1] of shape ({len(words)}, 2).")
+                    cell += np.minimum((at[:, 1] * np.float32(rows)).astype(np.intp), rows - 1) * columns
+                    cell += np.minimum((at[:, 0] * np.float32(columns)).astype(np.intp), columns - 1)
+                counts += np.bincount(cell * self._d + words, minlength=len(counts))
+                first += rows * columns
+            first_word += vocabulary.n_words
         return counts
 
     def _features(self, rows: np.ndarray) -> np.ndarray:
@@ -197,7 +198,12 @@ class RuntimeModel:
             rows = np.where(sizes > 1, np.sign(rows) * (1 + np.log(np.maximum(sizes, 1))), rows)
         if self._weights is not None:
             rows = rows * np.tile(self._weights.astype(np.float64), rows.shape[1] // self._d)
-        rows = self._normalized(rows, [self.header["norm"]] if self.header["norm"] else [])
+        if self.header["norm"]:
+            vocabulary_of = np.tile(np.repeat(np.arange(len(self._sizes)), self._sizes), rows.shape[1] // self._d)
+            rows = rows.copy()
+            for number in range(len(self._sizes)):
+                own = vocabulary_of == number
+                rows[:, own] = self._normalized(rows[:, own], [self.header["norm"]])
         groups = np.add.reduceat(rows[:, self._order], self._starts, axis=1)
         return self._normalized(groups, self.header["normalize"]).astype(np.float32)
 
@@ -216,6 +222,32 @@ class RuntimeModel:
     def __repr__(self) -> str:
         groups = f"{self._d} words merged into {self.n_groups} groups"
         return f"<RuntimeModel: {self.header['items']}, {groups}, {len(self.classes)} classes>"
+
+
+class _Words:
+    """A codebook, in the form in which nearest words are found fast."""
+
+    def __init__(self, codebook: np.ndarray) -> None:
+        self.n_words, self._width = codebook.shape
+        self._mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
+        shifted = codebook - self._mean  # so that words far from the origin lose no digits
+        self._norms, self._factors = np.einsum("ij,ij->i", shifted, shifted), -2 * shifted.T
+
+    def nearest(self, descriptors: Any) -> np.ndarray:
+        """Return the nearest word of each descriptor."""
+        values = np.asarray(descriptors, np.float32)
+        sound = values.ndim == 2 and values.shape[1] == self._width and np.all(np.abs(values) < LARGEST)
+        _check(sound, f"Descriptors must be numbers below {LARGEST:g} of shape (M, {self._width}); got {values.shape}.")
+        words = np.empty(len(values), np.intp)
+        for start in range(0, len(values), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            words[block] = np.argmin((values[block] - self._mean) @ self._factors + self._norms, axis=1)
+        return words
+
+
+def codebook_names(vocabularies: Any) -> list[str]:
+    """Return the names of the codebooks of several vocabularies, or of one (None)."""
+    return ["codebook", *(f"codebook_{k}" for k in range(1, len(vocabularies or [0])))]
 
 
 def name_of(source: Any) -> str:
@@ -281,6 +313,9 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
     _check(header["term"] in TERMS and header["norm"] in NORMS, "its term or norm cannot be.")
+    parts = header["vocabularies"]
+    counts = isinstance(parts, list) and 1 < len(parts) <= MOST_VOCABULARIES and all(_is_count(n, 1) for n in parts)
+    _check(parts is None or (counts and sum(parts) == d), f"its vocabularies of {d} words cannot be {parts!r:.100}.")
     pairs = all(isinstance(grid, list) and len(grid) == 2 and all(_is_count(k, 1) for k in grid) for grid in grids)
     cells = sum(rows * columns for rows, columns in grids) if pairs else 0
     seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)
@@ -296,7 +331,10 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
         wanted[f"head_{size}_intercept"] = "<f4", (len(classes),)
     if "names" in forms:
         wanted |= {"names": ("|u1", (lengths["names"],)), "name_offsets": ("<i8", (d + 1,))}
-    optional = {"codebook": ("<f4", (d, max(1, lengths.get("codebook", 1)))), "word_totals": ("<f8", (d,))}
+    for name, size in zip(codebook_names(parts), parts or [d], strict=True):
+        if parts or name in forms:
+            wanted[name] = "<f4", (size, max(1, lengths.get(name, 1)))
+    optional = {"word_totals": ("<f8", (d,))}
     if header["schema"] > 1:
         optional["word_weights"] = "<f4", (d,)
     wanted |= {name: form for name, form in optional.items() if name in forms}

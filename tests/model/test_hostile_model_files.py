@@ -342,3 +342,10 @@ def test_small_files_ask_for_no_large_tables(tmp_path, d, pyramid, message):
     refused(path, message)
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("wrong", [[6, 6], [11], [], [12, -1], ["6", 5], 11, [1] * 11, {"a": 1}, [6, 5, 0], [5, 6]])
+def test_hostile_vocabularies_are_refused(wrong, tmp_path):
+    about, entries, data = taken_apart(MADE["two vocabularies"]().save(tmp_path / "m.bagwise"))
+    path = put_together(tmp_path / "w.bagwise", about | {"vocabularies": wrong}, entries, data)
+    refused(path, "its vocabularies of 11 words cannot be|its array 'codebook")

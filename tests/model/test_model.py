@@ -423,8 +423,8 @@ def test_roots_before_merging_are_hellinger_normalised():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"term": "exp"}, "Unknown term 'exp'"),
-        ({"norm": "l3"}, "Unknown norm 'l3'"),
+        ({"term": "exp"}, "Unknown term: 'exp'"),
+        ({"norm": "l3"}, "Unknown norm: 'l3'"),
         ({"word_weights": -np.ones(8)}, "must not be negative; the smallest is -1"),
         ({"word_weights": np.ones(7)}, "one entry per word of the hierarchy, 8; got 7"),
         ({"word_weights": np.full(8, np.nan)}, "finite"),

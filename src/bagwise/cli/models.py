@@ -106,8 +106,7 @@ def _print_model(session: Session, model: Any) -> None:
     lines.append(
         ("words", f"{model.hierarchy.n_words:,} merged into {model.n_groups} groups by {model.hierarchy.criterion}")
     )
-    if model.descriptor_record is not None:
-        record = model.descriptor_record
+    for record in model.descriptor_records:
         lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
     if model.n_cells > 1:
         lines.append(("cells", str(model.n_cells)))

@@ -63,7 +63,7 @@ class WordWeighting:
     1. The term function: "count" leaves x as it is, "sqrt" takes its square root, "log" takes 1 + log x above 1 and
        leaves x below (sublinear counts). All are odd functions.
     2. Each word is multiplied by its weight.
-    3. Each row is divided by its norm over all words.
+    3. Each row is divided by its norm over all words; with several vocabularies, by that of each over its own words.
 
     Sublinear TF-IDF has the term "log", inverse document frequencies as weights and the norm "l2". The term "sqrt" with
     the norm "l2" is Hellinger normalisation before merging.
@@ -74,6 +74,8 @@ class WordWeighting:
     weights : ndarray of shape (n_words,), default=None
         None: 1 for all words.
     norm : {"l1", "l2"}, default=None
+    vocabularies : tuple of int, default=()
+        Numbers of words of several vocabularies side by side; () for one.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class WordWeighting:
     term: str = "count"
     weights: NDArray[np.float64] | None = None
     norm: str | None = None
+    vocabularies: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.term not in TERMS:
@@ -112,7 +115,29 @@ class WordWeighting:
         if self.weights is not None:
             weights = np.tile(self.weights, n_cells)
             values *= weights[result.indices] if hasattr(result, "indptr") else weights
-        return result if self.norm is None else normalize_rows(result, self.norm)
+        if self.norm is None:
+            return result
+        return _normalize_each(result, self.norm, np.tile(_numbered(self.vocabularies), n_cells))
+
+
+def _numbered(sizes: Sequence[int]) -> NDArray[np.intp]:
+    """Return the vocabulary of each word."""
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _normalize_each(X: Any, norm: str, part_of: NDArray[np.intp]) -> Any:
+    """Divide each part of a row by its own norm, in place; `part_of` has the part of each column, or is empty."""
+    n_parts = part_of.max(initial=0) + 1
+    if n_parts == 1:
+        return normalize_rows(X, norm)
+    for part in range(n_parts):
+        if not hasattr(X, "indptr"):
+            X[:, part_of == part] = normalize_rows(X[:, part_of == part], norm)
+            continue
+        own = part_of[X.indices] == part
+        starts = np.concatenate([[0], np.cumsum(own)])[X.indptr]
+        X.data[own] = normalize_rows(type(X)((X.data[own], X.indices[own], starts), shape=X.shape), norm).data
+    return X
 
 
 def inverse_document_frequencies(X: Any) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -21,7 +21,7 @@ from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
 from bagwise.sources.items import ItemIterator, item_errors
 
-__all__ = ["Descriptor", "ItemTransformer", "RowBuffer", "unit_rows"]
+__all__ = ["Descriptor", "ItemTransformer", "RowBuffer", "describe_items", "unit_rows"]
 
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -180,7 +180,11 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         """Iterate over the arrays of items."""
         self._check_parameters()
         items, source = as_items(X, self.modality)
-        compute = partial(_compute_one, self._arrays, self._image_side, self._cache())
+        caches = [self._cache()]
+
+        def compute(item: Any) -> Arrays:
+            return _compute_each([self], caches, item)[0]
+
         task = type(self).__name__ if self.verbose else None
         return ItemIterator(items, compute, source, on_error=on_error, n_jobs=self.n_jobs, task=task, **batches)
 
@@ -200,17 +204,46 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         return tags
 
 
-def _compute_one(compute: Callable[[Any], Arrays], max_side: int | None, cache: ArrayCache | None, item: Any) -> Arrays:
-    """Load the arrays of an item from the cache, or compute them."""
+def _compute_each(
+    descriptors: Sequence[ItemTransformer], caches: Sequence[ArrayCache | None], item: Any
+) -> list[Arrays]:
+    """Load the arrays of each descriptor from its cache, or compute them; the item is read at most once."""
     with item_errors(item.id):
-        if cache is None:
-            return compute(item.load(max_side))
-        key = item.fingerprint()
-        if (arrays := cache.load(key)) is not None:
-            return arrays
-        arrays = compute(item.load(max_side))
-    cache.save(key, arrays)  # a full disk is not an error of the item
-    return arrays
+        key = item.fingerprint() if any(cache is not None for cache in caches) else ""
+        held = [None if cache is None else cache.load(key) for cache in caches]
+        content = None
+        if None in held:
+            sides = [descriptor._image_side for descriptor in descriptors]
+            content = item.load(None if None in sides else max(side for side in sides if side is not None))
+        found = [d._arrays(content) if arrays is None else arrays for d, arrays in zip(descriptors, held, strict=True)]
+    for cache, arrays, computed in zip(caches, held, found, strict=True):
+        if cache is not None and arrays is None:
+            cache.save(key, computed)  # a full disk is not an error of the item
+    return found
+
+
+def describe_items(
+    descriptors: Sequence[ItemTransformer], X: Any, *, batch_size: int = 64, on_error: str = "raise"
+) -> ItemIterator:
+    """Describe items by one or several descriptors, batch by batch; each item is read once.
+
+    The iterator is that of `ItemTransformer.iter_transform`, with `n_jobs` and `verbose` of the first descriptor, and
+    yields tuples: what each descriptor makes of the batch.
+    """
+    for descriptor in descriptors:
+        descriptor._check_parameters()
+    first = descriptors[0]
+    items, source = as_items(X, first.modality)
+
+    def join(described: Iterable[list[Arrays]]) -> tuple[Any, ...]:
+        columns = zip(*described, strict=True)
+        return tuple(descriptor._join(column) for descriptor, column in zip(descriptors, columns, strict=True))
+
+    compute = partial(_compute_each, descriptors, [descriptor._cache() for descriptor in descriptors])
+    task = type(first).__name__ if first.verbose else None
+    return ItemIterator(
+        items, compute, source, on_error=on_error, n_jobs=first.n_jobs, task=task, batch_size=batch_size, join=join
+    )
 
 
 class Descriptor(ItemTransformer):

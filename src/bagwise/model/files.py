@@ -15,7 +15,16 @@ from bagwise._io.tensors import PackedStrings, check_file_path, tensor_pieces, w
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.parts import DescriptorRecord, Head, PathErrors
-from bagwise.runtime import KIND, MOST_HEADER, OPTIONAL, SCHEMA, ModelFileError, name_of, read_model_file
+from bagwise.runtime import (
+    KIND,
+    MOST_HEADER,
+    OPTIONAL,
+    SCHEMA,
+    ModelFileError,
+    codebook_names,
+    name_of,
+    read_model_file,
+)
 
 __all__ = ["model_bytes", "parts_of", "read_model", "write_model"]
 
@@ -55,7 +64,8 @@ def read_model(source: str | os.PathLike[str] | NDArray[np.uint8], make: Callabl
 
 def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a model's file."""
-    path, record = model.path, model.descriptor_record
+    path = model.path
+    records = [{"name": record.name, "parameters": record.written()} for record in model.descriptor_records]
     header = {
         "kind": KIND,
         "schema": 1,
@@ -64,7 +74,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "vocabulary_size": model.hierarchy.n_words,
         "n_words": model.n_groups,
         "criterion": model.hierarchy.criterion,
-        "descriptor": None if record is None else {"name": record.name, "parameters": record.written()},
+        "descriptor": records if len(records) > 1 else records[0] if records else None,
         "tokenizer": model.tokenizer,
         "pyramid": [list(grid) for grid in model.pyramid],
         "normalize": list(model.normalize),
@@ -86,8 +96,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header |= {"schema": SCHEMA, **used}
     merges: NDArray[np.int64] = model.hierarchy.merges
     tensors: dict[str, NDArray[Any]] = {"merges": merges.astype(np.int32), "scores": model.hierarchy.scores}
-    if model.codebook is not None:
-        tensors["codebook"] = model.codebook
+    tensors |= dict(zip(codebook_names(model.vocabularies), model.codebooks, strict=False))
     for name in ("word_totals", "word_weights"):
         if getattr(model, name) is not None:
             tensors[name] = getattr(model, name)
@@ -101,7 +110,8 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def _optional(model: Any) -> dict[str, Any]:
     """Return the members of the header that schema 1 does not have."""
-    return {"term": model.term, "norm": model.norm}
+    vocabularies = list(model.vocabularies) if len(model.vocabularies) > 1 else None
+    return {"term": model.term, "norm": model.norm, "vocabularies": vocabularies}
 
 
 def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -110,7 +120,8 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         raise BagwiseError("Criterion and library must be texts.")
     descriptor, path = header["descriptor"], header["path"]
     if descriptor is not None:
-        descriptor = DescriptorRecord(**_fields(descriptor, "descriptor", ("name", "parameters")))
+        entries = descriptor if header["vocabularies"] and isinstance(descriptor, list) else [descriptor]
+        descriptor = [DescriptorRecord(**_fields(one, "descriptor", ("name", "parameters"))) for one in entries]
     if path is not None:
         path = PathErrors(**_fields(path, "path", ("sizes", "errors", "standard_errors", "protocol")))
     return {
@@ -118,7 +129,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "hierarchy": Hierarchy(header["vocabulary_size"], tensors["merges"], tensors["scores"], header["criterion"]),
         "n_groups": header["n_words"],
         "descriptor": descriptor,
-        "codebook": tensors.get("codebook"),
+        "codebook": [tensors[name] for name in codebook_names(header["vocabularies"]) if name in tensors] or None,
         "word_names": PackedStrings(tensors["names"], tensors["name_offsets"]).tolist() if "names" in tensors else None,
         "word_totals": tensors.get("word_totals"),
         "tokenizer": header["tokenizer"],

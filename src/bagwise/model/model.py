@@ -29,7 +29,7 @@ from bagwise.model.parts import (
     frozen,
     json_copy,
 )
-from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS, OPTIONAL
+from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_VOCABULARIES, MOST_WORDS, OPTIONAL
 
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Vectorizer
@@ -59,10 +59,12 @@ class Model:
         Merges of the d words.
     n_groups : int
         Number of groups, at which the hierarchy is cut.
-    descriptor : descriptor of this library, default=None
-        For images and videos. Without it, the model takes `Bags`.
-    codebook : array-like of shape (d, D), default=None
-        For images and videos, stored as float32. None only if the descriptor counts words itself, as `LBPD5` does.
+    descriptor : descriptor of this library, or list of them, default=None
+        For images and videos. Without it, the model takes `Bags`. Several descriptors each have a vocabulary of their
+        own: the words of the second are numbered after those of the first.
+    codebook : array-like of shape (d, D), or list of such, default=None
+        For images and videos, stored as float32. None only if the descriptor counts words itself, as `LBPD5` does. A
+        list has one codebook per vocabulary, d words together; the attribute is a tuple then.
     word_names : sequence of str, default=None
         The vocabulary of texts, or the names of the columns of a table.
     word_totals : array-like of shape (d,), default=None
@@ -77,7 +79,7 @@ class Model:
     word_weights : array-like of shape (d,), default=None
         Factor of each word, such as its inverse document frequency. Finite, not negative, stored as float32.
     norm : {"l1", "l2"}, default=None
-        Norm over all words by which a row is divided before words are summed.
+        Norm over all words, or over those of each vocabulary, by which a row is divided before words are summed.
     normalize : sequence out of {"l1", "power", "l2"}, default=("l1", "power")
         Steps of `BagNormalizer`, on the whole row of groups.
     classes : sequence of str, default=()
@@ -127,7 +129,7 @@ class Model:
     hierarchy: Hierarchy
     n_groups: int
     descriptor: LazyDescriptor = LazyDescriptor()  # noqa: RUF009 - it has no state
-    codebook: NDArray[np.float32] | None = None
+    codebook: NDArray[np.float32] | tuple[NDArray[np.float32], ...] | None = None
     word_names: tuple[str, ...] | None = None
     word_totals: NDArray[np.float64] | None = None
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
@@ -142,8 +144,8 @@ class Model:
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    # name and parameters of the descriptor, set together with the lazy field `descriptor`
-    descriptor_record: DescriptorRecord | None = field(init=False, repr=False)
+    # names and parameters of the descriptors, set together with the lazy field `descriptor`
+    descriptor_records: tuple[DescriptorRecord, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.modality, str) or self.modality not in ITEMS:
@@ -193,17 +195,12 @@ class Model:
 
     def _check_words(self) -> None:
         """Check that the parameters of words suit the modality and the size of the vocabulary."""
-        n, record, seen = self.hierarchy.n_words, self.descriptor_record, self.modality in ("images", "videos")
-        counted = None if record is None else record.known.n_words
-        if record is not None and record.known.modality != self.modality:
-            raise BagwiseError(f"{record.name} describes {record.known.modality}, but the model takes {self.modality}.")
-        if (self.codebook is not None) != (seen and counted is None):
-            raise BagwiseError(
-                f"A model of {self.modality}{'' if record is None else f' by {record.name}'} "
-                f"{'needs a' if self.codebook is None else 'has no'} codebook."
-            )
-        if counted is not None and (n != counted or self.pyramid != ((1, 1),)):
-            raise BagwiseError(f"A model by {record.name} has {counted} words and no pyramid; got {n} words.")  # type: ignore[union-attr]
+        n, records, seen = self.hierarchy.n_words, self.descriptor_records, self.modality in ("images", "videos")
+        for record in records:
+            if record.known.modality != self.modality:
+                described = record.known.modality
+                raise BagwiseError(f"{record.name} describes {described}, but the model takes {self.modality}.")
+        self._check_codebooks(seen)
         if not seen and self.pyramid != ((1, 1),):
             raise BagwiseError(f"{self.modality} have no positions, so there is no pyramid; got {self.pyramid}.")
         if self.modality == "texts" and self.word_names is None:
@@ -212,23 +209,49 @@ class Model:
             if seen:
                 raise BagwiseError(f"Words of {self.modality} have no names, but word_names were given.")
             self._set(word_names=checked_names(self.word_names, "word_names", unique=self.modality == "texts"))
-        if self.codebook is not None:
-            self._set(codebook=frozen(as_values(self.codebook, np.float32, "codebook")))
         for name, dtype in (("word_totals", np.float64), ("word_weights", np.float32)):
             if getattr(self, name) is not None:
                 numbers = as_values(np.asarray(getattr(self, name)).reshape(-1, 1), dtype, name)
                 self._set(**{name: frozen(numbers.ravel())})
         if self.word_weights is not None and len(self.word_weights) and self.word_weights.min() < 0:
             raise BagwiseError(f"word_weights must not be negative; the smallest is {self.word_weights.min():g}.")
-        for name in ("codebook", "word_names", "word_totals", "word_weights"):
+        for name in ("word_names", "word_totals", "word_weights"):
             held = getattr(self, name)
             if held is not None and len(held) != n:
                 raise BagwiseError(f"{name} must have one entry per word of the hierarchy, {n}; got {len(held)}.")
-        if self.codebook is not None and self.codebook.shape[1] < 1:
-            raise BagwiseError("Words of a codebook need at least one feature, got 0.")
         self._set(tokenizer=checked_tokenizer(self.tokenizer))
         if self.tokenizer and self.modality != "texts":
             raise BagwiseError(f"Only texts have a tokenizer, but the model takes {self.modality}.")
+
+    def _check_codebooks(self, seen: bool) -> None:
+        """Check that there is a codebook for each descriptor that needs one, and that they have all words together."""
+        n, records, given = self.hierarchy.n_words, self.descriptor_records, self.codebook
+        several = isinstance(given, (list, tuple)) and len(given) > 0 and np.ndim(given[0]) == 2
+        codebooks = [] if given is None else list(given) if several else [given]
+        names = " and ".join(record.name for record in records)
+        by = f" by {names}" if records else ""
+        counting = [record for record in records if record.known.n_words is not None]
+        if counting and len(records) > 1:
+            raise BagwiseError(
+                f"{counting[0].name} counts words itself and has no other descriptors beside it; got {names}."
+            )
+        if bool(codebooks) != (seen and not counting):
+            needs = "has no" if codebooks else "needs a"
+            raise BagwiseError(f"A model of {self.modality}{by} {needs} codebook.")
+        if counting and (n != counting[0].known.n_words or self.pyramid != ((1, 1),)):
+            counted = counting[0].known.n_words
+            raise BagwiseError(f"A model{by} has {counted} words and no pyramid; got {n} words.")
+        if codebooks and records and len(records) != len(codebooks):
+            raise BagwiseError(f"{len(records)} descriptors need as many codebooks; got {len(codebooks)}.")
+        if len(codebooks) > MOST_VOCABULARIES:
+            raise BagwiseError(f"A model has at most {MOST_VOCABULARIES} codebooks, got {len(codebooks)}.")
+        held = tuple(frozen(as_values(codebook, np.float32, "codebook")) for codebook in codebooks)
+        if held and (0 in map(len, held) or sum(map(len, held)) != n):
+            sizes = " + ".join(str(len(codebook)) for codebook in held)
+            raise BagwiseError(f"codebook must have one entry per word of the hierarchy, {n}; got {sizes}.")
+        if any(codebook.shape[1] < 1 for codebook in held):
+            raise BagwiseError("Words of a codebook need at least one feature, got 0.")
+        self._set(codebook=held if len(held) > 1 else held[0] if held else None)
 
     def _check_classes(self) -> None:
         self._set(classes=checked_names(self.classes, "classes", unique=True))
@@ -250,11 +273,21 @@ class Model:
         """Number of cells of the pyramid."""
         return n_cells(self.pyramid)
 
+    @property
+    def codebooks(self) -> tuple[NDArray[np.float32], ...]:
+        """The codebooks of all vocabularies; () if words need none."""
+        return () if self.codebook is None else self.codebook if isinstance(self.codebook, tuple) else (self.codebook,)
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Number of words of each vocabulary."""
+        return tuple(map(len, self.codebooks)) or (self.hierarchy.n_words,)
+
     @cached_property
     def weighting(self) -> WordWeighting:
         """What is done to histograms before words are summed: `term`, `word_weights` and `norm`."""
         weights = None if self.word_weights is None else self.word_weights.astype(np.float64)
-        return WordWeighting(self.term, weights, self.norm)
+        return WordWeighting(self.term, weights, self.norm, self.vocabularies)
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
@@ -271,8 +304,8 @@ class Model:
         n_words = self.hierarchy.n_words
         if self.modality == "table":
             return TableVectorizer(n_words, self.word_names)
-        descriptor = self.__dict__["_descriptor"] or self.descriptor_record  # the record does not build it
-        return VisualVectorizer(self.modality, descriptor, self.codebook, self.pyramid, n_words=n_words)
+        descriptors = self.__dict__["_descriptors"]  # those that are records are not built here
+        return VisualVectorizer(self.modality, descriptors, self.codebooks, self.pyramid, n_words=[n_words])
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Count the words of items, over the full vocabulary.
@@ -282,7 +315,8 @@ class Model:
         X : Collection, iterable of items, Bags, iterable of Bags, or matrix
             Images and videos are arrays, texts are str. Models of images and videos also take bags, and iterators
             over them such as ``model.descriptor.iter_transform(collection, on_error="skip")``. A matrix, dense or
-            sparse, holds histograms; the number of its columns is checked, and their names if they have any.
+            sparse, holds histograms; the number of its columns is checked, and their names if they have any. Models
+            with several vocabularies take a tuple of Bags, one per vocabulary, or an iterator over such tuples.
         n_jobs : int, default=None
             Threads, for images, videos and bags. None: one, or those of the descriptor.
 

@@ -25,8 +25,8 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     With a codebook, one run of the graph takes one image or video; otherwise it takes any number of rows. All numbers
     are float32, except ``label``, which is int64.
 
-    - Inputs: ``descriptors`` (M, D), and ``positions`` (M, 2) in [0, 1] if the pyramid has more than one cell; or
-      ``counts`` (n, d), counts of all words.
+    - Inputs: ``descriptors`` (M, D), and ``positions`` (M, 2) in [0, 1] if the pyramid has more than one cell; for
+      further vocabularies ``descriptors_1``, ``positions_1`` and so on; or ``counts`` (n, d), counts of all words.
     - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of groups, ``scores``
       (1 or n, n_classes) and ``label`` (1 or n,), the index of the class with the highest score.
 
@@ -99,7 +99,14 @@ def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
         counts = graph.add("Where", graph.add("Greater", size, one), damped, counts)
     if model.word_weights is not None:
         counts = graph.add("Mul", counts, graph.constant(np.tile(model.word_weights, model.n_cells)))
-    return counts if model.norm is None else _add_steps(graph, counts, (model.norm,))
+    if model.norm is None or len(model.vocabularies) == 1:
+        return _add_steps(graph, counts, () if model.norm is None else (model.norm,))
+    numbers = np.tile(np.repeat(np.arange(len(model.vocabularies)), model.vocabularies), model.n_cells)
+    zero, scaled = graph.constant(np.float32(0)), []
+    for number in range(len(model.vocabularies)):
+        own = graph.add("Where", graph.constant(numbers[np.newaxis] == number), counts, zero)
+        scaled.append(_add_steps(graph, own, (model.norm,)))
+    return graph.add("Sum", *scaled)
 
 
 def _add_groups(graph: _Graph, words: str, model: Model) -> str:
@@ -114,30 +121,33 @@ def _add_groups(graph: _Graph, words: str, model: Model) -> str:
 
 def _add_descriptors(graph: _Graph, model: Model) -> str:
     """Add the counts of each word in each cell, one row."""
-    assert model.codebook is not None
-    mean = model.codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
-    words = model.codebook - mean  # centred, to keep digits of words far from the origin
-    descriptors = graph.input("descriptors", ["M", words.shape[1]])
-    shifted = graph.add("Sub", descriptors, graph.constant(mean))
-    products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
-    # |x - w|² - |x|², where |x|² is the same for all words
-    distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
-    nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
-    d = model.hierarchy.n_words
+    d, first_word = model.hierarchy.n_words, 0
     first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
-    columns = graph.add("Add", nearest, graph.constant(first_cells * d))
-    if any(grid != (1, 1) for grid in model.pyramid):
-        cells = graph.add("Mul", _add_places(graph, model), graph.constant(np.array(d)))
-        columns = graph.add("Add", columns, cells)
-    row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
-    ones = graph.add("ConstantOfShape", graph.add("Shape", row), value=graph.value(1.0))
-    zeros = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
-    return _add_scattered(graph, zeros, row, ones)
+    counts = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
+    for number, codebook in enumerate(model.codebooks):
+        suffix = f"_{number}" if number else ""
+        mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
+        words = codebook - mean  # centred, to keep digits of words far from the origin
+        descriptors = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]])
+        shifted = graph.add("Sub", descriptors, graph.constant(mean))
+        products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
+        # |x - w|² - |x|², where |x|² is the same for all words
+        distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
+        nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
+        columns = graph.add("Add", nearest, graph.constant(first_cells * d + first_word))
+        if any(grid != (1, 1) for grid in model.pyramid):
+            cells = graph.add("Mul", _add_places(graph, model, suffix), graph.constant(np.array(d)))
+            columns = graph.add("Add", columns, cells)
+        row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
+        ones = graph.add("ConstantOfShape", graph.add("Shape", row), value=graph.value(1.0))
+        counts = _add_scattered(graph, counts, row, ones)
+        first_word += len(codebook)
+    return counts
 
 
-def _add_places(graph: _Graph, model: Model) -> str:
+def _add_places(graph: _Graph, model: Model, suffix: str) -> str:
     """Add the cell of each descriptor in each grid, shape (M, n_grids), numbered row by row."""
-    positions = graph.input("positions", ["M", 2])
+    positions = graph.input(f"positions{suffix}", [f"M{suffix}", 2])
     n_rows, n_columns = np.array(model.pyramid).T[:, np.newaxis]
     numbers = []
     for axis, n in ((1, n_rows), (0, n_columns)):

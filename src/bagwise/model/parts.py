@@ -297,17 +297,23 @@ def _plain(value: Any) -> Any:
 class LazyDescriptor:
     """An attribute that is set to a descriptor or its record, and builds the descriptor on first access.
 
-    Importing descriptors takes longer than reading a model, and models are also used on bags and histograms.
+    It may also be set to None, or to a list of several descriptors or records; then it is a tuple. The records are the
+    attribute ``descriptor_records``, a tuple, empty for None. Importing descriptors takes longer than reading a model,
+    and models are also used on bags and histograms.
     """
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return None  # the default of the field
-        if instance.__dict__["_descriptor"] is None and instance.descriptor_record is not None:
-            instance.__dict__["_descriptor"] = instance.descriptor_record.build()
-        return instance.__dict__["_descriptor"]
+        held = instance.__dict__["_descriptors"]
+        for k, record in enumerate(instance.descriptor_records):
+            if isinstance(held[k], DescriptorRecord):
+                held[k] = record.build()
+        return tuple(held) if len(held) > 1 else held[0] if held else None
 
     def __set__(self, instance: Any, value: Any) -> None:
-        recorded = value is None or isinstance(value, DescriptorRecord)
-        instance.__dict__["descriptor_record"] = value if recorded else DescriptorRecord.of(value)
-        instance.__dict__["_descriptor"] = None if recorded else value
+        held = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+        instance.__dict__["_descriptors"] = held
+        instance.__dict__["descriptor_records"] = tuple(
+            one if isinstance(one, DescriptorRecord) else DescriptorRecord.of(one) for one in held
+        )

@@ -11,6 +11,7 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -21,18 +22,21 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bagwise._utils.checks import generator
 from bagwise._utils.matrices import first_not_finite
+from bagwise._utils.memory import parse_size
 from bagwise.bags import Bags
-from bagwise.bags.files import BagsSpool
-from bagwise.codebooks.bag_of_features import BagOfFeatures
-from bagwise.codebooks.batches import batches_of_width
+from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
+from bagwise.codebooks.batches import Reservoir, batches_of_width
 from bagwise.codebooks.distances import WordDistances, assign
 from bagwise.codebooks.encoders import HardEncoder
 from bagwise.codebooks.encoding import pooled
+from bagwise.codebooks.kmeans import kmeans_words
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
+from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
-from bagwise.model.parts import LazyDescriptor
+from bagwise.model.parts import DescriptorRecord, LazyDescriptor
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, Skipped
 
@@ -54,6 +58,7 @@ __all__ = [
 Progress = Callable[[str, int, int], None]
 
 _BATCH_SIZE = 32
+_N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
 
 
 def no_progress(step: str, done: int, total: int) -> None:
@@ -86,7 +91,10 @@ def normalize_features(grouped: Any, normalize: Any) -> Any:
 
 
 class WordSample(NamedTuple):
-    """The descriptors of one item: nearest words, distances to them, and positions in the unit square."""
+    """The descriptors of one item: nearest words, distances to them, and positions in the unit square.
+
+    With several vocabularies, those of the first come first.
+    """
 
     words: NDArray[np.intp]
     distances: NDArray[np.float32]
@@ -148,107 +156,141 @@ class Vectorizer(ABC):
 class VisualVectorizer(Vectorizer):
     """Count visual words: describe images or videos, and find the nearest words of the descriptors.
 
-    Without a `descriptor`, only `Bags` are accepted. The `codebook` is None before `fit_transform`, and for
-    descriptors that count words themselves, such as `LBPD5`. Descriptors of a fit beyond `memory_limit` go to a
-    temporary file, see `BagsSpool`.
+    Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
+    once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
+    `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
+    words of each vocabulary. Descriptors of a fit beyond `memory_limit` go to a temporary file, see `BagsSpool`.
     """
 
     descriptor = LazyDescriptor()
+    descriptor_records: tuple[DescriptorRecord, ...]
 
     def __init__(
         self,
         modality: str,
         descriptor: Any,
-        codebook: NDArray[np.float32] | None = None,
+        codebooks: Sequence[NDArray[np.float32]] = (),
         pyramid: tuple[tuple[int, int], ...] = ((1, 1),),
         *,
-        n_words: int = 1000,
+        n_words: Sequence[int] = (1000,),
         random_state: Any = 0,
         memory_limit: int | float | str | None = None,
     ) -> None:
         self.modality = modality
         self.descriptor = descriptor
-        self.codebook = codebook
+        self.codebooks = tuple(codebooks)
         self.pyramid = pyramid
-        self.n_words = n_words
+        self.vocabularies = tuple(map(len, codebooks)) or tuple(n_words)
+        self.n_words = sum(self.vocabularies)
         self.random_state = random_state
         self.memory_limit = memory_limit
 
     @cached_property
-    def _encoder(self) -> HardEncoder:
-        return HardEncoder(np.asarray(self.codebook))
+    def _encoders(self) -> list[HardEncoder]:
+        return [HardEncoder(codebook) for codebook in self.codebooks]
 
     def _fit_transform(self, X: Any, run: _Run) -> Histograms:
         """Describe all items once, learn words by k-means from a sample of descriptors, and count them."""
-        learner = BagOfFeatures(self.n_words, n_init=1, random_state=self.random_state, n_jobs=run.n_jobs)
         describing = self._describe(X, run)
-        step, n_items = f"Describing {self.modality}", describing.n_items
+        step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
+        limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
+        randoms = [generator(self.random_state) for _ in range(n)]
+        reservoirs = [Reservoir(_N_SAMPLED_VECTORS, random) for random in randoms]
         times = [time.perf_counter()]
-        with BagsSpool(self.memory_limit) as spool:
-
-            def batches() -> Iterator[Bags]:
-                for bags in describing:
+        with ExitStack() as stack:
+            spools = [stack.enter_context(BagsSpool(limit)) for _ in range(n)]
+            for batch in describing:
+                for bags, spool, reservoir in zip(batch, spools, reservoirs, strict=True):
                     spool.append(bags)
-                    run.progress(step, describing.n_done, n_items)
-                    yield bags
-                times.append(time.perf_counter())
-                run.progress(f"Learning {self.n_words} words", 0, 0)
-
-            learner.fit(batches())
+                    reservoir.add(bags.values)
+                run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
-            self.codebook = learner.codebook_
-            self.__dict__.pop("_encoder", None)
+            run.progress(f"Learning {self.n_words} words", 0, 0)
+            self.codebooks = tuple(
+                kmeans_words(reservoir.vectors(), size, n_init=1, random_state=random, n_jobs=run.n_jobs).words
+                for reservoir, size, random in zip(reservoirs, self.vocabularies, randoms, strict=True)
+            )
+            self.__dict__.pop("_encoders", None)
+            times.append(time.perf_counter())
             counting = _Counting(self, run, describing.kept, n_items)
-            for bags in self._checked(spool):
-                counting.add(bags)
+            for batch in zip(*spools, strict=True):
+                counting.add(self._checked(batch))
                 run.progress("Counting words", counting.n_rows, len(describing.kept))
         times.append(time.perf_counter())
         stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
         return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
 
     def _transform(self, X: Any, run: _Run) -> Histograms:
-        """Count the words of items, of `Bags`, or of an iterable of them."""
+        """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
         first = None
         if isinstance(X, (list, tuple)) and len(X):
             first = X[0]
         elif isinstance(X, Iterator):
             first = next(X, None)
             X = [] if first is None else itertools.chain([first], X)
-        if isinstance(X, Bags) or isinstance(first, Bags) or sp.issparse(first):
-            if self.codebook is None and not sp.issparse(first):
+        nested = first[0] if isinstance(first, tuple) and first else first
+        if isinstance(X, Bags) or isinstance(nested, Bags) or sp.issparse(first):
+            if not self.codebooks and not sp.issparse(first):
                 raise BagwiseError("This model has no codebook: it takes images or counts of patterns, got Bags.")
             counting = _Counting(self, run, None, 0)
-            for batch in self._checked(X):
+            for batch in self._batches(X):
                 counting.add(batch)
             return counting.histograms(())
         describing = self._describe(X, run)
         counting = _Counting(self, run, describing.kept, describing.n_items)
-        for batch in self._checked(describing):
-            counting.add(batch)
+        for batch in describing:
+            counting.add(self._checked(batch))
             run.progress("Counting words", describing.n_done, describing.n_items)
         return counting.histograms(describing.skipped)
 
-    def _checked(self, batches: Any) -> Iterator[Any]:
-        """Check the width of descriptors, batch by batch."""
-        if self.codebook is None:
-            return iter(batches)
-        return batches_of_width(batches, self.codebook.shape[1], self.codebook.dtype, "this model")
+    def _batches(self, X: Any) -> Iterator[tuple[Any, ...]]:
+        """Iterate over batches, each a tuple of bags with one entry per vocabulary."""
+        n = len(self.vocabularies)
+        if not self.codebooks:
+            yield from ((batch,) for batch in X)
+        elif n == 1:
+            (codebook,) = self.codebooks
+            for batch in batches_of_width(X, codebook.shape[1], codebook.dtype, "this model"):
+                yield (batch,)
+        else:
+            for parts in [X] if isinstance(X, (tuple, Bags)) else X:
+                lengths = [len(bags) for bags in parts if isinstance(bags, Bags)] if isinstance(parts, tuple) else []
+                if len(lengths) != n or len(set(lengths)) != 1:
+                    raise BagwiseError(
+                        f"This model has {n} vocabularies: it takes tuples of {n} Bags of the same items, one per "
+                        f"vocabulary; got {type(parts).__name__}{f' of {lengths} items' if lengths else ''}."
+                    )
+                yield self._checked(tuple(parts))
+
+    def _checked(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Check the width of the descriptors of a batch."""
+        if not self.codebooks:
+            return batch
+        return tuple(
+            next(batches_of_width(bags, codebook.shape[1], codebook.dtype, "this model"))
+            for bags, codebook in zip(batch, self.codebooks, strict=True)
+        )
 
     def _describe(self, X: Any, run: _Run) -> ItemIterator:
-        if self.descriptor is None:
+        from bagwise.descriptors.base import describe_items
+
+        given = self.descriptor
+        if given is None:
             raise BagwiseError(
                 f"This model has no descriptor: it takes Bags of the descriptors of {self.modality}, got "
                 f"{type(X).__name__}. Describe the items first, as for its codebook."
             )
+        descriptors = given if isinstance(given, tuple) else (given,)
         changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
-        descriptor = clone(self.descriptor).set_params(**changes) if changes else self.descriptor
-        describing = descriptor.iter_transform(X, batch_size=_BATCH_SIZE, on_error=run.on_error)
+        if changes:
+            descriptors = tuple(clone(descriptor).set_params(**changes) for descriptor in descriptors)
+        describing = describe_items(descriptors, X, batch_size=_BATCH_SIZE, on_error=run.on_error)
         describing.warn = False
         return describing
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `Model` that describe the fitted vectorizer."""
-        return {"descriptor": self.descriptor, "codebook": self.codebook, "pyramid": self.pyramid}
+        return {"descriptor": self.descriptor, "codebook": self.codebooks or None, "pyramid": self.pyramid}
 
 
 class _Counting:
@@ -258,37 +300,63 @@ class _Counting:
         self._vectorizer = vectorizer
         self._n_threads = effective_n_jobs(run.n_jobs)
         self._kept = kept  # grows while items are described
-        n_samples = run.n_samples if vectorizer.codebook is not None else 0
+        n_samples = run.n_samples if vectorizer.codebooks else 0
         self._wanted = set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
-        self._table = WordDistances(np.asarray(vectorizer.codebook)) if self._wanted else None
+        self._tables = [WordDistances(codebook) for codebook in vectorizer.codebooks] if self._wanted else []
         self._samples: dict[int, WordSample] = {}
         self._parts: list[Any] = []
         self.n_rows = 0
 
-    def add(self, batch: Any) -> None:
-        """Count the words of a batch."""
-        if self._vectorizer.codebook is None:
-            part = as_histograms(batch, self._vectorizer.n_words)
+    def add(self, batch: tuple[Any, ...]) -> None:
+        """Count the words of a batch, a tuple with one entry per vocabulary."""
+        if not self._vectorizer.codebooks:
+            part = as_histograms(batch[0], self._vectorizer.n_words)
         else:
-            encoder, pyramid = self._vectorizer._encoder, self._vectorizer.pyramid
-            part = pooled(batch, encoder, "sum", pyramid, True, self._n_threads)
-            for k in range(len(batch)) if self._wanted else ():
+            pyramid = self._vectorizer.pyramid
+            counts = [
+                pooled(bags, encoder, "sum", pyramid, True, self._n_threads)
+                for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True)
+            ]
+            part = _side_by_side(counts, self._vectorizer.vocabularies, n_cells(pyramid))
+            for k in range(len(batch[0])) if self._wanted else ():
                 if self._kept is not None and self._kept[self.n_rows + k] in self._wanted:
                     self._sample(batch, k)
         self._parts.append(part)
         self.n_rows += part.shape[0]
 
-    def _sample(self, bags: Bags, k: int) -> None:
-        words, _ = assign(bags[k], self._table, 1)  # type: ignore[arg-type]
-        distances = np.linalg.norm(bags[k] - self._vectorizer.codebook[words], axis=1)  # type: ignore[index]
-        positions = None if bags.positions is None else np.array(bags.positions_of(k))
-        self._samples[self.n_rows + k] = WordSample(words, distances, positions)
+    def _sample(self, batch: tuple[Bags, ...], k: int) -> None:
+        first, words, distances, positions = 0, [], [], []
+        for bags, table, codebook in zip(batch, self._tables, self._vectorizer.codebooks, strict=True):
+            nearest, _ = assign(bags[k], table, 1)
+            words.append(first + nearest)
+            distances.append(np.linalg.norm(bags[k] - codebook[nearest], axis=1))
+            positions += [] if bags.positions is None else [bags.positions_of(k)]
+            first += len(codebook)
+        places = np.concatenate(positions) if len(positions) == len(batch) else None
+        self._samples[self.n_rows + k] = WordSample(np.concatenate(words), np.concatenate(distances), places)
 
     def histograms(self, skipped: Sequence[Skipped]) -> Histograms:
         """Return the histograms of all batches."""
         matrix = sp.csr_array(sp.vstack(self._parts, format="csr"))
         kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept)
         return Histograms(matrix, kept, tuple(skipped), self._samples)
+
+
+def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:
+    """Put histograms of several vocabularies side by side in each cell; CSR arrays of shape (n_items, cells * size).
+
+    >>> one, other = sp.csr_array([[1, 2, 3, 4]]), sp.csr_array([[8, 9]])
+    >>> _side_by_side([one, other], (2, 1), 2).toarray()
+    array([[1, 2, 8, 3, 4, 9]])
+    """
+    if len(counts) == 1:
+        return counts[0]
+    total, first, parts = sum(sizes), 0, []
+    for part, size in zip(counts, sizes, strict=True):
+        columns = part.indices // size * total + first + part.indices % size
+        parts.append(sp.csr_array((part.data, columns, part.indptr), shape=(part.shape[0], cells * total)))
+        first += size
+    return sum(parts[1:], start=parts[0])
 
 
 class TextVectorizer(Vectorizer):

@@ -49,7 +49,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
         Of the modality of the model, not empty.
     """
     options = FitOptions() if options is None else options
-    color = model.descriptor_record is not None and model.descriptor_record.known.color
+    color = any(record.known.color for record in model.descriptor_records)
     changes: dict[str, Any] = {"descriptor": "color" if color else "auto"}
     is_file = not isinstance(source, Collection) and os.path.isfile(source)
     if options.modality == "auto" and model.modality != "texts" and not is_file:

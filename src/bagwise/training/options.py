@@ -305,7 +305,7 @@ def make_vectorizer(options: FitOptions, modality: str) -> Vectorizer:
         modality,
         make_descriptor(options, modality),
         pyramid=resolve_pyramid(options.pyramid),
-        n_words=options.n_words or IMAGE_WORDS,
+        n_words=(options.n_words or IMAGE_WORDS,),
         random_state=options.random_state,
         memory_limit=options.memory_limit,
     )

@@ -169,8 +169,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Classes"] = len(model.classes)
     if evaluation is not None:
         facts["Test items"] = how_many(len(evaluation.collection), model.modality)
-    if model.descriptor_record is not None:
-        facts["Descriptor"] = _describe(model.descriptor_record)
+    if model.descriptor_records:
+        facts["Descriptor"] = "; ".join(map(_describe, model.descriptor_records))
     facts |= {"Words": model.hierarchy.n_words, "Groups": model.n_groups, "Criterion": str(model.hierarchy.criterion)}
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
