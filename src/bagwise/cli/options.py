@@ -62,6 +62,12 @@ FIT_OPTIONS: Options = {
         int, _LEARNING, "Images: shrink those with a longer side to this, in pixels. Default: 480; 0: never."
     ),
     "pyramid": _option(int, _LEARNING, "Cells of the spatial pyramid: 5, 8 or 21.", metavar="5|8|21"),
+    "root": _option(
+        str,
+        _LEARNING,
+        "Square roots of frequencies: before or after the words of a group are summed.",
+        metavar="before|after",
+    ),
     "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 2."),
     "stop_words": _option(str, _LEARNING, "Texts: english removes English stop words."),
     "ngrams": _option(int, _LEARNING, "Texts: maximum length of n-grams. Default: 1."),

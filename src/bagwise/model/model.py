@@ -389,6 +389,8 @@ class Model:
     def group_names(self) -> NDArray[Any]:
         """Return names of the groups: their most frequent words if words have names, otherwise numbers.
 
+        Where words have weights, frequencies are multiplied by them.
+
         Returns
         -------
         names : ndarray of str objects, shape (n_groups,)
@@ -400,6 +402,7 @@ class Model:
         d = self.hierarchy.n_words
         words = [f"x{k}" for k in range(d)] if self.word_names is None else self.word_names
         totals = np.ones(d) if self.word_totals is None else self.word_totals
+        totals = totals if self.word_weights is None else totals * self.word_weights
         return name_groups(np.array(words, dtype=object), totals, self.lookup, self.n_groups)
 
     def feature_names(self) -> NDArray[Any]:

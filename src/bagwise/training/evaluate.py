@@ -23,6 +23,7 @@ from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progr
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
+from bagwise.training.method import choose_method
 from bagwise.training.options import FitOptions, open_source
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]
@@ -305,9 +306,10 @@ def compare_criteria(
     tried = path_sizes(n_words) if sizes is None else tuple(sorted(set(sizes)))
     for note in prepared.log.notes:
         warnings.warn(note, SkippedItemsWarning, stacklevel=2)
-    compared = []
+    compared, modality = [], prepared.data.collection.modality
     for name in criteria:
         started = time.perf_counter()
-        path, _ = cross_validate(prepared.data, prepared.codes, tried, name, chosen, report)
+        method = choose_method(chosen.with_changes(criterion=name), modality, len(prepared.classes))
+        path, _ = cross_validate(prepared.data, prepared.codes, tried, method, chosen, report)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
     return compared

@@ -7,9 +7,8 @@ import hashlib
 import os
 import platform
 import time
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,18 +20,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 
 import bagwise
-from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.criteria.base import TraceRatio
-from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.path import path_sizes, score_path
@@ -41,16 +37,19 @@ from bagwise.model import Head, Model, PathErrors
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
+from bagwise.training.method import (
+    FollowedPath,
+    Method,
+    choose_method,
+    choose_weighting,
+    no_convergence_warnings,
+    score_followed,
+    two_sided,
+)
 from bagwise.training.options import FitOptions, make_vectorizer, open_source
 
 __all__ = ["Fit", "FittedModel", "WordData", "fit_model", "run_fit", "versions"]
 
-# Steps of `BagNormalizer`: Hellinger normalisation.
-NORMALIZE = ("l1", "power")
-# The default criteria: the smallest errors at small sizes on images and texts alike, in the least time; without
-# classes the better criterion takes time with the square of the number of words.
-_SUPERVISED = "aib"
-_UNSUPERVISED = {"images": "mmi", "videos": "mmi", "table": "lpp", "texts": "lpp"}
 # Groups, if their number is not given and cannot be chosen by cross-validation.
 DEFAULT_GROUPS = 50
 # Images whose descriptors are kept for the patches of a report.
@@ -182,9 +181,13 @@ def fit_model(
     1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of a
        table. A source with splits train and test is learned from its split train.
     2. They are merged level by level; see `merge_words`.
-    3. If there are classes, linear SVMs are trained at several sizes along the merging path, and the errors of all
-       sizes are estimated by cross-validation, with one hierarchy per fold. (Words of images are learned once, without
-       using classes.)
+    3. If there are classes, there are linear classifiers at several sizes along the merging path, and the errors of
+       all sizes are estimated by cross-validation, with one hierarchy per fold. (Words of images and weights of words
+       are learned once, without using classes.) With the criterion "classifier" they are fitted to the scores of an SVM
+       on all words, otherwise they are SVMs on groups.
+
+    Words of texts have sublinear TF-IDF weights. Words of images and tables are L1 normalised, and square roots are
+    taken after their groups are summed, or before (`root`).
 
     Parameters
     ----------
@@ -194,12 +197,12 @@ def fit_model(
         Number of groups. "auto": the smallest number whose error in cross-validation is within one standard error of
         the best; 50 if there is no cross-validation.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "aib"; without classes, "mmi" for images and videos, "lpp" for texts and
-        tables.
+        A name from `bagwise.criteria`. "auto": "classifier" for texts if there are at least twice as many groups as
+        classes, "csm" for two classes of images or videos, "aib" for anything else with classes, "mmi" without.
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
-        Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`,
+        Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`, `root`,
         `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`, `on_error`, `cache`,
         `memory_limit`, `random_state`, `n_jobs`.
 
@@ -245,14 +248,15 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     check_groups(options, data.n_words)
     validated = codes is not None and prepared.enough_for_folds(options)
-    criterion = choose_criterion(options, data.collection.modality, bool(classes))
-    with log.timed("merging"):
-        hierarchy = learn_hierarchy(data, codes, criterion, options.n_jobs, report)
+    method = choose_method(options, data.collection.modality, len(classes))
+    weighting = choose_weighting(method, data.whole())
     sizes = path_sizes(data.n_words, *(() if options.n_groups == "auto" else (int(options.n_groups),)))
+    with log.timed("merging"):
+        hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report)
     path, held_out = None, None
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            path, held_out = cross_validate(data, codes, sizes, criterion, options, report)
+            path, held_out = cross_validate(data, codes, sizes, method, options, report)
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)
     elif path is not None:
@@ -260,25 +264,21 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     else:
         n_groups = min(DEFAULT_GROUPS, data.n_words)
         log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
-    heads: dict[int, Head] = {}
-    if codes is not None:
-        with log.timed("classifiers"):
-            for k, size in enumerate(sizes):
-                features = group_features(data.histograms, hierarchy.cut(size), size, data.n_cells, NORMALIZE)
-                heads[size] = fit_head(features, codes, len(classes), options)
-                report("Training classifiers", k + 1, len(sizes))
     model = Model(
         modality=data.collection.modality,
         hierarchy=hierarchy,
         n_groups=n_groups,
         **data.vectorizer.parameters(),
         word_totals=np.asarray(data.whole().sum(axis=0), dtype=np.float64).ravel(),
-        normalize=NORMALIZE,
+        term=weighting.term,
+        word_weights=weighting.weights,
+        norm=weighting.norm,
+        normalize=method.normalize,
         classes=classes,
         heads=heads,
         path=path,
-        options=options.to_dict() | {"criterion": criterion, "cache": None},
-        provenance=_provenance(data, codes, classes, log),
+        options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None},
+        provenance=_provenance(data, codes, classes, log) | {"criterion_reason": method.reason},
     )
     return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), tuple(log.notes))
 
@@ -339,7 +339,8 @@ def vectorize(collection: Collection, options: FitOptions, progress: Progress) -
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    vectorizer = make_vectorizer(options, collection.modality)
+    has_classes = bool(class_names(collection, options))
+    vectorizer = make_vectorizer(options, collection.modality, has_classes=has_classes)
     found = vectorizer.fit_transform(
         collection,
         on_error=options.on_error,
@@ -415,13 +416,6 @@ def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.
     return np.array([code[str(item.label)] for item in collection], dtype=np.int64)
 
 
-def choose_criterion(options: FitOptions, modality: str, has_classes: bool) -> str:
-    """Return the criterion of the options, or the default of a modality."""
-    if options.criterion != "auto":
-        return options.criterion
-    return _SUPERVISED if has_classes else _UNSUPERVISED[modality]
-
-
 def check_groups(options: FitOptions, n_words: int) -> None:
     """Raise an error if there are fewer words than groups."""
     if options.n_groups != "auto" and int(options.n_groups) > n_words:
@@ -429,76 +423,77 @@ def check_groups(options: FitOptions, n_words: int) -> None:
         raise OptionError("n_groups", message)
 
 
-def learn_hierarchy(
-    data: WordData, y: NDArray[Any] | None, criterion: str, n_jobs: int, progress: Progress
-) -> Hierarchy:
-    """Merge the words of whole items down to one group."""
+def learn_groups(
+    data: WordData,
+    codes: NDArray[np.int64] | None,
+    sizes: Sequence[int],
+    method: Method,
+    weighting: WordWeighting,
+    options: FitOptions,
+    progress: Progress,
+) -> tuple[Hierarchy, dict[int, Head]]:
+    """Merge the words of whole items down to one group, and fit a classifier at each size if there are classes."""
+    weighted = weighting.apply(data.histograms, data.n_cells)
     n_merges = data.n_words - 1
+    with no_convergence_warnings():
+        if method.follows:
+            assert codes is not None  # `class_names` has checked it
+            progress("Merging words", 0, 0)
+            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), weighting.apply(data.whole()), data.n_cells)
+            return path.hierarchy, {size: path.head(size) for size in sizes}
 
-    def follow(level: int, pair: tuple[int, int], score: float) -> None:
-        if level % 64 == 0 or level == n_merges:
-            progress("Merging words", level, n_merges)
+        def follow(level: int, pair: tuple[int, int], score: float) -> None:
+            if level % 64 == 0 or level == n_merges:
+                progress("Merging words", n_merges + 1 - level, n_merges)
 
-    y = y if resolve_criterion(criterion).supervised else None
-    return merge_words(_merging_input(data, criterion), y, criterion=criterion, callback=follow, n_jobs=n_jobs)
-
-
-def _merging_input(data: WordData, criterion: str) -> Any:
-    """Return relative frequencies for criteria of distances between items, counts for those of occurrences.
-
-    With relative frequencies long items do not outweigh short ones.
-    """
-    distances = isinstance(resolve_criterion(criterion), (TraceRatio, Linkage))
-    return normalize_rows(data.whole(), "l1") if distances else data.whole()
+        y = codes if resolve_criterion(method.criterion).supervised else None
+        merged = method.merging_input(data.whole(), weighting.apply(data.whole()))
+        hierarchy = merge_words(merged, y, criterion=method.criterion, callback=follow, n_jobs=options.n_jobs)
+        heads: dict[int, Head] = {}
+        for k, size in enumerate(sizes if codes is not None else ()):
+            features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
+            svm = _svm(options).fit(features, codes)
+            heads[size] = two_sided(svm.coef_, svm.intercept_)
+            progress("Training classifiers", k + 1, len(sizes))
+    return hierarchy, heads
 
 
 def _svm(options: FitOptions) -> LinearSVC:
     return LinearSVC(C=options.C, random_state=options.random_state, max_iter=3000)
 
 
-@contextmanager
-def _no_convergence_warnings() -> Iterator[None]:
-    """Ignore SVMs that did not converge: few groups may not separate the classes, and the weights are good enough."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
-
-
-def fit_head(features: Any, codes: NDArray[np.int64], n_classes: int, options: FitOptions) -> Head:
-    """Train a linear SVM, one row of weights per class; for two classes the first is the negative of the second."""
-    with _no_convergence_warnings():
-        svm = _svm(options).fit(features, codes)
-    coef, intercept = svm.coef_, svm.intercept_
-    if n_classes == 2:
-        coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
-    return Head(coef.astype(np.float32), intercept.astype(np.float32))
-
-
 def cross_validate(
-    data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], criterion: str, options: FitOptions,
+    data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], method: Method, options: FitOptions,
     progress: Progress,
 ) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
     """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
     Each of the classes `codes` needs at least `options.folds` items. Also returns the prediction for each item by the
-    fold that did not train on it, shape (n_sizes, n_items).
+    fold that did not train on it, shape (n_sizes, n_items). Weights of words, which do not depend on classes, are
+    learned from all items.
     """
     splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
-    normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": NORMALIZE})
-    with _no_convergence_warnings():
-        found = score_path(
-            data.histograms,
-            codes,
-            sizes,
-            merger=WordMerger(criterion=criterion),
-            estimator=make_pipeline(normalizer, _svm(options)),
-            splits=list(splitter.split(codes, codes)),
-            predict=True,
-            merge_on=_merging_input(data, criterion),
-            n_cells=data.n_cells,
-            n_jobs=options.n_jobs,
-            progress=partial(progress, f"Cross-validating {criterion} at {len(sizes)} sizes"),
-        )
+    splits = list(splitter.split(codes, codes))
+    weighting, whole = choose_weighting(method, data.whole()), data.whole()
+    weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
+    follow = partial(progress, f"Cross-validating {method.criterion} at {len(sizes)} sizes")
+    common: dict[str, Any] = {"splits": splits, "n_cells": data.n_cells, "n_jobs": options.n_jobs, "progress": follow}
+    with no_convergence_warnings():
+        if method.follows:
+            make = partial(_svm, options)
+            found = score_followed(weighted, codes, sizes, svm=make, whole=weighted_whole, **common)
+        else:
+            normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": method.normalize})
+            found = score_path(
+                weighted,
+                codes,
+                sizes,
+                merger=WordMerger(criterion=method.criterion),
+                estimator=make_pipeline(normalizer, _svm(options)),
+                predict=True,
+                merge_on=method.merging_input(whole, weighted_whole),
+                **common,
+            )
     assert found.predicted is not None
     protocol = f"{options.folds}-fold cross-validation"
     return PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol), found.predicted

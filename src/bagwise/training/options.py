@@ -29,10 +29,12 @@ _ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": 
 MAX_SIDE = 480
 IMAGE_WORDS = 1000
 TEXT_WORDS = 20_000
+UNLABELLED_TEXT_WORDS = 3_000  # merged by a criterion that takes time with their square times the number of texts
 # The modalities of options that do not apply to all.
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
     "max_side": ("images",),
+    "root": ("images", "videos", "table"),
     **dict.fromkeys(("min_count", "stop_words", "ngrams"), ("texts",)),
 }
 _TOKEN = r"(?u)\b\w\w+\b"
@@ -49,10 +51,10 @@ class FitOptions:
         standard error of the best; 50 if there is no cross-validation.
     n_words : int, default=None
         Size of the vocabulary: words learned from images (None: 1000), or the most frequent words of texts (None:
-        20,000). The columns of a table are its words, so this does not apply to tables.
+        20,000, without classes 3000). The columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "aib"; without classes, "mmi" for images and videos, "lpp" for texts and
-        tables.
+        A name from `bagwise.criteria`. "auto": "classifier" for texts if there are at least twice as many groups as
+        classes, "csm" for two classes of images or videos, "aib" for anything else with classes, "mmi" without.
     descriptor : str, default="auto"
         "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images ("auto": "sift"), "hog-hof"
         for videos.
@@ -63,6 +65,9 @@ class FitOptions:
         pixels after that. 0: images keep their size.
     pyramid : int, default=None
         5, 8 or 21 cells of a spatial pyramid; None: the whole image.
+    root : {"auto", "before", "after"}, default="auto"
+        Images, videos and tables: whether square roots of relative frequencies are taken before or after the words of a
+        group are summed. "auto": before for the criteria "classifier" and, with two classes, "csm"; after for others.
     min_count : int, default=2
         Texts: words that occur in fewer texts are not part of the vocabulary.
     stop_words : {"english", None}, default=None
@@ -105,6 +110,7 @@ class FitOptions:
     patch: int | None = None
     max_side: int = MAX_SIDE
     pyramid: int | None = None
+    root: str = "auto"
     min_count: int = 2
     stop_words: str | None = None
     ngrams: int = 1
@@ -153,6 +159,7 @@ class FitOptions:
             ("criterion", ("auto", *NAMED_CRITERIA)),
             ("descriptor", ("auto", *DESCRIPTORS)),
             ("on_error", ("raise", "skip")),
+            ("root", ("auto", "before", "after")),
             ("stop_words", (None, "english")),
         ):
             if getattr(self, name) not in known:
@@ -286,7 +293,12 @@ def check_options(options: FitOptions, modality: str) -> None:
         raise OptionError("n_words", "The columns of a table are its words; n_words does not apply. Remove n_words.")
 
 
-def make_vectorizer(options: FitOptions, modality: str) -> Vectorizer:
+def text_words(options: FitOptions, has_classes: bool) -> int:
+    """Return the largest size of the vocabulary of texts."""
+    return options.n_words or (TEXT_WORDS if has_classes else UNLABELLED_TEXT_WORDS)
+
+
+def make_vectorizer(options: FitOptions, modality: str, *, has_classes: bool = True) -> Vectorizer:
     """Build the vectorizer of a modality as the options say; see `bagwise.model.vectorizers`."""
     from bagwise.codebooks.pyramids import resolve_pyramid
 
@@ -300,7 +312,7 @@ def make_vectorizer(options: FitOptions, modality: str) -> Vectorizer:
             "ngram_range": [1, options.ngrams],
             "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
         }
-        return TextVectorizer(tokenizer, n_words=options.n_words or TEXT_WORDS, min_count=options.min_count)
+        return TextVectorizer(tokenizer, n_words=text_words(options, has_classes), min_count=options.min_count)
     return VisualVectorizer(
         modality,
         make_descriptor(options, modality),

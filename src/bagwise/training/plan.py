@@ -19,8 +19,16 @@ from bagwise.merging.path import path_sizes
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
-from bagwise.training.fit import check_groups, choose_criterion, class_names, split_source
-from bagwise.training.options import IMAGE_WORDS, TEXT_WORDS, FitOptions, check_options, make_descriptor, open_source
+from bagwise.training.fit import check_groups, class_names, split_source
+from bagwise.training.method import choose_method
+from bagwise.training.options import (
+    IMAGE_WORDS,
+    FitOptions,
+    check_options,
+    make_descriptor,
+    open_source,
+    text_words,
+)
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 
@@ -135,7 +143,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     words = _forecast_words(collection, chosen, threads, speed)
     check_groups(chosen, words.n_words)
     classes = class_names(collection, chosen)
-    criterion = choose_criterion(chosen, collection.modality, bool(classes))
+    criterion = choose_method(chosen, collection.modality, len(classes)).criterion
     n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(chosen.pyramid))
     entries = words.per_item * n
     merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
@@ -188,7 +196,7 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
         texts = [text.split() for text in _contents(sample, options)]
         seconds = (time.perf_counter() - started) / len(texts) * n
         distinct = float(np.mean([len(set(text)) for text in texts]))
-        d = options.n_words or TEXT_WORDS
+        d = text_words(options, bool(class_names(collection, options)))
         return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
     descriptor = make_descriptor(options, collection.modality)
     d = options.n_words or IMAGE_WORDS

@@ -171,12 +171,20 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Test items"] = how_many(len(evaluation.collection), model.modality)
     if model.descriptor_records:
         facts["Descriptor"] = "; ".join(map(_describe, model.descriptor_records))
-    facts |= {"Words": model.hierarchy.n_words, "Groups": model.n_groups, "Criterion": str(model.hierarchy.criterion)}
+    criterion, reason = str(model.hierarchy.criterion), provenance.get("criterion_reason")
+    criterion = f"{criterion} ({reason})" if reason not in (None, "as given") else criterion
+    facts |= {"Words": model.hierarchy.n_words, "Groups": model.n_groups, "Criterion": criterion}
+    if (model.term, model.norm) == ("log", "l2") and model.word_weights is not None:
+        facts["Weights of words"] = "sublinear TF-IDF"
+    elif (model.term, model.norm) == ("sqrt", "l2"):
+        facts["Weights of words"] = "square roots of relative frequencies"
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
     C = model.options.get("C", model.options.get("penalty"))  # its name in files of earlier versions
     if model.heads and C is not None:
-        facts["Classifier"] = f"linear SVM, C = {C:g}"
+        follows = model.hierarchy.criterion == "classifier"
+        what = "linear SVM on all words, followed by the groups" if follows else "linear SVM"
+        facts["Classifier"] = f"{what}, C = {C:g}"
     return facts
 
 
@@ -265,6 +273,7 @@ def _word_groups(
     rows, columns = model.pyramid[0]
     whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
     occurrences = whole.reshape(-1, n_words).sum(axis=0)
+    importance = occurrences if model.word_weights is None else occurrences * model.word_weights
     totals = np.bincount(model.lookup, weights=occurrences, minlength=model.n_groups)
     order = np.argsort(-totals, kind="stable")
     has_head = codes is not None and model.n_groups in model.heads
@@ -276,7 +285,7 @@ def _word_groups(
         members = members_of[group]
         names: Iterable[str] = ()
         if model.word_names is not None:
-            frequent = members[np.argsort(-occurrences[members], kind="stable")][:N_NAMES]
+            frequent = members[np.argsort(-importance[members], kind="stable")][:N_NAMES]
             names = [model.word_names[word] for word in frequent]
         classes: list[tuple[str, float]] = []
         if weights is not None:

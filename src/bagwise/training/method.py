@@ -1,0 +1,230 @@
+"""How words are weighted and merged and items classified: the choices behind ``criterion="auto"``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+from sklearn.utils.parallel import Parallel, delayed
+
+from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies, normalize_rows
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.criteria.others import Linkage
+from bagwise.merging.engine import merge_scoring
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.path import PathScores
+from bagwise.merging.pooling import pool
+from bagwise.merging.scoring import WeightLoss
+from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
+from bagwise.model import Head
+from bagwise.training.options import FitOptions
+
+__all__ = ["FollowedPath", "Method", "choose_method", "choose_weighting", "no_convergence_warnings", "score_followed"]
+
+# Steps of `BagNormalizer`: Hellinger normalisation.
+HELLINGER = ("l1", "power")
+# Fitting the weights of groups to scores needs a Gram matrix of the features; beyond this many, means are taken.
+_MOST_FITTED = 1000
+
+
+@dataclass(frozen=True)
+class Method:
+    """How words are merged and items classified.
+
+    Attributes
+    ----------
+    criterion : str
+    reason : str
+        Why this criterion, one clause; "as given" if the user chose it.
+    root : {"before", "after"} or None
+        Whether square roots of relative frequencies are taken before or after the words of a group are summed. None:
+        words have TF-IDF weights.
+    """
+
+    criterion: str
+    reason: str
+    root: str | None
+
+    @property
+    def follows(self) -> bool:
+        """Whether classifiers of groups follow one on all words, instead of being trained on labels."""
+        return self.criterion == "classifier"
+
+    @property
+    def normalize(self) -> tuple[str, ...]:
+        """Steps that normalise rows of groups."""
+        return HELLINGER if self.root == "after" else ()
+
+    def merging_input(self, counts: Any, weighted: Any) -> Any:
+        """Return what words are merged on.
+
+        These are weighted words where a classifier on them is followed and for roots before merging; relative
+        frequencies for other criteria of distances between items, so that long items do not outweigh short ones; and
+        counts for criteria of occurrences.
+        """
+        distances = isinstance(resolve_criterion(self.criterion), (TraceRatio, Linkage))
+        if self.follows or (self.root == "before" and distances):
+            return weighted
+        return normalize_rows(counts, "l1") if distances else counts
+
+
+def choose_method(options: FitOptions, modality: str, n_classes: int) -> Method:
+    """Choose the criterion and the place of the square root that the options leave open.
+
+    - Texts with at least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
+    - Two classes of images or videos: "csm", with roots before merging.
+    - Anything else with classes: "aib"; without classes: "mmi".
+    """
+    asked, several = options.n_groups, n_classes >= 2
+    if options.criterion != "auto":
+        criterion, reason = options.criterion, "as given"
+    elif not several:
+        criterion, reason = "mmi", "there are no classes"
+    elif modality == "texts" and (asked == "auto" or int(asked) >= 2 * n_classes):
+        criterion, reason = "classifier", "texts with classes: groups keep the scores of a classifier on all words"
+    elif modality == "texts":
+        criterion, reason = "aib", f"{asked} groups are fewer than twice the number of classes, {n_classes}"
+    elif modality in ("images", "videos") and n_classes == 2:
+        criterion, reason = "csm", f"two classes of {modality}"
+    else:
+        criterion, reason = "aib", f"{modality} of {n_classes} classes"
+    if modality == "texts":
+        return Method(criterion, reason, None)
+    before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
+    return Method(criterion, reason, ("before" if before else "after") if options.root == "auto" else options.root)
+
+
+def choose_weighting(method: Method, counts: Any) -> WordWeighting:
+    """Return how words are weighted before they are summed; TF-IDF weights are learned from counts of whole items."""
+    if method.root is None:
+        return WordWeighting("log", inverse_document_frequencies(counts).astype(np.float32).astype(np.float64), "l2")
+    return WordWeighting("sqrt", None, "l2") if method.root == "before" else WordWeighting()
+
+
+@contextmanager
+def no_convergence_warnings() -> Iterator[None]:
+    """Ignore SVMs that did not converge: few groups may not separate the classes, and the weights are good enough."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+@dataclass(frozen=True)
+class FollowedPath:
+    """A hierarchy, and classifiers of its groups that follow a linear classifier on all words.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+    coefs : mapping
+        Weights of shape (n_outputs, n_cells * size) and intercepts by size; one output for two classes.
+    n_cells : int
+    """
+
+    hierarchy: Hierarchy
+    coefs: Mapping[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
+    n_cells: int
+
+    @classmethod
+    def fit(
+        cls,
+        X: Any,
+        codes: NDArray[np.int64],
+        sizes: Sequence[int],
+        svm: LinearSVC,
+        whole: Any = None,
+        n_cells: int = 1,
+    ) -> FollowedPath:
+        """Train the classifier on weighted words X, merge words, and fit the weights of groups to its scores.
+
+        With several cells, X of shape (n_items, n_cells * n_words) has the words of each cell, and words are merged by
+        a classifier on those of whole items. Labels are used for classifiers on all words only.
+        """
+        teacher = Teacher.of(svm.fit(X, codes), X)
+        merged = teacher if n_cells == 1 else Teacher.of(svm.fit(whole, codes), whole)
+        hierarchy = merge_scoring(WeightLoss(merged.mass, merged.coef.T), "classifier")
+        scores = teacher.scores(X)
+        coefs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        moments: ScoreMoments | None = None
+        finer = np.empty(0, dtype=np.int64)  # groups that the moments are of
+        for size in sorted(sizes, reverse=True):
+            labels = hierarchy.cut(size)
+            spread = (np.arange(n_cells)[:, np.newaxis] * size + labels).ravel()
+            mean = mean_weights(teacher, spread, n_cells * size)
+            if size == hierarchy.n_words or n_cells * size > _MOST_FITTED:
+                coefs[size] = mean
+                continue
+            if moments is None:
+                moments = ScoreMoments.of(pool(X, labels, size, n_cells=n_cells), scores)
+            else:
+                moments = moments.merged(_between(finer, spread), n_cells * size)
+            finer = spread
+            coefs[size] = moments.weights(mean[0])
+        return cls(hierarchy, coefs, n_cells)
+
+    def predict(self, X: Any, size: int) -> NDArray[np.int64]:
+        """Return the class codes of items with weighted words X."""
+        grouped = pool(X, self.hierarchy.cut(size), size, n_cells=self.n_cells)
+        coef, intercept = self.coefs[size]
+        scores = np.asarray(grouped @ coef.T) + intercept
+        return (scores[:, 0] > 0).astype(np.int64) if len(coef) == 1 else scores.argmax(axis=1)
+
+    def head(self, size: int) -> Head:
+        """Return the classifier of a size, one row of weights per class."""
+        return two_sided(*self.coefs[size])
+
+
+def two_sided(coef: NDArray[Any], intercept: NDArray[Any]) -> Head:
+    """Return a head with one row of weights per class; for two classes the first is the negative of the second."""
+    if len(coef) == 1:
+        coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
+    return Head(coef.astype(np.float32), intercept.astype(np.float32))
+
+
+def _between(finer: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the coarser group of each finer one."""
+    labels = np.empty(int(finer.max()) + 1, dtype=np.int64)
+    labels[finer] = coarser
+    return labels
+
+
+def score_followed(
+    X: Any,
+    codes: NDArray[np.int64],
+    sizes: Sequence[int],
+    *,
+    svm: Callable[[], LinearSVC],
+    splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    whole: Any,
+    n_cells: int = 1,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> PathScores:
+    """Cross-validate `FollowedPath` at several sizes; as `bagwise.merging.path.score_path` does for other criteria."""
+    scores, times = np.empty((len(splits), len(sizes))), np.zeros(len(splits))
+    predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
+
+    def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
+        path = FollowedPath.fit(X[train], codes[train], sizes, svm(), whole[train], n_cells)
+        held_out = X[test]
+        for k, size in enumerate(sizes):
+            predicted[k, test] = path.predict(held_out, size)
+            scores[fold, k] = np.mean(predicted[k, test] == codes[test])
+
+    if progress is not None:
+        progress(0, len(splits))
+    threads = Parallel(min(effective_n_jobs(n_jobs), len(splits)), require="sharedmem", return_as="generator_unordered")
+    tasks = (delayed(run)(fold, *parts) for fold, parts in enumerate(splits))
+    for done, _ in enumerate(threads(tasks), 1):
+        if progress is not None:
+            progress(done, len(splits))
+    return PathScores(np.asarray(sizes), scores, times, predicted)
