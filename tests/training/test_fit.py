@@ -62,9 +62,10 @@ def test_an_archive_gives_the_same_model_as_its_folder(image_folder, tmp_path):
 
 
 @pytest.mark.parametrize("n_groups", [2, 5, 10])
-def test_a_cut_is_what_fitting_to_that_size_gives(n_groups, tmp_path):
-    source = write_text_folder(tmp_path / "texts")
-    large, small = (run_fit(source, FitOptions(**TEXTS | {"n_groups": n})).model for n in (20, n_groups))
+@pytest.mark.parametrize("criterion", ["classifier", "aib"])
+def test_a_cut_is_what_fitting_to_that_size_gives(criterion, n_groups, tmp_path):
+    source, options = write_text_folder(tmp_path / "texts"), FitOptions(**TEXTS, criterion=criterion)
+    large, small = (run_fit(source, options.with_changes(n_groups=n)).model for n in (20, n_groups))
     new = [text for text, _ in texts(n_each=3, seed=5)]
     cut = large.cut(n_groups)
     np.testing.assert_array_equal(cut.lookup, small.lookup)
