@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -12,6 +11,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, Model, runtime
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.merging.pooling import pool
+from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from bagwise.training import FitOptions, fit_model, run_fit
 from bagwise.training.method import FollowedPath, choose_method, choose_weighting, score_followed
 from small_sources import texts, write_image_folder, write_text_folder
