@@ -135,7 +135,7 @@ class Model:
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     pyramid: tuple[tuple[int, int], ...] = ((1, 1),)
     term: str = "count"
-    word_weights: NDArray[np.float32] | None = None
+    word_weights: NDArray[np.floating] | None = None
     norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
     classes: tuple[str, ...] = ()
