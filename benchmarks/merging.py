@@ -98,7 +98,7 @@ def measure_whole(d: int, repeats: int) -> float:
 
     bagwise.warmup()
     X, y = make_data("uniform", d)
-    return median_time(lambda: bagwise.merge_words(X, y, n_groups=2), repeats)
+    return median_time(lambda: bagwise.merge_words(X, y, criterion="csm", n_groups=2), repeats)
 
 
 def measure_agglomeration(kind: str, d: int) -> dict[str, Any]:
@@ -143,7 +143,9 @@ def measure_transform(n: int, d: int, sizes: list[int], repeats: int) -> list[di
 
 def measure_first_call() -> dict[str, float]:
     """Seconds of a first small merge in a fresh process, compiling and with compiled code cached; and of imports."""
-    merge = "import numpy as np, bagwise; bagwise.merge_words(np.random.rand(20, 30), np.arange(20) % 2)"
+    merge = (
+        "import numpy as np, bagwise; bagwise.merge_words(np.random.rand(20, 30), np.arange(20) % 2, criterion='csm')"
+    )
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"NUMBA_CACHE_DIR": cache}
 

@@ -77,7 +77,7 @@ def main() -> None:
         print(f"{pair}: {X_train.shape[1]} words, error with all of them {everything:.1%}; with groups:\n")
         rows = []
         mergers = {f"AIB, smoothing {s:g}": WordMerger(criterion=InformationLoss(s)) for s in SMOOTHINGS}
-        for name, merger in (mergers | {"CSM": WordMerger()}).items():
+        for name, merger in (mergers | {"CSM": WordMerger(criterion="csm")}).items():
             merger.fit(X_train, y_train)
             row: dict[str, Any] = {"criterion": name}
             for size in SIZES:

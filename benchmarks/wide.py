@@ -76,7 +76,7 @@ def measure(kind: str, n: int, d: int, length: int, store: str, limit: str | Non
     bagwise.warmup()
     X, y = make_texts(n, d, length) if kind == "texts" else make_patterns(n, d, length)
     data = peak_memory()
-    merger = bagwise.WordMerger(store=store, memory_limit=limit, n_jobs=2)
+    merger = bagwise.WordMerger(criterion="csm", store=store, memory_limit=limit, n_jobs=2)
     seconds, _ = timed(lambda: merger.fit(X, y))
     return {
         "data": kind,
@@ -100,7 +100,9 @@ def compare(n: int, d: int, length: int) -> list[dict[str, Any]]:
     X, y = make_texts(n, d, length)
     rows = []
     for store in ("dense", "sparse", "factored"):
-        seconds, hierarchy = timed(lambda store=store: bagwise.merge_words(X, y, store=store, n_jobs=2))
+        seconds, hierarchy = timed(
+            lambda store=store: bagwise.merge_words(X, y, criterion="csm", store=store, n_jobs=2)
+        )
         if store == "dense":
             expected = hierarchy
         defined = np.isfinite(expected.scores)

@@ -22,7 +22,7 @@ def main() -> None:
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
     started = time.perf_counter()
-    merger = WordMerger(n_groups=64).fit(X_train, y_train)
+    merger = WordMerger(n_groups=64, criterion="csm").fit(X_train, y_train)
     elapsed = time.perf_counter() - started
 
     print(f"{len(X_train)} digits to learn from, {len(X_test)} held out; 64 pixels as words, merged in {elapsed:.2f} s")

@@ -61,11 +61,11 @@ def measure(counts: tuple[int, int], n_words: int, search: str, repeats: int, un
     else:  # a thousand patches an image, words of very different frequency that lean to one class or the other
         rates = rng.gamma(0.5, size=n_words) * np.exp(0.4 * rng.standard_normal((2, n_words)))
         X = rng.poisson(1000 * (rates / rates.sum(axis=1, keepdims=True))[y]).astype(float)
-    merge_words(X[:, :50], y, search=search, n_groups=2, n_jobs=1)  # compiles
+    merge_words(X[:, :50], y, criterion="csm", search=search, n_groups=2, n_jobs=1)  # compiles
     times, forming, searching, memory = [], [], [], 0.0
     for _ in range(1 if search == "exhaustive" and n_words > 2000 else repeats):
         with PeakMemory() as peak:
-            seconds, _ = timed(lambda: merge_words(X, y, search=search, n_groups=2, n_jobs=1))
+            seconds, _ = timed(lambda: merge_words(X, y, criterion="csm", search=search, n_groups=2, n_jobs=1))
             times.append(seconds)
         memory = max(memory, peak.growth)
         if uniform:

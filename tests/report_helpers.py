@@ -35,7 +35,7 @@ def digits_report(n_groups=20):
     X, learned = X / 16, np.arange(len(X)) < 1200
     names = [str(digit) for digit in range(10)]
     started = time.perf_counter()
-    hierarchy = merge_words(X[learned], y[learned])
+    hierarchy = merge_words(X[learned], y[learned], criterion="csm")
     merging_seconds = time.perf_counter() - started
     errors = np.array([_errors_of_folds(merged(X[learned], hierarchy.cut(n)), y[learned]) for n in SIZES])
     means, spread = errors.mean(axis=1), errors.std(axis=1, ddof=1) / np.sqrt(N_FOLDS)

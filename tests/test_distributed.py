@@ -173,7 +173,7 @@ def test_lists_of_delayed_chunks(data):
     expected = in_memory(sp.csr_array(X), y)
     for given in (labels, lazy_labels):
         assert same_bytes(distributed.statistics(chunks, given).compute(), expected)
-        assert merge_words(chunks, given) == merge_statistics(expected)
+        assert merge_words(chunks, given, criterion="csm") == merge_statistics(expected, criterion="csm")
     assert WordMerger(5).fit(chunks, labels).n_features_in_ == WORDS
     np.testing.assert_array_equal(distributed.gram(chunks).compute(), X.T @ X)
     with pytest.raises(BagwiseError, match="y must be a list of 4 arrays of labels"):
@@ -385,12 +385,14 @@ def test_what_chunks_are_not_enough_for(data):
             fit(chunked, y, kernel="chi2")
         with pytest.raises(BagwiseError, match="store='sparse' needs the samples themselves"):
             fit(chunked, y, store="sparse")
-        with pytest.raises(BagwiseError, match="requires y to be passed, but the target y is None"):
+        with pytest.raises(BagwiseError, match="'mmi' needs the samples themselves"):
             fit(chunked, None)
+        with pytest.raises(BagwiseError, match="requires y to be passed, but the target y is None"):
+            fit(chunked, None, criterion="aib")
         with pytest.raises(BagwiseError, match="at least two classes"):
             fit(chunked, np.zeros(ROWS, dtype=int))
     with pytest.raises(BagwiseError, match="4 matrices of 40 x 40"):
-        merge_words(chunked, y, memory_limit="20kB")
+        merge_words(chunked, y, criterion="csm", memory_limit="20kB")
     with pytest.raises(BagwiseError, match=r"150 samples of 40 words takes 48.00 kB.*1.00 kB \(memory_limit\)"):
         distributed.class_sums(chunked.rechunk(ROWS), y, memory_limit="1kB")
     assert merge_words(chunked, y, n_groups=30, callback=lambda *_: False).min_groups == 30

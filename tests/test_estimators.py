@@ -71,7 +71,7 @@ VARIANTS = {
     "SketchMerger": [{"bipolar": True, "dtype": "float64"}, {"n_neighbors": 3}, {"batch_size": 2, "pooling": "mean"}],
     "SpectralClusterer": [{"metric": "euclidean", "laplacian": "random_walk"}],
     "WordMerger": [
-        *({"criterion": name} for name in NAMED_CRITERIA if name != "csm"),
+        *({"criterion": name} for name in NAMED_CRITERIA),
         *({"kernel": name} for name in KERNELS if name != "linear"),
         {"search": "polar", "pooling": "mean"},
         {"store": "sparse"},

@@ -44,7 +44,7 @@ def _merge() -> None:
     X = np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64)
     y = np.arange(8) % 2
     for search in SEARCHES:
-        merge_words(X, y, search=search)
+        merge_words(X, y, criterion="csm", search=search)
     for data in (X, sp.csr_array(X)):
         merge_words(data, y, criterion="nda")
         WordMerger(n_groups=3).fit(data, y).transform(data)

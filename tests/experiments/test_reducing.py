@@ -55,7 +55,7 @@ def test_sparse_words_give_what_dense_ones_give(method):
 def test_merging_is_that_of_the_library(task):
     X, X_test = task.roots
     for size, Z, Z_test in reduced(task, "csm", SIZES):
-        merger = WordMerger(size).fit(X, task.y)
+        merger = WordMerger(size, criterion="csm").fit(X, task.y)
         np.testing.assert_allclose(Z, merger.transform(X))
         np.testing.assert_allclose(Z_test, merger.transform(X_test))
 

@@ -146,7 +146,7 @@ def test_the_kernel_search_with_the_linear_kernel_is_the_plain_engine():
     X, y = rng.random((20, 40)), np.arange(20) % 2
     preferred, undesired = resolve_criterion("csm").structures(X, y)
     traces = KernelTraces("linear", X.min(), X.sum(axis=1).max())
-    plain = merge_words(X, y)
+    plain = merge_words(X, y, criterion="csm")
     for name in SEARCHES:
         search = KernelSearch(
             X.T, lambda v: (traces.trace(preferred, v), traces.trace(undesired, v)), lambda s, n=name: SEARCHES[n](s)

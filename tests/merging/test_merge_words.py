@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise import BagwiseError, Hierarchy, merge_words
+from bagwise import BagwiseError, Hierarchy, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import ClassPosterior
-from bagwise.merging import MergingInterrupted
+from bagwise.merging import MergingInterrupted, Statistics, merge_statistics
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.searches.ratios import SEARCHES
 from helpers import labelled_counts
@@ -26,7 +26,7 @@ def data():
 def test_stopping_early_is_a_cut_of_the_whole(case, n):
     X, y = case
     d = X.shape[1]
-    whole, stopped = merge_words(X, y), merge_words(X, y, n_groups=n)
+    whole, stopped = merge_words(X, y, criterion="csm"), merge_words(X, y, n_groups=n, criterion="csm")
     assert len(whole.merges) == d - 1
     assert stopped.min_groups == min(n, d)
     np.testing.assert_array_equal(stopped.merges, whole.merges[: max(d - n, 0)])
@@ -37,7 +37,7 @@ def test_stopping_early_is_a_cut_of_the_whole(case, n):
 @settings(max_examples=60)
 def test_scores_are_those_of_the_merged_data(case):
     X, y = case
-    hierarchy = merge_words(X, y)
+    hierarchy = merge_words(X, y, criterion="csm")
     largest = max(((X - X.mean(axis=0)) ** 2).sum(), 1e-12 * (X**2).sum())  # the second for rounding
     for k, score in enumerate(hierarchy.scores):
         labels = hierarchy.cut(X.shape[1] - k - 1)
@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_merged_data(case):
 def test_permuting_words_permutes_the_hierarchy(data):
     X, y = data
     order = np.random.default_rng(0).permutation(12)
-    plain, permuted = merge_words(X, y), merge_words(X[:, order], y)
+    plain, permuted = merge_words(X, y, criterion="csm"), merge_words(X[:, order], y, criterion="csm")
     np.testing.assert_allclose(plain.scores, permuted.scores)
     for n in range(1, 13):
         groups = {frozenset(group.tolist()) for group in plain.groups(n)}
@@ -64,7 +64,11 @@ def test_permuting_words_permutes_the_hierarchy(data):
 def test_labels_may_be_names_in_any_order(data):
     X, y = data
     names = np.array(["zebra", "ant", "cow"])[y]
-    assert merge_words(X, names) == merge_words(X, y) == merge_words(X, (2 - y).reshape(-1, 1))
+    assert (
+        merge_words(X, names, criterion="csm")
+        == merge_words(X, y, criterion="csm")
+        == merge_words(X, (2 - y).reshape(-1, 1), criterion="csm")
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,9 @@ def test_labels_may_be_names_in_any_order(data):
 def test_all_forms_of_data_give_the_same(form):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 5, (40, 15)).astype(float), np.arange(40) % 2
-    np.testing.assert_array_equal(merge_words(form(X), y).merges, merge_words(X, y).merges)
+    np.testing.assert_array_equal(
+        merge_words(form(X), y, criterion="csm").merges, merge_words(X, y, criterion="csm").merges
+    )
 
 
 def test_sparse_data_with_duplicate_entries_and_explicit_zeros():
@@ -81,7 +87,7 @@ def test_sparse_data_with_duplicate_entries_and_explicit_zeros():
     X = sp.coo_array(([1.0, 2, 3, 4, 0, 5, 1], (rows, columns)), shape=(4, 3))
     messy = sp.csr_array((X.data, X.col, [0, 3, 4, 5, 7]), shape=(4, 3))
     before = messy.data.copy()
-    assert merge_words(messy, [0, 1, 0, 1]) == merge_words(X.toarray(), [0, 1, 0, 1])
+    assert merge_words(messy, [0, 1, 0, 1], criterion="csm") == merge_words(X.toarray(), [0, 1, 0, 1], criterion="csm")
     np.testing.assert_array_equal(messy.data, before)
 
 
@@ -98,10 +104,10 @@ class TestConstantWords:
         X, y = data
         constants = [2, 5, 6, 11]
         X[:, constants] = [0, 0.1, 7, 0]
-        hierarchy = merge_words(X, y)
+        hierarchy = merge_words(X, y, criterion="csm")
         assert hierarchy.merges[:3].tolist() == [[2, 5], [2, 6], [2, 11]]
         assert len(set(hierarchy.scores[:3])) == 1
-        rest = merge_words(np.delete(X, constants[1:], axis=1), y)
+        rest = merge_words(np.delete(X, constants[1:], axis=1), y, criterion="csm")
         np.testing.assert_array_equal(hierarchy.scores[3:], rest.scores)
         assert [2, 5, 6, 11] in [group.tolist() for group in hierarchy.groups(9)]
 
@@ -109,43 +115,43 @@ class TestConstantWords:
     def test_dense_equals_sparse(self, data, search):
         X, y = data
         X[:, ::2] = 0.1
-        dense, sparse = (merge_words(form(X), y, search=search) for form in (np.asarray, sp.csr_array))
+        dense, sparse = (merge_words(form(X), y, search=search, criterion="csm") for form in (np.asarray, sp.csr_array))
         np.testing.assert_array_equal(dense.merges, sparse.merges)
         np.testing.assert_allclose(dense.scores, sparse.scores)
 
     def test_a_target_reached_by_folding_alone(self, data):
         X, y = data
         X[:, 4:] = 0
-        whole = merge_words(X, y)
+        whole = merge_words(X, y, criterion="csm")
         for n in (11, 8, 5, 4):
-            np.testing.assert_array_equal(merge_words(X, y, n_groups=n).merges, whole.merges[: 12 - n])
+            np.testing.assert_array_equal(merge_words(X, y, n_groups=n, criterion="csm").merges, whole.merges[: 12 - n])
 
     def test_only_constant_words(self):
-        hierarchy = merge_words(np.ones((4, 5)), [0, 1, 0, 1])
+        hierarchy = merge_words(np.ones((4, 5)), [0, 1, 0, 1], criterion="csm")
         assert hierarchy.merges.tolist() == [[0, 1], [0, 2], [0, 3], [0, 4]]
         assert np.isnan(hierarchy.scores).all()
 
     def test_they_take_no_memory(self):
         X = np.zeros((10, 100_000))
         X[:, 50:60] = np.random.default_rng(0).random((10, 10))
-        assert merge_words(X, np.arange(10) % 2, memory_limit=10_000).min_groups == 1
+        assert merge_words(X, np.arange(10) % 2, memory_limit=10_000, criterion="csm").min_groups == 1
 
 
 class TestDegenerateData:
     @pytest.mark.parametrize("search", SEARCHES)
     def test_histograms_that_sum_to_one_end_without_a_score(self, search):
         X = np.random.default_rng(0).dirichlet(np.ones(300), size=20)
-        scores = merge_words(X, np.arange(20) % 2, search=search).scores
+        scores = merge_words(X, np.arange(20) % 2, search=search, criterion="csm").scores
         assert np.isnan(scores[-1])
         assert np.isfinite(scores[:-1]).all()
 
     def test_one_word(self):
-        hierarchy = merge_words([[1.0], [2.0]], [0, 1])
+        hierarchy = merge_words([[1.0], [2.0]], [0, 1], criterion="csm")
         assert hierarchy == Hierarchy(1, [], [], "csm")
 
     def test_more_words_asked_for_than_there_are(self, data):
-        assert len(merge_words(*data, n_groups=12).merges) == 0
-        assert len(merge_words(*data, n_groups=99).merges) == 0
+        assert len(merge_words(*data, n_groups=12, criterion="csm").merges) == 0
+        assert len(merge_words(*data, n_groups=99, criterion="csm").merges) == 0
 
     @pytest.mark.parametrize("criterion", ["csm", "nda", "lpp"])
     def test_two_samples(self, criterion):
@@ -173,7 +179,7 @@ class TestDegenerateData:
 
     def test_equal_class_means(self):
         X = np.array([[0.0, 1, 2], [2, 3, 0], [0, 1, 2], [2, 3, 0]])
-        hierarchy = merge_words(X, [0, 0, 1, 1])
+        hierarchy = merge_words(X, [0, 0, 1, 1], criterion="csm")
         np.testing.assert_allclose(hierarchy.scores, 0, atol=1e-12)
 
 
@@ -190,9 +196,9 @@ class TestBadInput:
             ({"y": [0, 1, 1]}, "inconsistent"),
             ({"y": [[0, 1], [1, 0]]}, "one label per sample"),
             ({"y": [0.5, 1.7]}, "continuous"),
-            ({"y": None}, "requires y.*'lpp'"),
+            ({"y": None, "criterion": "csm"}, "requires y.*'mmi'"),
             ({"criterion": "cms"}, "Did you mean 'csm'"),
-            ({"criterion": 3}, "Accepted: 'aib', 'csm'"),
+            ({"criterion": 3}, "Accepted: 'aib', 'auto', 'csm'"),
             ({"kernel": "linera"}, "Did you mean 'linear'"),
             ({"search": "bond"}, "Did you mean 'bound'"),
             ({"n_groups": 0}, "at least 1, got 0"),
@@ -227,16 +233,16 @@ class TestBadInput:
         with pytest.raises(
             BagwiseError, match=r"2000 words needs.*64\.00 MB.*limit is 10\.00 MB \(memory_limit\).*790 fit"
         ):
-            merge_words(many, [0, 1, 1], memory_limit="10MB", store="dense")
-        assert merge_words(many, [0, 1, 1], memory_limit="10MB").n_words == 2000
-        assert merge_words(X, [0, 1, 1], memory_limit="10MB").n_words == 10_000
+            merge_words(many, [0, 1, 1], memory_limit="10MB", store="dense", criterion="csm")
+        assert merge_words(many, [0, 1, 1], memory_limit="10MB", criterion="csm").n_words == 2000
+        assert merge_words(X, [0, 1, 1], memory_limit="10MB", criterion="csm").n_words == 10_000
 
     def test_the_default_limit_is_a_share_of_what_is_free(self, monkeypatch):
         from bagwise._utils import memory as _memory
 
         monkeypatch.setattr(_memory, "free_memory", lambda: 1000)
         with pytest.raises(BagwiseError, match=r"limit is 800 bytes \(80 % of the free memory\)"):
-            merge_words(np.random.default_rng(0).random((4, 20)), [0, 1, 0, 1])
+            merge_words(np.random.default_rng(0).random((4, 20)), [0, 1, 0, 1], criterion="csm")
 
 
 class TestCallback:
@@ -244,25 +250,25 @@ class TestCallback:
         X, y = data
         X[:, [1, 8, 9]] = 0  # folded words are reported as well
         seen = []
-        hierarchy = merge_words(X, y, callback=lambda *merge: seen.append(merge))
+        hierarchy = merge_words(X, y, callback=lambda *merge: seen.append(merge), criterion="csm")
         assert [level for level, _, _ in seen] == list(range(11, 0, -1))
         assert [list(pair) for _, pair, _ in seen] == hierarchy.merges.tolist()
         np.testing.assert_array_equal([score for _, _, score in seen], hierarchy.scores)
 
     @pytest.mark.parametrize("level", [11, 7, 1])
     def test_it_may_stop_the_run(self, data, level):
-        stopped = merge_words(*data, callback=lambda n, pair, score: n == level)
-        assert stopped == merge_words(*data, n_groups=level)
+        stopped = merge_words(*data, callback=lambda n, pair, score: n == level, criterion="csm")
+        assert stopped == merge_words(*data, n_groups=level, criterion="csm")
 
     def test_only_true_stops(self, data):
-        assert merge_words(*data, callback=lambda *_: "go on").min_groups == 1
+        assert merge_words(*data, callback=lambda *_: "go on", criterion="csm").min_groups == 1
 
     def test_its_errors_come_through(self, data):
         def fail(*_):
             raise RuntimeError("mine")
 
         with pytest.raises(RuntimeError, match="mine"):
-            merge_words(*data, callback=fail)
+            merge_words(*data, callback=fail, criterion="csm")
 
 
 class TestInterruption:
@@ -272,9 +278,9 @@ class TestInterruption:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt) as caught:
-            merge_words(*data, callback=interrupt)
+            merge_words(*data, callback=interrupt, criterion="csm")
         assert isinstance(caught.value, MergingInterrupted)
-        partial, whole = caught.value.hierarchy, merge_words(*data)
+        partial, whole = caught.value.hierarchy, merge_words(*data, criterion="csm")
         assert partial.min_groups <= 6
         np.testing.assert_array_equal(partial.merges, whole.merges[: len(partial.merges)])
 
@@ -295,19 +301,21 @@ class TestInterruption:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         try:
             with pytest.raises(MergingInterrupted) as caught:
-                merge_words(X, y, search="exhaustive", callback=lambda *_: started.set())
+                merge_words(X, y, search="exhaustive", callback=lambda *_: started.set(), criterion="csm")
         finally:
             signal.signal(signal.SIGINT, before)
         sender.join()
         partial = caught.value.hierarchy
         assert 0 < len(partial.merges) < 2999
-        np.testing.assert_array_equal(partial.merges, merge_words(X, y, n_groups=partial.min_groups).merges)
+        np.testing.assert_array_equal(
+            partial.merges, merge_words(X, y, n_groups=partial.min_groups, criterion="csm").merges
+        )
 
 
 def test_progress_is_shown_when_asked_for(data, capsys):
-    merge_words(*data)
+    merge_words(*data, criterion="csm")
     assert capsys.readouterr().err == ""
-    merge_words(*data, verbose=1)
+    merge_words(*data, verbose=1, criterion="csm")
     assert "merging words" in (shown := capsys.readouterr().err)
     assert "100%" in shown
 
@@ -318,7 +326,7 @@ class TestScaleAndRounding:
     def test_values_whose_products_cannot_be_represented(self, size, form):
         X = np.random.default_rng(0).random((30, 70)) * size
         with pytest.raises(BagwiseError, match="Scale X"):
-            merge_words(form(X), np.arange(30) % 2)
+            merge_words(form(X), np.arange(30) % 2, criterion="csm")
 
     @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
     @pytest.mark.parametrize("kind", ["whole", "real"])
@@ -358,26 +366,26 @@ class TestEqualMerges:
             X, y = np.vstack([X, X]), np.repeat([0, 1], 6)
         elif kind == "copies of one word":
             X, y = np.repeat(rng.random((6, 1)), 500, axis=1), np.arange(6) % 2
-        hierarchy = merge_words(X, y, search=search)
+        hierarchy = merge_words(X, y, search=search, criterion="csm")
         assert hierarchy.merges.tolist() == [[0, t] for t in range(1, 500)]
         np.testing.assert_allclose(hierarchy.scores, hierarchy.scores[0], rtol=1e-9, atol=1e-12)
 
     def test_scores_are_undefined_once_nothing_varies(self):
         X = np.array([[1.0, 0, 3], [0, 1, 3], [0.5, 0.5, 3]])
-        hierarchy = merge_words(X, [0, 1, 2])
+        hierarchy = merge_words(X, [0, 1, 2], criterion="csm")
         assert hierarchy.scores[0] == pytest.approx(1.0) or np.isnan(hierarchy.scores[0])
         assert np.isnan(hierarchy.scores[-1])
 
 
 def test_a_callback_may_answer_with_a_numpy_bool(data):
-    stopped = merge_words(*data, callback=lambda level, pair, score: np.bool_(level == 6))
+    stopped = merge_words(*data, callback=lambda level, pair, score: np.bool_(level == 6), criterion="csm")
     assert stopped.min_groups == 6
 
 
 @pytest.mark.parametrize("y", [5, sp.csr_array(np.eye(30)), np.ones((30, 2))])
 def test_labels_of_a_wrong_shape(data, y):
     with pytest.raises(BagwiseError, match=r"one label per sample|one per sample"):
-        merge_words(data[0], y)
+        merge_words(data[0], y, criterion="csm")
 
 
 WEIGHTED = ["csm", "aib", "mlt"]
@@ -406,7 +414,9 @@ class TestSampleWeight:
     def test_other_stores(self, store):
         rng = np.random.default_rng(1)
         X, y, weights = rng.random((20, 15)), np.arange(20) % 2, rng.random(20) + 0.1
-        dense, other = (merge_words(X, y, sample_weight=weights, store=name) for name in ("dense", store))
+        dense, other = (
+            merge_words(X, y, sample_weight=weights, store=name, criterion="csm") for name in ("dense", store)
+        )
         np.testing.assert_array_equal(dense.merges, other.merges)
         np.testing.assert_allclose(dense.scores, other.scores, rtol=1e-9)
 
@@ -433,7 +443,7 @@ class TestSampleWeight:
     def test_bad_weights(self, weights):
         X, y = np.random.default_rng(0).random((20, 5)), np.arange(20) % 2
         with pytest.raises(BagwiseError, match=r"one finite, non-negative number per sample, shape \(20,\)"):
-            merge_words(X, y, sample_weight=weights)
+            merge_words(X, y, sample_weight=weights, criterion="csm")
 
 
 @pytest.mark.parametrize("criterion", ["aib", "gml", "uvd", ClassPosterior("evidence")], ids=str)
@@ -447,3 +457,40 @@ def test_relative_frequencies_merge_as_counts_do(criterion):
     counts, frequencies = (merge_words(data, y, criterion=criterion) for data in (X, X / 60))
     np.testing.assert_array_equal(counts.merges, frequencies.merges)
     np.testing.assert_allclose(counts.scores, frequencies.scores, rtol=1e-9, atol=1e-12)
+
+
+class TestAuto:
+    """The default criterion: AIB with labels, MMI without; CSM or LPP where options are for trace ratios."""
+
+    @pytest.mark.parametrize(
+        ("options", "with_labels", "without"),
+        [
+            ({}, "aib", "mmi"),
+            ({"criterion": "AUTO"}, "aib", "mmi"),
+            ({"kernel": "hellinger"}, "csm", "lpp"),
+            ({"search": "exhaustive"}, "csm", "lpp"),
+            ({"store": "sparse"}, "csm", "lpp"),
+        ],
+    )
+    def test_what_it_stands_for(self, data, options, with_labels, without):
+        X, y = data
+        named = {name: value for name, value in options.items() if name != "criterion"}
+        for labels, expected in ((y, with_labels), (None, without)):
+            found = merge_words(X, labels, **options)
+            assert found.criterion == expected
+            assert found == merge_words(X, labels, criterion=expected, **named)
+            assert WordMerger(**options).fit(X, labels).criterion_ == expected
+
+    def test_statistics_are_merged_by_aib(self, data):
+        X, y = data
+        sums = Statistics.of(X, np.unique(y, return_inverse=True)[1], len(np.unique(y)), gram=False)
+        assert merge_statistics(sums) == merge_words(X, y)
+
+    def test_labels_are_not_required(self):
+        assert not WordMerger().__sklearn_tags__().target_tags.required
+        assert WordMerger(criterion="aib").__sklearn_tags__().target_tags.required
+        assert WordMergerCV().__sklearn_tags__().target_tags.required
+
+    def test_what_does_not_fit_names_others(self, data):
+        with pytest.raises(BagwiseError, match=r"'mmi' keeps the values.*SketchMerger.*'lpp'"):
+            merge_words(data[0], memory_limit=1000)

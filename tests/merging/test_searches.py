@@ -91,7 +91,9 @@ def test_the_hierarchy_is_that_of_recomputation(search, seed):
     rng = np.random.default_rng(seed)
     X, y = rng.random((12, 8)), np.arange(12) % 3
     L_P, L_U = (laplacian(structure) for structure in resolve_criterion("csm").structures(X, y))
-    assert merge_words(X, y, search=search).merges.tolist() == [list(pair) for pair in greedy_merges(X, L_P, L_U)]
+    assert merge_words(X, y, search=search, criterion="csm").merges.tolist() == [
+        list(pair) for pair in greedy_merges(X, L_P, L_U)
+    ]
 
 
 @pytest.mark.parametrize("d", [300, 700])
@@ -248,9 +250,9 @@ class TestFewRowsAreScanned:
         with_zeros = np.zeros((50, 3100))
         where = np.sort(rng.choice(3100, 100, replace=False))
         with_zeros[:, where] = X
-        merge_words(np.hstack([X, np.zeros((50, 1))]), y)
+        merge_words(np.hstack([X, np.zeros((50, 1))]), y, criterion="csm")
         few = scans[-1]
-        merge_words(with_zeros, y)
+        merge_words(with_zeros, y, criterion="csm")
         assert scans[-1] <= few + 100
 
 
@@ -299,7 +301,7 @@ def test_everything_constant_merges_in_order_without_a_score():
 
 def test_unknown_searches_are_named():
     with pytest.raises(BagwiseError, match="Did you mean 'exhaustive'"):
-        merge_words(np.eye(3), [0, 1, 1], search="exhaustiv")
+        merge_words(np.eye(3), [0, 1, 1], search="exhaustiv", criterion="csm")
 
 
 def test_polar_says_how_many_words_it_takes(monkeypatch):

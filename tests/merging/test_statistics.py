@@ -121,7 +121,9 @@ def test_merging_is_that_of_the_samples(form, criterion, kind):
 def test_all_searches_work(search):
     X, y = topic_counts(np.random.default_rng(2), 60, 30)
     statistics = reduce(add, parts_of(X, y, [20]))
-    assert merge_statistics(statistics, search=search) == merge_words(X, y, search=search)
+    assert merge_statistics(statistics, search=search, criterion="csm") == merge_words(
+        X, y, search=search, criterion="csm"
+    )
 
 
 def test_whole_words_stay_exact_beside_others():
@@ -131,7 +133,7 @@ def test_whole_words_stay_exact_beside_others():
     for form in FORMS:
         statistics = reduce(add, parts_of(form(X), y, [13, 50]))
         assert not statistics.whole.all()
-        assert merge_statistics(statistics) == merge_words(form(X), y)
+        assert merge_statistics(statistics, criterion="csm") == merge_words(form(X), y, criterion="csm")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -199,7 +201,7 @@ def test_sparse_chunks_stay_sparse():
     assert isinstance(both.gram, np.ndarray)
     np.testing.assert_array_equal(both.gram, (X.T @ X).toarray())
     with pytest.raises(BagwiseError, match=r"Merging \d+ words needs two matrices.*the limit is 1.00 MB"):
-        merge_statistics(total, memory_limit="1MB")
+        merge_statistics(total, memory_limit="1MB", criterion="csm")
     assert merge_statistics(total, memory_limit="1MB", criterion="aib", n_groups=400).min_groups == 400
 
 
@@ -346,29 +348,31 @@ def test_what_cannot_be_merged():
     with pytest.raises(BagwiseError, match="'mlt' needs statistics that were made with frequencies=True"):
         merge_statistics(statistics, criterion="mlt")
     with pytest.raises(BagwiseError, match="'csm' needs statistics that were made with gram=True"):
-        merge_statistics(Statistics.of(X, [0, 1, 1], 2, gram=False))
+        merge_statistics(Statistics.of(X, [0, 1, 1], 2, gram=False), criterion="csm")
     for criterion in ("aib", "mlt"):
         with pytest.raises(BagwiseError, match="word 2 goes down to -4"):
             merge_statistics(Statistics.of(X * [1, 1, -1], [0, 1, 1], 2), criterion=criterion)
     with pytest.raises(BagwiseError, match="at least two classes"):
-        merge_statistics(Statistics.of(X, [0, 0, 0], 2))
+        merge_statistics(Statistics.of(X, [0, 0, 0], 2), criterion="csm")
     with pytest.raises(BagwiseError, match="at least 2 samples"):
-        merge_statistics(Statistics.of(X[:1], [0], 2))
+        merge_statistics(Statistics.of(X[:1], [0], 2), criterion="csm")
     with pytest.raises(BagwiseError, match="cannot be represented"):
-        merge_statistics(Statistics.of(X * 1e120, [0, 1, 1], 2))
+        merge_statistics(Statistics.of(X * 1e120, [0, 1, 1], 2), criterion="csm")
     with pytest.raises(BagwiseError, match=r"merge_statistics takes Statistics, got ndarray"):
-        merge_statistics(X)
+        merge_statistics(X, criterion="csm")
     with pytest.raises(BagwiseError, match="n_groups must be"):
-        merge_statistics(statistics, n_groups=0)
+        merge_statistics(statistics, n_groups=0, criterion="csm")
     with pytest.raises(BagwiseError, match="all of X is zero"):
         merge_statistics(Statistics.of(0 * X, [0, 1, 1], 2), criterion=InformationLoss(smoothing=0))
-    assert merge_statistics(statistics, n_groups=9).min_groups == 3
+    assert merge_statistics(statistics, n_groups=9, criterion="csm").min_groups == 3
 
 
 def test_callbacks_stop():
     X, y = topic_counts(np.random.default_rng(10), 40, 20)
     statistics = parts_of(X, y, [])[0]
-    assert merge_statistics(statistics, callback=lambda level, pair, score: level == 12).min_groups == 12
+    assert (
+        merge_statistics(statistics, callback=lambda level, pair, score: level == 12, criterion="csm").min_groups == 12
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)

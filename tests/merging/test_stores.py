@@ -195,7 +195,7 @@ def test_same_hierarchy_on_texts(n_bytes_kept):
     search = FactoredSearch(store)
     pairs, scores = np.empty((X.shape[1] - 1, 2), dtype=np.int64), np.empty(X.shape[1] - 1)
     search.advance(pairs, scores)
-    dense = merge_words(X, y, store="dense")
+    dense = merge_words(X, y, store="dense", criterion="csm")
     np.testing.assert_allclose(scores[:-1], dense.scores[:-1], rtol=1e-9)
 
 
@@ -217,7 +217,9 @@ def test_greedy_from_the_data():
     rng = np.random.default_rng(3)
     X, y = rng.random((10, 9)), np.arange(10) % 2
     L_P, L_U = (laplacian(structure) for structure in resolve_criterion("csm").structures(X, y))
-    assert merge_words(X, y, store="sparse").merges.tolist() == [list(pair) for pair in greedy_merges(X, L_P, L_U)]
+    assert merge_words(X, y, store="sparse", criterion="csm").merges.tolist() == [
+        list(pair) for pair in greedy_merges(X, L_P, L_U)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["factored", "sparse"])
@@ -252,7 +254,7 @@ def test_the_same_whatever_the_number_of_threads(store, monkeypatch):
     monkeypatch.setattr(factors, "_HEAVY", 100)  # rows in parts
     X, y = topic_counts(np.random.default_rng(0), 50, 300)
     X = X / (1 + X.sum(axis=1, keepdims=True))  # sums that depend on their order
-    one, two = (merge_words(X, y, store=store, n_jobs=n) for n in (1, 2))
+    one, two = (merge_words(X, y, store=store, n_jobs=n, criterion="csm") for n in (1, 2))
     assert one == two
 
 
@@ -262,9 +264,9 @@ def test_words_that_are_the_same_everywhere_are_folded(store):
     X = rng.random((20, 12))
     X[:, [2, 5, 9]] = 0.0, 1.0, 0.0
     y = np.arange(20) % 2
-    hierarchy = merge_words(X, y, store=store)
+    hierarchy = merge_words(X, y, store=store, criterion="csm")
     assert hierarchy.merges[:2].tolist() == [[2, 5], [2, 9]]
-    np.testing.assert_array_equal(hierarchy.merges, merge_words(X, y, store="dense").merges)
+    np.testing.assert_array_equal(hierarchy.merges, merge_words(X, y, store="dense", criterion="csm").merges)
 
 
 @pytest.mark.parametrize("store", ["factored", "sparse"])
@@ -279,7 +281,7 @@ def test_equals_are_merged_in_order_without_a_search(case, store):
             [0, 0, 0, 1, 1, 1],
         ),
     }[case]
-    dense, other = (merge_words(X, y, store=name) for name in ("dense", store))
+    dense, other = (merge_words(X, y, store=name, criterion="csm") for name in ("dense", store))
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
 
@@ -294,9 +296,9 @@ def test_equals_among_many_words(case, store, monkeypatch):
         "equal within classes": (np.repeat(rng.poisson(1, (3, 600)), 30, axis=0) * 1.0, np.repeat([0, 1, 2], 30)),
         "equal words": (np.repeat(rng.poisson(2, (60, 1)), 700, axis=1) * 1.0, np.arange(60) % 3),
     }[case]
-    dense = merge_words(X, y, store="dense")
+    dense = merge_words(X, y, store="dense", criterion="csm")
     monkeypatch.setattr(engine, "FactoredSearch", None)  # no search is needed
-    other = merge_words(X, y, store=store)
+    other = merge_words(X, y, store=store, criterion="csm")
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
 
@@ -317,7 +319,7 @@ def test_the_factored_store_takes_the_memory_it_says():
 def test_the_advice_is_within_the_limit():
     X = sp.random_array((50, 1000), density=0.1, format="csr", rng=np.random.default_rng(0))
     with pytest.raises(BagwiseError, match="merge fewer words") as caught:
-        merge_words(X, np.arange(50) % 2, memory_limit="100kB")
+        merge_words(X, np.arange(50) % 2, memory_limit="100kB", criterion="csm")
     assert "store='dense'" not in str(caught.value)
 
 
@@ -336,7 +338,7 @@ class TestChoice:
     y = np.arange(30) % 2
 
     def test_dense_if_it_fits(self):
-        merger = WordMerger().fit(self.X, self.y)
+        merger = WordMerger(criterion="csm").fit(self.X, self.y)
         assert merger.store_ == "dense"
 
     def test_sparse_data_that_do_not_fit(self):
@@ -349,30 +351,30 @@ class TestChoice:
         assert choose_store("auto", mostly_zeros, 400, "bound", 10**6) == "sparse"
 
     def test_what_was_chosen_is_said(self):
-        expected = WordMerger(5).fit(self.X, self.y)
+        expected = WordMerger(5, criterion="csm").fit(self.X, self.y)
         for store, data in (("sparse", self.X), ("factored", self.X.toarray())):
-            merger = WordMerger(5, memory_limit="1MB").fit(data, self.y)
+            merger = WordMerger(5, memory_limit="1MB", criterion="csm").fit(data, self.y)
             assert merger.store_ == store
             np.testing.assert_allclose(merger.scores_, expected.scores_, rtol=1e-9)
 
     @pytest.mark.parametrize("store", ["dense", "factored", "sparse"])
     def test_a_store_can_be_asked_for(self, store):
-        assert WordMerger(5, store=store).fit(self.X, self.y).store_ == store
+        assert WordMerger(5, store=store, criterion="csm").fit(self.X, self.y).store_ == store
 
     def test_criteria_without_a_choice(self):
         assert WordMerger(5, criterion="aib").fit(self.X, self.y).store_ is None
 
     def test_cross_validation_passes_it_on(self):
-        search = WordMergerCV([2, 5], cv=2, store="sparse").fit(self.X, self.y)
+        search = WordMergerCV([2, 5], cv=2, store="sparse", criterion="csm").fit(self.X, self.y)
         assert search.n_groups_ in (2, 5)
 
     def test_unknown(self):
         with pytest.raises(BagwiseError, match=r"store.*'spars'.*Did you mean 'sparse'"):
-            merge_words(self.X, self.y, store="spars")
+            merge_words(self.X, self.y, store="spars", criterion="csm")
 
     def test_searches_that_need_matrices(self):
         with pytest.raises(BagwiseError, match=r"store='sparse' computes rows.*search='polar'.*search='bound'"):
-            merge_words(self.X, self.y, store="sparse", search="polar")
+            merge_words(self.X, self.y, store="sparse", search="polar", criterion="csm")
 
     def test_kernels_that_need_matrices(self):
         with pytest.raises(BagwiseError, match=r"store='factored' is for kernel='linear'.*store='dense'"):
@@ -387,10 +389,10 @@ class TestChoice:
     )
     def test_nothing_fits(self, store, what):
         with pytest.raises(BagwiseError, match=rf"(?s){what}.*the limit is 1\.00 kB \(memory_limit\).*Ways out"):
-            merge_words(self.X, self.y, store=store, memory_limit=1000)
+            merge_words(self.X, self.y, store=store, memory_limit=1000, criterion="csm")
 
 
 def test_progress_of_the_first_look(capsys):
     X, y = topic_counts(np.random.default_rng(0), 30, 100)
-    merge_words(X, y, store="sparse", verbose=1)
+    merge_words(X, y, store="sparse", verbose=1, criterion="csm")
     assert "scanning all pairs" in capsys.readouterr().err

@@ -145,7 +145,8 @@ def test_what_it_was_asked_before_fitting(data):
         ({"search": "polr"}, "Did you mean 'polar'"),
         ({"kernel": "chi"}, "Did you mean 'chi2'"),
         ({"memory_limit": -1}, "memory_limit"),
-        ({"memory_limit": 1000}, "limit is 1.00 kB"),
+        ({"memory_limit": 1000, "criterion": "csm"}, "limit is 1.00 kB"),
+        ({"memory_limit": "much"}, "not a size"),
     ],
 )
 def test_bad_parameters(data, parameters, message):
@@ -162,12 +163,12 @@ def test_interruption_keeps_what_was_merged(data, monkeypatch):
         raise MergingInterrupted(run(engine, n_groups=7))
 
     monkeypatch.setattr(Engine, "run", interrupted)
-    merger = WordMerger(n_groups=10)
+    merger = WordMerger(n_groups=10, criterion="csm")
     with pytest.raises(KeyboardInterrupt):
         merger.fit(X, y)
     monkeypatch.undo()
-    assert merger.store_ == "dense"
-    np.testing.assert_array_equal(merger.transform(X), WordMerger(n_groups=10).fit(X, y).transform(X))
+    assert (merger.store_, merger.criterion_) == ("dense", "csm")
+    np.testing.assert_array_equal(merger.transform(X), merger.cut(10).fit(X, y).transform(X))
     with pytest.raises(BagwiseError, match=r"7 groups left.*set_params\(n_groups=7\)"):
         merger.set_params(n_groups=5).transform(X)
 

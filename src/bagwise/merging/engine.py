@@ -75,7 +75,7 @@ class Start(NamedTuple):
 class Engine:
     """One run of merging: check the options, `load` the data, `run`.
 
-    The parameters are those of `merge_words`.
+    The parameters are those of `merge_words`; `has_labels` says whether "auto" stands for a supervised criterion.
 
     Attributes
     ----------
@@ -88,8 +88,9 @@ class Engine:
 
     def __init__(
         self,
-        criterion: str | Criterion = "csm",
+        criterion: str | Criterion = "auto",
         *,
+        has_labels: bool = True,
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         store: str = "auto",
@@ -97,7 +98,6 @@ class Engine:
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.criterion = resolve_criterion(criterion)
         self.kernel = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
         for name, value, known in (("search", search, SEARCHES), ("store", store, STORES)):
             if value not in known:
@@ -107,6 +107,8 @@ class Engine:
                 f"store={store!r} computes rows when they are needed, which search={search!r} does not support. Use "
                 "search='bound', or store='dense'."
             )
+        of_ratios = self.kernel.name != "linear" or search != "bound" or store != "auto"
+        self.criterion = resolve_criterion(criterion, has_labels=has_labels, of_ratios=of_ratios)
         if not isinstance(self.criterion, TraceRatio):
             for name, value, usual in (("kernel", self.kernel.name, "linear"), ("store", store, "auto")):
                 if value != usual:
@@ -118,6 +120,7 @@ class Engine:
             raise BagwiseError(
                 "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
             )
+        resolve_limit(memory_limit)  # raises where it is not a size
         self._search, self._store, self._limit = search, store, memory_limit
         self._n_threads = effective_n_jobs(n_jobs)
         self._show_progress = verbose > 0

@@ -21,7 +21,7 @@ def merge_words(
     X: Any,
     y: ArrayLike | None = None,
     *,
-    criterion: str | Criterion = "csm",
+    criterion: str | Criterion = "auto",
     kernel: str | AdditiveKernel = "linear",
     search: str = "bound",
     n_groups: int = 1,
@@ -45,9 +45,10 @@ def merge_words(
         "csm", "aib" and "mlt", and are summed chunk by chunk (`bagwise.distributed`).
     y : array-like of shape (n_samples,), default=None
         Labels, for supervised criteria.
-    criterion : str or object from `bagwise.criteria`, default="csm"
-        Trace ratios: "csm", "nda", "mfa", "lde", "lpp" (unsupervised), "semi_supervised" (-1: no label).
-        Others: "aib", "classifier", "mlt", "gml", "uvd", "mme"; unsupervised: "mmi", "linkage". Or an object.
+    criterion : str or object from `bagwise.criteria`, default="auto"
+        "auto" is "aib" with labels and "mmi" without; with a `kernel`, `search` or `store` that only trace ratios have,
+        "csm" and "lpp". Trace ratios: "csm", "nda", "mfa", "lde", "lpp" (unsupervised), "semi_supervised" (-1: no
+        label). Others: "aib", "classifier", "mlt", "gml", "uvd", "mme"; unsupervised: "mmi", "linkage". Or an object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         For trace ratios: distances are those of the data, or of the feature space of an additive kernel.
     search : {"bound", "polar", "exhaustive"}, default="bound"
@@ -100,13 +101,20 @@ def merge_words(
     >>> X = [[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]
     >>> hierarchy = merge_words(X, ["cat", "cat", "dog", "dog"])
     >>> hierarchy
-    <Hierarchy: 4 words merged into 1 group by csm>
+    <Hierarchy: 4 words merged into 1 group by aib>
     >>> hierarchy.cut(2)
     array([0, 0, 1, 1])
     """
     check_request(n_groups, callback)
     engine = Engine(
-        criterion, kernel=kernel, search=search, store=store, memory_limit=memory_limit, n_jobs=n_jobs, verbose=verbose
+        criterion,
+        has_labels=y is not None,
+        kernel=kernel,
+        search=search,
+        store=store,
+        memory_limit=memory_limit,
+        n_jobs=n_jobs,
+        verbose=verbose,
     )
     return engine.load(X, y, sample_weight).run(n_groups, callback)
 
@@ -114,7 +122,7 @@ def merge_words(
 def merge_statistics(
     statistics: Statistics,
     *,
-    criterion: str | Criterion = "csm",
+    criterion: str | Criterion = "auto",
     search: str = "bound",
     n_groups: int = 1,
     callback: Callback | None = None,
@@ -128,8 +136,9 @@ def merge_statistics(
     ----------
     statistics : Statistics
         Of all samples: of the whole, or the sum of those of its chunks.
-    criterion : {"csm", "aib", "mlt"} or object from `bagwise.criteria`, default="csm"
-        "csm" needs statistics with ``gram=True``; "mlt" with ``frequencies=True``, unless all values are integers.
+    criterion : {"auto", "csm", "aib", "mlt"} or object from `bagwise.criteria`, default="auto"
+        "auto" is "aib". "csm" needs statistics with ``gram=True``; "mlt" with ``frequencies=True``, unless all values
+        are integers.
     search, n_groups, callback, n_jobs, verbose
         As in `merge_words`.
     memory_limit : int or str, default=None
@@ -154,7 +163,7 @@ def merge_statistics(
     >>> X, codes = np.array([[4, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]]), np.array([0, 0, 1, 1])
     >>> chunks = [Statistics.of(X[rows], codes[rows], 2) for rows in (slice(0, 1), slice(1, 4))]
     >>> merge_statistics(chunks[0] + chunks[1], n_groups=2)
-    <Hierarchy: 4 words merged into 2 groups by csm>
+    <Hierarchy: 4 words merged into 2 groups by aib>
     """
     if not isinstance(statistics, Statistics):
         raise BagwiseError(

@@ -25,11 +25,12 @@ from bagwise.merging.hierarchy import Hierarchy
 __all__ = ["WordMerger"]
 
 
-def needs_non_negative(criterion: Any, kernel: Any) -> bool:
-    """Whether fitting with this criterion and kernel takes non-negative data; unknown names raise when fitting."""
-    if isinstance(criterion, str) and criterion.lower() in NAMED_CRITERIA:
-        criterion = NAMED_CRITERIA[criterion.lower()]()
+def needs_non_negative(merger: Any) -> bool:
+    """Whether fitting with a merger's criterion and kernel needs non-negative data; unknown names raise in `fit`."""
+    criterion, kernel = merger.criterion, merger.kernel
     kernel = kernel.name if isinstance(kernel, AdditiveKernel) else kernel
+    if isinstance(criterion, str) and criterion.lower() in ("auto", *NAMED_CRITERIA):
+        criterion = resolve_criterion(criterion, of_ratios=merger.search != "bound" or merger.store != "auto")
     by_criterion = getattr(criterion, "non_negative", False) or getattr(criterion, "metric", None) == "intersection"
     return bool(by_criterion) or kernel != "linear"
 
@@ -45,9 +46,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
     ----------
     n_groups : int, default=50
         Number of groups. If there are no more words than that, each is its own group.
-    criterion : str or object from `bagwise.criteria`, default="csm"
+    criterion : str or object from `bagwise.criteria`, default="auto"
         Criterion to maximise: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "classifier", "mmi", "mlt",
-        "gml", "uvd", "mme", "linkage" or an object. Grid searches over its parameters, such as
+        "gml", "uvd", "mme", "linkage" or an object. "auto" is "aib" with labels and "mmi" without; with a `kernel`,
+        `search` or `store` that only trace ratios have, "csm" and "lpp". Grid searches over its parameters, such as
         ``criterion__n_neighbors``, need the object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         Kernel whose feature space distances are computed in, for trace ratio criteria.
@@ -68,6 +70,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     Attributes
     ----------
+    criterion_ : str
+        Name of the criterion that was used.
     hierarchy_ : Hierarchy
         All merges. If fitting was interrupted (Ctrl-C), those done so far.
     labels_ : ndarray of shape (n_features_in_,)
@@ -90,9 +94,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     Notes
     -----
-    Choosing a criterion: "csm" and "lde" are best for two classes of images. For many classes use "aib" or "mlt": trace
-    ratios such as "csm" and "nda" are dominated by a few directions of high variance, which do not separate many
-    classes. "aib" and "mlt" are also best for texts and few groups, with two classes as well.
+    Choosing a criterion: "aib" and "mlt" are best for texts, for few groups and for many classes. Trace ratios such as
+    "csm" and "nda" are dominated by a few directions of high variance, which do not separate many classes; "csm" and
+    "lde" are best for two classes of images. Without labels, "mmi" is best where its dense matrix of words by samples
+    fits into memory; `SketchMerger` is for more.
 
     Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
     ``store="sparse"`` of the order of the non-zeros. Transforming takes one pass over the data; the model is one
@@ -135,7 +140,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self,
         n_groups: int = 50,
         *,
-        criterion: str | Criterion = "csm",
+        criterion: str | Criterion = "auto",
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         pooling: str = "sum",
@@ -173,10 +178,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self : WordMerger
         """
         reset_fitted(self)
-        criterion = resolve_criterion(self.criterion)
         self._check_pooling()
         engine = Engine(
-            criterion,
+            self.criterion,
+            has_labels=y is not None,
             kernel=self.kernel,
             search=self.search,
             store=self.store,
@@ -184,6 +189,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
+        criterion = engine.criterion
         if is_lazy(X):
             engine.load(X, y, sample_weight)
             validate_data(self, engine.data.class_sums)  # sets n_features_in_
@@ -201,6 +207,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
                 word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
             else:
                 word_totals = np.asarray(X.T @ sample_weight)
+        self.criterion_ = criterion.name
         try:
             self.hierarchy_ = engine.run()
         except MergingInterrupted as interrupt:
@@ -256,7 +263,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = needs_non_negative(self.criterion, self.kernel)
-        known = NAMED_CRITERIA.get(self.criterion.lower()) if isinstance(self.criterion, str) else self.criterion
-        tags.target_tags.required = getattr(known, "supervised", True)  # unknown criteria raise when fitting
+        tags.input_tags.positive_only = needs_non_negative(self)
+        name = self.criterion.lower() if isinstance(self.criterion, str) else None
+        known = self.criterion if name is None else NAMED_CRITERIA.get(name)
+        tags.target_tags.required = name != "auto" and getattr(known, "supervised", True)  # unknown ones raise in fit
         return tags

@@ -89,7 +89,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         and ``merge_time`` (seconds per fold).
     merger_ : WordMerger
         Fitted on all samples; its `n_groups` can be changed without fitting again.
-    hierarchy_, labels_, scores_, word_totals_
+    criterion_, hierarchy_, labels_, scores_, word_totals_
         Those of `merger_`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -138,7 +138,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         cv: Any = None,
         rule: str = "best",
         scoring: Any = None,
-        criterion: str | Criterion = "csm",
+        criterion: str | Criterion = "auto",
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
         pooling: str = "sum",
@@ -303,6 +303,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         check_is_fitted(self)
         return self.merger_.cut(n_groups)
 
+    criterion_ = _of_merger("criterion_", "Name of the criterion that was used.")
     hierarchy_ = _of_merger("hierarchy_", "The hierarchy of all samples.")
     labels_ = _of_merger("labels_", "Group of each word at the chosen size.")
     scores_ = _of_merger("scores_", "Criterion after each merge of `hierarchy_`.")
@@ -330,7 +331,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.input_tags.positive_only = needs_non_negative(self.criterion, self.kernel)
+        tags.input_tags.positive_only = needs_non_negative(self)
         return tags
 
 

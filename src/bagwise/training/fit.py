@@ -405,7 +405,7 @@ def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
         found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
         raise BagwiseError(
             f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
-            'per class, or use an unsupervised criterion: "lpp", "mmi", "linkage".'
+            'per class, or use an unsupervised criterion: "mmi", "lpp", "linkage".'
         )
     return ()
 

@@ -41,8 +41,17 @@ __all__ = ["AdditiveScore", "Criterion", "GraphPair", "TraceRatio"]
 __all__ += sorted(criterion.__name__ for criterion in NAMED_CRITERIA.values())
 
 
-def resolve_criterion(criterion: object) -> Criterion:
-    """Turn a name or an object into a criterion, and check its parameters."""
+def resolve_criterion(criterion: object, *, has_labels: bool = True, of_ratios: bool = False) -> Criterion:
+    """Turn a name or an object into a criterion, and check its parameters.
+
+    "auto" is AIB with labels and MMI without; `of_ratios`, with options that only trace ratios have, CSM and LPP.
+
+    >>> resolve_criterion("auto"), resolve_criterion("auto", has_labels=False)
+    (InformationLoss(), SampleInformationLoss())
+    """
+    if isinstance(criterion, str) and criterion.lower() == "auto":
+        of_words = (ClassSeparability, LocalityPreserving) if of_ratios else (InformationLoss, SampleInformationLoss)
+        return of_words[0 if has_labels else 1]()
     if isinstance(criterion, Criterion):
         criterion._validate_params()
         return criterion
@@ -50,4 +59,4 @@ def resolve_criterion(criterion: object) -> Criterion:
         return NAMED_CRITERIA[criterion.lower()]()
     if isinstance(criterion, type) and issubclass(criterion, Criterion):
         raise BagwiseError(f"criterion is the class {criterion.__name__}; pass an object, {criterion.__name__}(...).")
-    raise unknown_name("criterion", criterion, NAMED_CRITERIA, "an object from bagwise.criteria")
+    raise unknown_name("criterion", criterion, ("auto", *NAMED_CRITERIA), "an object from bagwise.criteria")

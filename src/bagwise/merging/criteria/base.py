@@ -182,7 +182,7 @@ def no_labels(who: str) -> BagwiseError:
     """Make the error for a criterion that needs labels and has none."""
     return BagwiseError(
         f"The criterion {who!r} requires y to be passed, but the target y is None. Pass labels, or use an unsupervised "
-        "criterion such as 'lpp'."
+        "criterion such as 'mmi'."
     )
 
 
@@ -196,7 +196,7 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
     if len(classes) < 2:
         raise BagwiseError(
             f"The criterion {who!r} needs at least two classes in y; got only one class, {classes.tolist()[:1]}. "
-            "Without classes, use an unsupervised criterion such as 'lpp'."
+            "Without classes, use an unsupervised criterion such as 'mmi'."
         )
     return codes.astype(np.intp)
 
@@ -207,5 +207,6 @@ def check_values_fit(X: Any, memory_limit: Limit, who: str) -> None:
         2 * 8 * X.shape[0] * X.shape[1],
         memory_limit,
         f"The criterion {who!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
-        "use a criterion that needs only sums over classes, such as 'aib'",
+        "use a criterion that needs only sums over classes, such as 'aib'; without labels, SketchMerger, or "
+        "criterion='lpp' with store='sparse'",
     )
