@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
@@ -61,21 +61,33 @@ def run_over_ranges(function: Callable[[int, int], object], total: int, n_thread
             job.result()
 
 
-def map_in_order(function: Callable[[T], R], things: Iterable[T], n_threads: int) -> Iterator[R]:
+def map_in_order(
+    function: Callable[[T], R],
+    things: Iterable[T],
+    n_threads: int,
+    size: Callable[[R], int] = lambda result: 0,
+    most: int = 1 << 62,
+) -> Generator[R]:
     """Yield ``function(thing)`` for each thing, in order; several threads compute a few things ahead.
 
-    Closing the generator, or an exception, cancels what was not begun and waits for the rest.
+    They are fewer, down to one per thread and one more, if that many times the largest `size` of a result so far
+    exceeds `most`. Closing the generator, or an exception, cancels what was not begun and waits for the rest.
     """
     if n_threads <= 1:
         yield from map(function, things)
         return
     waiting: deque[Future[R]] = deque()
     pool = ThreadPoolExecutor(n_threads)
+    largest, ahead = 1, n_threads + 1
     try:
         for thing in things:
             waiting.append(pool.submit(function, thing))
-            if len(waiting) >= _AHEAD * n_threads:
-                yield waiting.popleft().result()
+            while len(waiting) >= ahead:
+                result = waiting.popleft().result()
+                largest = max(largest, size(result))
+                ahead = min(_AHEAD * n_threads, max(n_threads + 1, most // largest))
+                yield result
+                del result
         while waiting:
             yield waiting.popleft().result()
     finally:

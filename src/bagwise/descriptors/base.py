@@ -165,7 +165,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         X : Collection, or iterable of arrays
             Items to describe, at least one.
         batch_size : int, default=64
-            Number of items in a batch. The last one may have fewer.
+            Number of items in a batch. The last one may have fewer, and so may those of more than 64 MiB.
         on_error : {"raise", "skip"}, default="raise"
             As in `transform`.
 
@@ -186,7 +186,9 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
             return _compute_each([self], caches, item)[0]
 
         task = type(self).__name__ if self.verbose else None
-        return ItemIterator(items, compute, source, on_error=on_error, n_jobs=self.n_jobs, task=task, **batches)
+        return ItemIterator(
+            items, compute, source, on_error=on_error, n_jobs=self.n_jobs, size=_n_bytes, task=task, **batches
+        )
 
     def _cache(self) -> ArrayCache | None:
         if self.cache is None:
@@ -244,6 +246,10 @@ def describe_items(
     return ItemIterator(
         items, compute, source, on_error=on_error, n_jobs=first.n_jobs, task=task, batch_size=batch_size, join=join
     )
+
+
+def _n_bytes(arrays: Arrays) -> int:
+    return sum(array.nbytes for array in arrays.values())
 
 
 class Descriptor(ItemTransformer):

@@ -6,7 +6,7 @@ import codecs
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -35,6 +35,8 @@ __all__ = [
 
 
 _HASHED_BYTES = 1 << 20
+# Results that an `ItemIterator` holds in a batch, and that it computes ahead.
+_MOST_BYTES = 1 << 26
 
 
 class ItemError(BagwiseError):
@@ -228,6 +230,8 @@ class ItemIterator(Iterator[Any]):
         Join the results of that many items by `join`; the last batch may be smaller. None: yield single results.
     join : callable, default=list
         Called with a list of results.
+    size : callable, default=0 for all
+        Bytes of a result. Batches end early, and fewer results are computed ahead, at 64 MiB.
     task : str, default=None
         Draw a progress bar of this name on the terminal.
 
@@ -262,6 +266,7 @@ class ItemIterator(Iterator[Any]):
         n_jobs: int | None = 1,
         batch_size: int | None = None,
         join: Callable[[list[Any]], Any] = list,
+        size: Callable[[Any], int] = lambda result: 0,
         task: str | None = None,
     ) -> None:
         from joblib import effective_n_jobs  # deferred: it takes long to import
@@ -272,10 +277,10 @@ class ItemIterator(Iterator[Any]):
         self._items, self._function = items, function
         self._skip = check_on_error(on_error) == "skip"
         self._n_threads = min(effective_n_jobs(n_jobs), len(items))
-        self._task = task
+        self._size, self._task = size, task
         self._iterator = self._results()
         if batch_size is not None:
-            self._iterator = self._batches(self._iterator, as_count(batch_size, "batch_size", least=1), join)
+            self._iterator = self._batches(self._iterator, as_count(batch_size, "batch_size", least=1), join, size)
 
     @property
     def n_done(self) -> int:
@@ -290,8 +295,9 @@ class ItemIterator(Iterator[Any]):
         self._iterator.close()
 
     def _results(self) -> Any:
-        with ProgressBar(self._task or "", self.n_items, enabled=self._task is not None) as bar:
-            for number, (result, error) in enumerate(map_in_order(self._try, self._items, self._n_threads)):
+        found = map_in_order(self._try, self._items, self._n_threads, self._size_of, _MOST_BYTES)
+        with closing(found), ProgressBar(self._task or "", self.n_items, enabled=self._task is not None) as bar:
+            for number, (result, error) in enumerate(found):
                 if error is None:
                     self.kept.append(number)
                     yield result
@@ -308,15 +314,22 @@ class ItemIterator(Iterator[Any]):
         except ItemError as error:
             return None, error
 
+    def _size_of(self, tried: tuple[Any, ItemError | None]) -> int:
+        return 0 if tried[0] is None else self._size(tried[0])
+
     @staticmethod
-    def _batches(results: Any, batch_size: int, join: Callable[[list[Any]], Any]) -> Any:
+    def _batches(results: Any, batch_size: int, join: Callable[[list[Any]], Any], size: Callable[[Any], int]) -> Any:
         try:
             batch: list[Any] = []
+            n_bytes = 0
             for result in results:
                 batch.append(result)
-                if len(batch) == batch_size:
-                    yield join(batch)
-                    batch = []
+                n_bytes += size(result)
+                if len(batch) == batch_size or n_bytes > _MOST_BYTES:
+                    joined = join(batch)
+                    batch, n_bytes = [], 0  # only the joined batch is held
+                    yield joined
+                    del joined
             if batch:
                 yield join(batch)
         finally:
