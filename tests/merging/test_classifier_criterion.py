@@ -13,7 +13,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassifierLoss
-from bagwise.merging.engine import Engine, merge_scoring
+from bagwise.merging.engine import Engine, merge_refined, merge_scoring
 from bagwise.merging.pooling import pool
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.partners import PartnerSearch
@@ -267,3 +267,31 @@ class TestWeightsOfGroups:
         coef, intercept = group_weights(np.ones((5, 2)), np.arange(5.0)[:, np.newaxis])
         assert coef.tolist() == [[0.0, 0.0]]
         assert intercept.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("n_outputs", [1, 4])
+@pytest.mark.parametrize("n_groups", [2, 7, 40, 299])
+def test_a_refined_hierarchy_loses_less_where_it_is_refined(n_outputs, n_groups):
+    mass, weights = weighted_points(n_groups, 300, n_outputs)
+    greedy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    refined = merge_refined(mass, weights, "classifier", n_groups)
+    assert refined.min_groups == 1
+    level = 300 - n_groups - 1
+    assert refined.scores[level] >= greedy.scores[level] - 1e-12 * abs(greedy.scores[-1])
+    for size in (1, 2, n_groups, 150, 250):
+        expected = -loss(mass, weights, refined.cut(size))
+        np.testing.assert_allclose(refined.scores[300 - size - 1], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(refined.scores[-1], greedy.scores[-1], rtol=1e-9)
+    # no word is nearer to another mean: Lloyd's algorithm has ended
+    labels = refined.cut(n_groups)
+    totals = np.bincount(labels, mass)
+    means = np.stack([np.bincount(labels, mass * column) / totals for column in weights.T], axis=1)
+    distances = np.square(weights[:, None] - means).sum(axis=2)
+    assert (distances[np.arange(300), labels] <= distances.min(axis=1) + 1e-9).all()
+
+
+def test_refining_at_all_words_or_one_group_is_greedy():
+    mass, weights = weighted_points(0, 50, 2)
+    greedy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    for n_groups in (0, 1, 50, 99):
+        np.testing.assert_array_equal(merge_refined(mass, weights, "classifier", n_groups).merges, greedy.merges)

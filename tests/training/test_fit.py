@@ -62,7 +62,7 @@ def test_an_archive_gives_the_same_model_as_its_folder(image_folder, tmp_path):
 
 
 @pytest.mark.parametrize("n_groups", [2, 5, 10])
-@pytest.mark.parametrize("criterion", ["classifier", "aib"])
+@pytest.mark.parametrize("criterion", ["csm", "aib"])
 def test_a_cut_is_what_fitting_to_that_size_gives(criterion, n_groups, tmp_path):
     source, options = write_text_folder(tmp_path / "texts"), FitOptions(**TEXTS, criterion=criterion)
     large, small = (run_fit(source, options.with_changes(n_groups=n)).model for n in (20, n_groups))

@@ -43,6 +43,7 @@ from bagwise.training.method import (
     choose_method,
     choose_weighting,
     no_convergence_warnings,
+    refined_size,
     score_followed,
     two_sided,
 )
@@ -439,7 +440,8 @@ def learn_groups(
         if method.follows:
             assert codes is not None  # `class_names` has checked it
             progress("Merging words", 0, 0)
-            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), weighting.apply(data.whole()), data.n_cells)
+            whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
+            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), whole, data.n_cells, refined)
             return path.hierarchy, {size: path.head(size) for size in sizes}
 
         def follow(level: int, pair: tuple[int, int], score: float) -> None:
@@ -481,6 +483,7 @@ def cross_validate(
     with no_convergence_warnings():
         if method.follows:
             make = partial(_svm, options)
+            common["n_refined"] = refined_size(options, int(codes.max()) + 1)
             found = score_followed(weighted, codes, sizes, svm=make, whole=weighted_whole, **common)
         else:
             normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": method.normalize})

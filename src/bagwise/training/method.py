@@ -19,11 +19,10 @@ from bagwise.codebooks.normalizing import WordWeighting, inverse_document_freque
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.criteria.others import Linkage
-from bagwise.merging.engine import merge_scoring
+from bagwise.merging.engine import merge_refined
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
-from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
 from bagwise.model import Head
 from bagwise.training.options import FitOptions
@@ -103,6 +102,14 @@ def choose_method(options: FitOptions, modality: str, n_classes: int) -> Method:
     return Method(criterion, reason, ("before" if before else "after") if options.root == "auto" else options.root)
 
 
+def refined_size(options: FitOptions, n_classes: int) -> int:
+    """Return the size at which a hierarchy that follows a classifier is refined: the one asked for, if there is one.
+
+    Otherwise 20, or three groups per class, where greedy merging loses most and a choice by cross-validation is likely.
+    """
+    return max(20, 3 * n_classes) if options.n_groups == "auto" else int(options.n_groups)
+
+
 def choose_weighting(method: Method, counts: Any) -> WordWeighting:
     """Return how words are weighted before they are summed; TF-IDF weights are learned from counts of whole items."""
     if method.root is None:
@@ -143,15 +150,18 @@ class FollowedPath:
         svm: LinearSVC,
         whole: Any = None,
         n_cells: int = 1,
+        n_refined: int = 0,
     ) -> FollowedPath:
         """Train the classifier on weighted words X, merge words, and fit the weights of groups to its scores.
+
+        The hierarchy is refined at `n_refined` groups, see `merge_refined`.
 
         With several cells, X of shape (n_items, n_cells * n_words) has the words of each cell, and words are merged by
         a classifier on those of whole items. Labels are used for classifiers on all words only.
         """
         teacher = Teacher.of(svm.fit(X, codes), X)
         merged = teacher if n_cells == 1 else Teacher.of(svm.fit(whole, codes), whole)
-        hierarchy = merge_scoring(WeightLoss(merged.mass, merged.coef.T), "classifier")
+        hierarchy = merge_refined(merged.mass, merged.coef.T, "classifier", n_refined)
         scores = teacher.scores(X)
         coefs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         moments: ScoreMoments | None = None
@@ -206,6 +216,7 @@ def score_followed(
     splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
     whole: Any,
     n_cells: int = 1,
+    n_refined: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> PathScores:
@@ -214,7 +225,7 @@ def score_followed(
     predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
-        path = FollowedPath.fit(X[train], codes[train], sizes, svm(), whole[train], n_cells)
+        path = FollowedPath.fit(X[train], codes[train], sizes, svm(), whole[train], n_cells, n_refined)
         held_out = X[test]
         for k, size in enumerate(sizes):
             predicted[k, test] = path.predict(held_out, size)
