@@ -48,13 +48,20 @@ READ_OPTIONS: Options = {
 
 FIT_OPTIONS: Options = {
     "n_words": _option(
-        int, _LEARNING, "Size of the vocabulary. Default: 1000 for images and videos, 20000 for texts.", "--words"
+        int,
+        _LEARNING,
+        "Size of the vocabulary. Default: 1000 for images and videos, 20000 for texts. Descriptors after the first "
+        "have half as many words.",
+        "--words",
     ),
     "criterion": _option(
         str, _LEARNING, "What merging preserves: csm, nda, aib, … Default: aib; without labels mmi or lpp."
     ),
     "descriptor": _option(
-        str, _LEARNING, f"{_names('images')} (default: sift) for images; {_names('videos')} for videos."
+        str,
+        _LEARNING,
+        f"{_names('images')} for images, several joined by + (default: sift+color; sift for grey images); "
+        f"{_names('videos')} for videos.",
     ),
     "step": _option(int, _LEARNING, "Distance between descriptors in pixels."),
     "patch": _option(int, _LEARNING, "Side of the patch of a descriptor in pixels."),

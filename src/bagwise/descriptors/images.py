@@ -18,6 +18,7 @@ __all__ = ["as_grey", "as_image", "as_rgb", "centres_in_unit_square", "shrink", 
 LARGEST = 1e15
 # Luminance of red, green and blue (ITU-R BT.601), as used by Pillow and OpenCV.
 GREY_WEIGHTS = (0.299, 0.587, 0.114)
+_INTEGER_WEIGHTS = (19595, 38470, 7471)  # times 1 / 65536
 
 
 def as_image(content: Any) -> NDArray[Any]:
@@ -45,9 +46,17 @@ def shrink(content: Any, max_side: int) -> NDArray[Any]:
 
 
 def as_grey(content: Any) -> NDArray[np.float32]:
-    """Convert an image to grey float32 without scaling: ``0.299 R + 0.587 G + 0.114 B`` if it is RGB."""
+    """Convert an image to grey float32 without scaling: ``0.299 R + 0.587 G + 0.114 B`` if it is RGB.
+
+    RGB images of uint8 are rounded as Pillow does it, so that a file gives the same whether it is read as grey or RGB.
+    """
     image = as_image(content)
-    return np.ascontiguousarray(image, dtype=np.float32) if image.ndim == 2 else _weighted_grey(image, np.float32)
+    if image.ndim == 2:
+        return np.ascontiguousarray(image, dtype=np.float32)
+    if image.dtype != np.uint8:
+        return _weighted_grey(image, np.float32)
+    red, green, blue = (weight * image[:, :, c].astype(np.uint32) for c, weight in enumerate(_INTEGER_WEIGHTS))
+    return (red + green + blue + (1 << 15) >> 16).astype(np.float32)
 
 
 def as_comparable(content: Any) -> NDArray[Any]:

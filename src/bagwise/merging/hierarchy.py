@@ -198,7 +198,8 @@ class Hierarchy:
         hierarchies : sequence of Hierarchy
         shares : array-like of shape (n_vocabularies,), default=None
             Positive numbers, to which the numbers of groups are kept proportional as long as all vocabularies have
-            words and merges left. None: the numbers of words.
+            words and merges left. None: all equal, so that a large vocabulary is merged down to the size of the others
+            first.
 
         Returns
         -------
@@ -212,16 +213,15 @@ class Hierarchy:
         >>> first = Hierarchy(4, [[1, 3], [0, 1], [0, 2]], [3.0, 2.0, 1.0])
         >>> both = Hierarchy.interleave([first, Hierarchy(2, [[0, 1]], [0.5])])
         >>> both.merges.tolist(), both.scores.tolist()
-        ([[1, 3], [4, 5], [0, 1], [0, 2], [0, 4]], [3.5, 3.5, 2.5, 1.5, nan])
+        ([[1, 3], [0, 1], [0, 2], [4, 5], [0, 4]], [3.5, 2.5, 1.5, 1.5, nan])
         """
         if not len(hierarchies) or not all(isinstance(one, Hierarchy) for one in hierarchies):
             raise BagwiseError(f"interleave takes a list of at least one Hierarchy, got {hierarchies!r:.100}.")
         sizes = np.array([one.n_words for one in hierarchies])
-        wanted = np.asarray(sizes if shares is None else shares, dtype=np.float64)
+        wanted = np.ones(len(sizes)) if shares is None else np.asarray(shares, dtype=np.float64)
         if wanted.shape != sizes.shape or not np.all((wanted > 0) & np.isfinite(wanted)):
             raise BagwiseError(
-                f"shares must be {len(sizes)} positive numbers, one per hierarchy, and each hierarchy needs words; got "
-                f"{wanted.tolist()!r:.100}."
+                f"shares must be {len(sizes)} positive numbers, one per hierarchy; got {wanted.tolist()!r:.100}."
             )
         # Merge k of a vocabulary of n words is due when n - k groups are the most for their share of all vocabularies;
         # ties go to the first vocabulary. Within a vocabulary the number falls, so that its merges keep their order.

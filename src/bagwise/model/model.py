@@ -316,7 +316,8 @@ class Model:
             Images and videos are arrays, texts are str. Models of images and videos also take bags, and iterators
             over them such as ``model.descriptor.iter_transform(collection, on_error="skip")``. A matrix, dense or
             sparse, holds histograms; the number of its columns is checked, and their names if they have any. Models
-            with several vocabularies take a tuple of Bags, one per vocabulary, or an iterator over such tuples.
+            with several vocabularies take a tuple of Bags, one per vocabulary, or an iterator over such tuples. Image
+            files of a collection are read in colour if a descriptor needs that.
         n_jobs : int, default=None
             Threads, for images, videos and bags. None: one, or those of the descriptor.
 

@@ -275,6 +275,11 @@ class DescriptorRecord:
         added = self.known.added
         return {name: value for name, value in self.parameters.items() if name not in added or value != added[name]}
 
+    @property
+    def color(self) -> bool:
+        """Whether images are read in colour for it."""
+        return self.known.color or self.parameters.get("mode") == "rgb"
+
     def build(self) -> Any:
         """Build the descriptor."""
         module = importlib.import_module(f"bagwise.descriptors.{self.known.module}")

@@ -39,6 +39,7 @@ from bagwise.merging.pooling import pool
 from bagwise.model.parts import DescriptorRecord, LazyDescriptor
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, Skipped
+from bagwise.sources.media import images_in_mode
 
 __all__ = [
     "Histograms",
@@ -282,6 +283,8 @@ class VisualVectorizer(Vectorizer):
             )
         descriptors = given if isinstance(given, tuple) else (given,)
         changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
+        if isinstance(X, Collection) and any(record.color for record in self.descriptor_records):
+            X = images_in_mode(X, "rgb")  # grey images would be described as well, but not as when words were learned
         if changes:
             descriptors = tuple(clone(descriptor).set_params(**changes) for descriptor in descriptors)
         describing = describe_items(descriptors, X, batch_size=_BATCH_SIZE, on_error=run.on_error)

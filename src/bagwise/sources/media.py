@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ __all__ = [
     "TEXT_ENDINGS",
     "VIDEO_ENDINGS",
     "ImageDecoder",
+    "has_color",
+    "images_in_mode",
     "open_images",
     "open_texts",
     "open_videos",
@@ -36,6 +38,8 @@ IMAGE_ENDINGS = frozenset(
 )
 # Below the size from which Pillow warns (89 million), so that our message comes first.
 DEFAULT_MAX_PIXELS = 64_000_000
+# Difference between channels from which on a pixel has a colour.
+_FAR_FROM_GREY = 16
 # JPEG files are decoded at a reduced scale of at least this many times the final size. A reduced image has its last row
 # and column in part: with 2, what is shown moves by less than half a pixel of the final image.
 _REDUCED = 2
@@ -173,6 +177,28 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
         image = image.astype(np.float64)
     shrunk: NDArray[Any] = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_AREA)
     return shrunk
+
+
+def images_in_mode(collection: Collection, mode: str) -> Collection:
+    """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
+    items = [
+        replace(item, decoder=replace(item.decoder, mode=mode)) if isinstance(item.decoder, ImageDecoder) else item
+        for item in collection
+    ]
+    return Collection(items, collection.modality, collection.source, collection.ignored)
+
+
+def has_color(image: NDArray[Any]) -> bool:
+    """Whether more than one pixel in a hundred of an image of uint8 is far from grey.
+
+    Channels that differ by less than 16 of 255 may come from the compression of a grey image.
+
+    >>> has_color(np.full((8, 8, 3), [[200, 100, 0]], np.uint8)), has_color(np.zeros((8, 8, 3), np.uint8))
+    (True, False)
+    """
+    if image.ndim == 2 or not image.size:
+        return False
+    return bool(np.mean(np.ptp(image, axis=2) >= _FAR_FROM_GREY) > 0.01)
 
 
 def _to_8_bits(pixels: NDArray[Any], mode: str) -> NDArray[np.uint8]:

@@ -22,6 +22,7 @@ from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
+from bagwise.sources.media import images_in_mode
 from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
 from bagwise.training.method import choose_method
 from bagwise.training.options import FitOptions, open_source
@@ -50,8 +51,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
         Of the modality of the model, not empty.
     """
     options = FitOptions() if options is None else options
-    color = any(record.known.color for record in model.descriptor_records)
-    changes: dict[str, Any] = {"descriptor": "color" if color else "auto"}
+    changes: dict[str, Any] = {}
     is_file = not isinstance(source, Collection) and os.path.isfile(source)
     if options.modality == "auto" and model.modality != "texts" and not is_file:
         changes["modality"] = model.modality
@@ -70,7 +70,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
         raise BagwiseError(f"{message} Give {model.modality}.")
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
-    return collection
+    return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
 
 
 def _label_column(model: Model, path: Any) -> str | None:
@@ -309,7 +309,8 @@ def compare_criteria(
     compared, modality = [], prepared.data.collection.modality
     for name in criteria:
         started = time.perf_counter()
-        method = choose_method(chosen.with_changes(criterion=name), modality, len(prepared.classes))
+        asked, vocabularies = chosen.with_changes(criterion=name), prepared.data.vocabularies
+        method = choose_method(asked, modality, len(prepared.classes), vocabularies)
         path, _ = cross_validate(prepared.data, prepared.codes, tried, method, chosen, report)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
     return compared

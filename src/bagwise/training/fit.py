@@ -32,7 +32,6 @@ from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.path import path_sizes, score_path
-from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head, Model, PathErrors
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
@@ -47,7 +46,7 @@ from bagwise.training.method import (
     score_followed,
     two_sided,
 )
-from bagwise.training.options import FitOptions, make_vectorizer, open_source
+from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
 
 __all__ = ["Fit", "FittedModel", "WordData", "fit_model", "run_fit", "versions"]
 
@@ -77,6 +76,11 @@ class WordData:
     def n_words(self) -> int:
         """Size of the vocabulary."""
         return self.vectorizer.n_words
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Number of words of each vocabulary."""
+        return getattr(self.vectorizer, "vocabularies", (self.n_words,))
 
     @property
     def n_cells(self) -> int:
@@ -247,9 +251,10 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     report = progress or no_progress
     prepared = prepare(source, options, report)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
+    options = prepared.options
     check_groups(options, data.n_words)
     validated = codes is not None and prepared.enough_for_folds(options)
-    method = choose_method(options, data.collection.modality, len(classes))
+    method = choose_method(options, data.collection.modality, len(classes), data.vocabularies)
     weighting = choose_weighting(method, data.whole())
     sizes = path_sizes(data.n_words, *(() if options.n_groups == "auto" else (int(options.n_groups),)))
     with log.timed("merging"):
@@ -293,6 +298,7 @@ class Prepared:
     codes: NDArray[np.int64] | None
     test: Collection | None
     log: _Log
+    options: FitOptions  # with the descriptor of the images
 
     def enough_for_folds(self, options: FitOptions) -> bool:
         """Whether every class has an item for each fold; adds a note otherwise."""
@@ -320,6 +326,9 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     collection = _labelled(collection, log)
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
+    options, collection, note = choose_descriptor(options, collection)
+    if note is not None:
+        log.notes.append(note)
     data = vectorize(collection, options, progress)
     log.timings.update(data.seconds)
     if data.skipped:
@@ -333,7 +342,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
-    return Prepared(data, classes, codes, test, log)
+    return Prepared(data, classes, codes, test, log, options)
 
 
 def vectorize(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
@@ -441,16 +450,21 @@ def learn_groups(
             assert codes is not None  # `class_names` has checked it
             progress("Merging words", 0, 0)
             whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
-            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), whole, data.n_cells, refined)
+            more: dict[str, Any] = {"n_refined": refined, "vocabularies": method.vocabularies}
+            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), whole, data.n_cells, **more)
             return path.hierarchy, {size: path.head(size) for size in sizes}
-
-        def follow(level: int, pair: tuple[int, int], score: float) -> None:
-            if level % 64 == 0 or level == n_merges:
-                progress("Merging words", n_merges + 1 - level, n_merges)
 
         y = codes if resolve_criterion(method.criterion).supervised else None
         merged = method.merging_input(data.whole(), weighting.apply(data.whole()))
-        hierarchy = merge_words(merged, y, criterion=method.criterion, callback=follow, n_jobs=options.n_jobs)
+
+        def merge_part(part: slice) -> Hierarchy:
+            def follow(level: int, pair: tuple[int, int], score: float) -> None:
+                if level % 64 == 0 or level == 1:
+                    progress("Merging words", part.stop - level, n_merges)
+
+            return merge_words(merged[:, part], y, criterion=method.criterion, callback=follow, n_jobs=options.n_jobs)
+
+        hierarchy = method.merge(merged, merge_part)
         heads: dict[int, Head] = {}
         for k, size in enumerate(sizes if codes is not None else ()):
             features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
@@ -483,7 +497,7 @@ def cross_validate(
     with no_convergence_warnings():
         if method.follows:
             make = partial(_svm, options)
-            common["n_refined"] = refined_size(options, int(codes.max()) + 1)
+            common |= {"n_refined": refined_size(options, int(codes.max()) + 1), "vocabularies": method.vocabularies}
             found = score_followed(weighted, codes, sizes, svm=make, whole=weighted_whole, **common)
         else:
             normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": method.normalize})
@@ -491,7 +505,7 @@ def cross_validate(
                 weighted,
                 codes,
                 sizes,
-                merger=WordMerger(criterion=method.criterion),
+                merger=method.merger(),
                 estimator=make_pipeline(normalizer, _svm(options)),
                 predict=True,
                 merge_on=method.merging_input(whole, weighted_whole),

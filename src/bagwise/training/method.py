@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
-from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies, normalize_rows
+from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.criteria.others import Linkage
@@ -24,6 +25,7 @@ from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
+from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head
 from bagwise.training.options import FitOptions
 
@@ -47,11 +49,15 @@ class Method:
     root : {"before", "after"} or None
         Whether square roots of relative frequencies are taken before or after the words of a group are summed. None:
         words have TF-IDF weights.
+    vocabularies : tuple of int
+        Numbers of words of several vocabularies side by side. Each has relative frequencies and a hierarchy of its own,
+        and keeps its share of the groups. () for one vocabulary.
     """
 
     criterion: str
     reason: str
     root: str | None
+    vocabularies: tuple[int, ...] = ()
 
     @property
     def follows(self) -> bool:
@@ -61,7 +67,9 @@ class Method:
     @property
     def normalize(self) -> tuple[str, ...]:
         """Steps that normalise rows of groups."""
-        return HELLINGER if self.root == "after" else ()
+        if self.root != "after":
+            return ()
+        return ("power",) if self.vocabularies else HELLINGER  # several are scaled before words are summed
 
     def merging_input(self, counts: Any, weighted: Any) -> Any:
         """Return what words are merged on.
@@ -73,10 +81,43 @@ class Method:
         distances = isinstance(resolve_criterion(self.criterion), (TraceRatio, Linkage))
         if self.follows or (self.root == "before" and distances):
             return weighted
-        return normalize_rows(counts, "l1") if distances else counts
+        return WordWeighting("count", None, "l1", self.vocabularies).apply(counts) if distances else counts
+
+    def merge(self, X: Any, merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
+        """Merge the words of each vocabulary by itself; `merge_part` takes the columns of a vocabulary."""
+        return merge_vocabularies(self.vocabularies or (X.shape[1],), merge_part)
+
+    def merger(self) -> Any:
+        """Return an estimator that does the same as `merge`, for cross-validation."""
+        merger = WordMerger(criterion=self.criterion)
+        return _EachVocabulary(merger, self.vocabularies) if self.vocabularies else merger
 
 
-def choose_method(options: FitOptions, modality: str, n_classes: int) -> Method:
+def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
+    """Join the hierarchies of vocabularies side by side, see `Hierarchy.interleave`."""
+    ends = np.cumsum(sizes).tolist()
+    return Hierarchy.interleave([merge_part(slice(end - size, end)) for end, size in zip(ends, sizes, strict=True)])
+
+
+class _EachVocabulary(BaseEstimator):
+    """A merger that merges the words of each vocabulary by itself."""
+
+    def __init__(self, merger: WordMerger, vocabularies: tuple[int, ...]) -> None:
+        self.merger = merger
+        self.vocabularies = vocabularies
+
+    @property
+    def pooling(self) -> str:
+        return self.merger.pooling
+
+    def fit(self, X: Any, y: Any) -> _EachVocabulary:
+        self.hierarchy_ = merge_vocabularies(
+            self.vocabularies, lambda part: clone(self.merger).fit(X[:, part], y).hierarchy_
+        )
+        return self
+
+
+def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
     """Choose the criterion and the place of the square root that the options leave open.
 
     - Texts with at least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
@@ -99,7 +140,8 @@ def choose_method(options: FitOptions, modality: str, n_classes: int) -> Method:
     if modality == "texts":
         return Method(criterion, reason, None)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
-    return Method(criterion, reason, ("before" if before else "after") if options.root == "auto" else options.root)
+    root = ("before" if before else "after") if options.root == "auto" else options.root
+    return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else ())
 
 
 def refined_size(options: FitOptions, n_classes: int) -> int:
@@ -114,7 +156,9 @@ def choose_weighting(method: Method, counts: Any) -> WordWeighting:
     """Return how words are weighted before they are summed; TF-IDF weights are learned from counts of whole items."""
     if method.root is None:
         return WordWeighting("log", inverse_document_frequencies(counts).astype(np.float32).astype(np.float64), "l2")
-    return WordWeighting("sqrt", None, "l2") if method.root == "before" else WordWeighting()
+    if method.root == "before":
+        return WordWeighting("sqrt", None, "l2", method.vocabularies)
+    return WordWeighting("count", None, "l1", method.vocabularies) if method.vocabularies else WordWeighting()
 
 
 @contextmanager
@@ -151,6 +195,7 @@ class FollowedPath:
         whole: Any = None,
         n_cells: int = 1,
         n_refined: int = 0,
+        vocabularies: tuple[int, ...] = (),
     ) -> FollowedPath:
         """Train the classifier on weighted words X, merge words, and fit the weights of groups to its scores.
 
@@ -161,7 +206,11 @@ class FollowedPath:
         """
         teacher = Teacher.of(svm.fit(X, codes), X)
         merged = teacher if n_cells == 1 else Teacher.of(svm.fit(whole, codes), whole)
-        hierarchy = merge_refined(merged.mass, merged.coef.T, "classifier", n_refined)
+        parts = vocabularies or (len(merged.mass),)
+        refined = n_refined // len(parts)  # vocabularies have equal shares of the groups
+        hierarchy = merge_vocabularies(
+            parts, lambda part: merge_refined(merged.mass[part], merged.coef.T[part], "classifier", refined)
+        )
         scores = teacher.scores(X)
         coefs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         moments: ScoreMoments | None = None
@@ -217,6 +266,7 @@ def score_followed(
     whole: Any,
     n_cells: int = 1,
     n_refined: int = 0,
+    vocabularies: tuple[int, ...] = (),
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> PathScores:
@@ -225,7 +275,8 @@ def score_followed(
     predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
-        path = FollowedPath.fit(X[train], codes[train], sizes, svm(), whole[train], n_cells, n_refined)
+        more: dict[str, Any] = {"n_refined": n_refined, "vocabularies": vocabularies}
+        path = FollowedPath.fit(X[train], codes[train], sizes, svm(), whole[train], n_cells, **more)
         held_out = X[test]
         for k, size in enumerate(sizes):
             predicted[k, test] = path.predict(held_out, size)

@@ -10,17 +10,30 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bagwise._utils.checks import check_integer
 from bagwise._utils.memory import parse_size
 from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer, VisualVectorizer
 from bagwise.sources.collection import Collection
+from bagwise.sources.items import ItemError
+from bagwise.sources.media import has_color, images_in_mode
 from bagwise.sources.opening import open_collection
 
-__all__ = ["DESCRIPTORS", "FitOptions", "make_descriptor", "make_vectorizer", "open_source", "read_config"]
+__all__ = [
+    "DESCRIPTORS",
+    "FitOptions",
+    "choose_descriptor",
+    "make_descriptors",
+    "make_vectorizer",
+    "open_source",
+    "read_config",
+    "visual_words",
+]
 
-# Names on the command line, and the classes behind them.
+# Names on the command line, and the classes behind them. Several are joined by "+".
 DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # Names that configuration files and the command line use as well.
 _ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": "n_jobs", "seed": "random_state"}
@@ -37,6 +50,8 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "root": ("images", "videos", "table"),
     **dict.fromkeys(("min_count", "stop_words", "ngrams"), ("texts",)),
 }
+# How many images are looked at for colours, at which size, and how many of them must have some.
+_SAMPLE, _SAMPLE_SIDE, _LEAST_COLORED = 32, 64, 0.1
 _TOKEN = r"(?u)\b\w\w+\b"
 
 
@@ -50,16 +65,18 @@ class FitOptions:
         Number of groups that merging leaves. "auto": the smallest number whose error in cross-validation is within one
         standard error of the best; 50 if there is no cross-validation.
     n_words : int, default=None
-        Size of the vocabulary: words learned from images (None: 1000), or the most frequent words of texts (None:
+        Size of the vocabulary: words learned from images (None: 1000; descriptors after the first have half as many
+        words each), or the most frequent words of texts (None:
         20,000, without classes 3000). The columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" for texts if there are at least twice as many groups as
         classes, "csm" for two classes of images or videos, "aib" for anything else with classes, "mmi" without.
-    descriptor : str, default="auto"
-        "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images ("auto": "sift"), "hog-hof"
-        for videos.
+    descriptor : str or list of str, default="auto"
+        "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images, "hog-hof" for videos. Several
+        in a list, or joined by "+", have a vocabulary each. "auto": "sift+color" for images, "sift" if they are grey.
     step, patch : int, default=None
-        Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor.
+        Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor. Of
+        several descriptors, those of the first.
     max_side : int, default=480
         Images with a longer side are shrunk by area averaging until that is their longer side; step and patch are
         pixels after that. 0: images keep their size.
@@ -130,6 +147,8 @@ class FitOptions:
         from bagwise.codebooks.pyramids import resolve_pyramid
         from bagwise.merging.criteria import NAMED_CRITERIA
 
+        if isinstance(self.descriptor, (list, tuple)):
+            object.__setattr__(self, "descriptor", "+".join(map(str, self.descriptor)))
         if isinstance(self.n_groups, str) and self.n_groups != "auto":
             raise OptionError("n_groups", f'n_groups must be an integer or "auto", got {self.n_groups!r}.')
         if self.n_groups != "auto":
@@ -157,7 +176,6 @@ class FitOptions:
                 parse_size(self.memory_limit)
         for name, known in (
             ("criterion", ("auto", *NAMED_CRITERIA)),
-            ("descriptor", ("auto", *DESCRIPTORS)),
             ("on_error", ("raise", "skip")),
             ("root", ("auto", "before", "after")),
             ("stop_words", (None, "english")),
@@ -165,6 +183,12 @@ class FitOptions:
             if getattr(self, name) not in known:
                 choices = [choice for choice in known if choice is not None]
                 raise OptionError(name, str(unknown_name(name, getattr(self, name), choices)))
+        names = str(self.descriptor).split("+")
+        for name in names if self.descriptor != "auto" else ():
+            if name not in DESCRIPTORS:
+                raise OptionError("descriptor", str(unknown_name("descriptor", name, ("auto", *DESCRIPTORS))))
+        if len(set(names)) < len(names):
+            raise OptionError("descriptor", f"Descriptors beside each other must differ, got {self.descriptor!r}.")
 
     def _check_integer(self, name: str, least: int, most: int | None = None) -> None:
         with _option(name):
@@ -246,27 +270,30 @@ def _parameters(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     return parameters
 
 
-def make_descriptor(options: FitOptions, modality: str) -> Any:
-    """Build the descriptor of the options, for images or videos."""
+def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
+    """Build the descriptors of the options, for images or videos."""
     from bagwise import descriptors
 
     default = "hog-hof" if modality == "videos" else "sift"
-    name = default if options.descriptor == "auto" else options.descriptor
+    names = (default if options.descriptor == "auto" else options.descriptor).split("+")
     accepted = [known for known, cls in DESCRIPTORS.items() if registry.DESCRIPTORS[cls].modality == modality]
-    if name not in accepted:
-        message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
-        raise OptionError("descriptor", message)
-    made = getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache)
-    if modality == "images":
-        made.set_params(max_side=options.max_side or None)
-    taken = made.get_params(deep=False)
+    made = []
+    for name in names:
+        if name not in accepted:
+            message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
+            raise OptionError("descriptor", message)
+        made.append(getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache))
+        if modality == "images":
+            made[-1].set_params(max_side=options.max_side or None)
+    first, taken = made[0], made[0].get_params(deep=False)
     for option, parameter in (("step", "step"), ("patch", "cell" if "cell" in taken else "patch")):
         value = getattr(options, option)
         if value is None:
             continue
         if parameter not in taken:
-            raise OptionError(option, f"The descriptor {name!r} has no {option}. Remove {option}, or choose another.")
-        made.set_params(**{parameter: value})
+            message = f"The descriptor {names[0]!r} has no {option}. Remove {option}, or choose another."
+            raise OptionError(option, message)
+        first.set_params(**{parameter: value})
     return made
 
 
@@ -276,9 +303,34 @@ def open_source(source: Any, options: FitOptions) -> Collection:
         return source
     given = {name: getattr(options, name) for name in ("text", "label", "encoding")}
     given = {name: value for name, value in given.items() if value is not None}
-    if options.descriptor in DESCRIPTORS and registry.DESCRIPTORS[DESCRIPTORS[options.descriptor]].color:
-        given["mode"] = "rgb"
     return open_collection(source, options.modality, **given)
+
+
+def choose_descriptor(options: FitOptions, collection: Collection) -> tuple[FitOptions, Collection, str | None]:
+    """Choose the descriptor of images that the options leave open, and read images in colour if it needs that.
+
+    Returns the options with the descriptor, the collection, and a note on what was found in a sample of the images, or
+    None if nothing was left open.
+    """
+    note = None
+    if collection.modality != "images" or not len(collection):
+        return options, collection, note
+    if options.descriptor == "auto":
+        looked_at, n_colored = 0, 0
+        numbers = np.unique(np.linspace(0, len(collection) - 1, _SAMPLE).astype(int)).tolist()
+        for item in images_in_mode(collection[numbers], "rgb"):
+            try:
+                n_colored += has_color(item.load(_SAMPLE_SIDE))
+                looked_at += 1
+            except ItemError:  # told, or raised, when all are read
+                continue
+        colored = n_colored >= _LEAST_COLORED * max(looked_at, 1)
+        options = options.with_changes(descriptor="sift+color" if colored else "sift")
+        how = "sift and color, a vocabulary each" if colored else "sift alone"
+        note = f"{n_colored} of {looked_at} images that were looked at have colours, so images are described by {how}."
+    if any(registry.DESCRIPTORS[DESCRIPTORS[name]].color for name in options.descriptor.split("+")):
+        collection = images_in_mode(collection, "rgb")
+    return options, collection, note
 
 
 def check_options(options: FitOptions, modality: str) -> None:
@@ -298,6 +350,12 @@ def text_words(options: FitOptions, has_classes: bool) -> int:
     return options.n_words or (TEXT_WORDS if has_classes else UNLABELLED_TEXT_WORDS)
 
 
+def visual_words(options: FitOptions, n_vocabularies: int) -> tuple[int, ...]:
+    """Return the number of words of each vocabulary of images or videos."""
+    first = options.n_words or IMAGE_WORDS
+    return (first, *[max(2, first // 2)] * (n_vocabularies - 1))
+
+
 def make_vectorizer(options: FitOptions, modality: str, *, has_classes: bool = True) -> Vectorizer:
     """Build the vectorizer of a modality as the options say; see `bagwise.model.vectorizers`."""
     from bagwise.codebooks.pyramids import resolve_pyramid
@@ -313,11 +371,12 @@ def make_vectorizer(options: FitOptions, modality: str, *, has_classes: bool = T
             "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
         }
         return TextVectorizer(tokenizer, n_words=text_words(options, has_classes), min_count=options.min_count)
+    descriptors = make_descriptors(options, modality)
     return VisualVectorizer(
         modality,
-        make_descriptor(options, modality),
+        descriptors,
         pyramid=resolve_pyramid(options.pyramid),
-        n_words=(options.n_words or IMAGE_WORDS,),
+        n_words=visual_words(options, len(descriptors)),
         random_state=options.random_state,
         memory_limit=options.memory_limit,
     )

@@ -22,12 +22,13 @@ from bagwise.sources.tables import TableCollection
 from bagwise.training.fit import check_groups, class_names, split_source
 from bagwise.training.method import choose_method
 from bagwise.training.options import (
-    IMAGE_WORDS,
     FitOptions,
     check_options,
-    make_descriptor,
+    choose_descriptor,
+    make_descriptors,
     open_source,
     text_words,
+    visual_words,
 )
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
@@ -135,6 +136,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     """
     chosen = FitOptions(**options)
     collection, test = split_source(open_source(source, chosen))
+    chosen, collection, _ = choose_descriptor(chosen, collection)
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     check_options(chosen, collection.modality)
@@ -198,26 +200,30 @@ def _forecast_words(collection: Collection, options: FitOptions, threads: int, s
         distinct = float(np.mean([len(set(text)) for text in texts]))
         d = text_words(options, bool(class_names(collection, options)))
         return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
-    descriptor = make_descriptor(options, collection.modality)
-    d = options.n_words or IMAGE_WORDS
+    descriptors = make_descriptors(options, collection.modality)
+    sizes = visual_words(options, len(descriptors))
     started = time.perf_counter()
-    contents = _contents(sample, options, descriptor.max_side if collection.modality == "images" else None)
-    reading = time.perf_counter() - started
-    descriptor.describe(contents[0])  # compiling does not count
-    started = time.perf_counter()
-    described = [descriptor.describe(content)[0] for content in contents]
-    describing = (reading + time.perf_counter() - started) / len(described) * n / threads
-    vectors = float(np.mean([len(values) for values in described]))
-    width = described[0].shape[1]
-    sampled = min(_SAMPLED_VECTORS, vectors * n)
-    learning = _KMEANS_ITERATIONS * sampled * d * width / speed
-    counting = vectors * n * d * width / speed
+    contents = _contents(sample, options, descriptors[0].max_side if collection.modality == "images" else None)
+    describing = time.perf_counter() - started
+    learning = counting = entries = memory = 0.0
+    for descriptor, size in zip(descriptors, sizes, strict=True):
+        descriptor.describe(contents[0])  # compiling does not count
+        started = time.perf_counter()
+        described = [descriptor.describe(content)[0] for content in contents]
+        describing += time.perf_counter() - started
+        vectors, width = float(np.mean([len(values) for values in described])), described[0].shape[1]
+        sampled = min(_SAMPLED_VECTORS, vectors * n)
+        learning += _KMEANS_ITERATIONS * sampled * size * width / speed
+        counting += vectors * n * size * width / speed
+        entries += min(vectors, size)
+        memory += 4 * width * (3 * sampled + 64 * vectors)
+    names, numbers = (" and ".join(map(str, some)) for some in ([type(one).__name__ for one in descriptors], sizes))
     steps = (
-        PlannedStep(f"describe {n:,} {collection.modality} by {type(descriptor).__name__}", describing),
-        PlannedStep(f"learn {d:,} words from {int(sampled):,} of about {int(vectors * n):,} vectors", learning),
+        PlannedStep(f"describe {n:,} {collection.modality} by {names}", describing / len(contents) * n / threads),
+        PlannedStep(f"learn {numbers} words", learning),
         PlannedStep("count the words of each item", counting),
     )
-    return _Words(d, min(vectors, d), int(4 * width * (3 * sampled + 64 * vectors)), steps)
+    return _Words(sum(sizes), entries, int(memory), steps)
 
 
 def _contents(sample: list[Any], options: FitOptions, max_side: int | None = None) -> list[Any]:

@@ -15,6 +15,7 @@ from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import how_many
 from bagwise.model import Head, Model, PathErrors
+from bagwise.model.parts import DescriptorRecord
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.html import LIMITS
@@ -36,6 +37,7 @@ PICTURE_SIDE = 160
 N_PATCHES = 16
 N_ALL_PATCHES = 384
 PATCH_SIDE = 48
+_DEFAULT_SIDE = 24  # pixels that are shown of a descriptor whose size is not known
 
 
 def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str | None = None) -> ReportData:
@@ -173,7 +175,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Descriptor"] = "; ".join(map(_describe, model.descriptor_records))
     criterion, reason = str(model.hierarchy.criterion), provenance.get("criterion_reason")
     criterion = f"{criterion} ({reason})" if reason not in (None, "as given") else criterion
-    facts |= {"Words": model.hierarchy.n_words, "Groups": model.n_groups, "Criterion": criterion}
+    words = " + ".join(map(str, model.vocabularies)) if len(model.vocabularies) > 1 else model.hierarchy.n_words
+    facts |= {"Words": words, "Groups": model.n_groups, "Criterion": criterion}
     if (model.term, model.norm) == ("log", "l2") and model.word_weights is not None:
         facts["Weights of words"] = "sublinear TF-IDF"
     elif (model.term, model.norm) == ("sqrt", "l2"):
@@ -315,25 +318,35 @@ def _patches(
 ) -> dict[int, list[bytes]]:
     """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and group."""
     wanted = set(groups.tolist())
-    parameters = {} if model.descriptor is None else model.descriptor.get_params(deep=False)
-    side = int(parameters.get("patch", 3 * parameters.get("cell", 8)))  # pixels that a descriptor covers
+    described = [record.parameters for record in model.descriptor_records]
+    sides = [_side(record) for record in model.descriptor_records] or [_DEFAULT_SIDE]
+    vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
     found: dict[int, list[tuple[float, int, NDArray[Any]]]] = {group: [] for group in wanted}
     for number, (words, distances, positions) in samples.items():
         if positions is None or not len(words):
             continue
         try:
-            image = collection[number].load(parameters.get("max_side"))  # at the size it was described at
+            # at the size it was described at
+            image = collection[number].load(described[0].get("max_side") if described else None)
         except ItemError:  # deleted or changed since the fit
             continue
         group_of = model.lookup[words]
         for group in wanted.intersection(group_of.tolist()):
             own = np.flatnonzero(group_of == group)
             best = own[np.argmin(distances[own])]
-            patch = _cut_out(image, positions[best], side)
+            patch = _cut_out(image, positions[best], sides[vocabulary_of[words[best]]])
             found[group].append((float(distances[best]), number, patch.copy()))
     n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
     nearest = {group: sorted(some, key=itemgetter(0, 1))[:n_each] for group, some in found.items()}
     return {group: [thumbnail(patch, PATCH_SIDE) for *_, patch in some] for group, some in nearest.items()}
+
+
+def _side(record: DescriptorRecord) -> int:
+    """Return the side of the square of pixels that a descriptor covers."""
+    parameters = record.parameters
+    if record.name == "HogLbp":  # gradients of the neighbouring cells
+        return 3 * int(parameters["cell"])
+    return int(parameters.get("patch") or parameters.get("cell") or _DEFAULT_SIDE)
 
 
 def _cut_out(image: NDArray[Any], position: NDArray[Any], side: int) -> NDArray[Any]:
