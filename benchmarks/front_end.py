@@ -9,11 +9,18 @@ means the same everywhere; all else takes images as they are. OpenCV gets one th
 whose cells have the same size, and the similarity is the cosine between our descriptor and its. Then the whole
 collection is described, from the archive to bags, with reading and decoding. `encoding.py` goes on from there: words
 and histograms; `scene15.py` has the whole way from images to accuracy.
+
+    python benchmarks/front_end.py --photos              # photos of 12 megapixels alone; needs no data
+
+Photos are synthetic (noise at all scales, JPEG of quality 90). Describing them, with the default `max_side`, and a
+whole fit stand beside bare decoding by Pillow in the same run, with the growth of memory, for some photos and for twice
+as many.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -26,9 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise import open_collection
+from bagwise import fit_model, open_collection
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
 from bagwise.sources import Collection
+from bagwise.training import FitOptions
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
 HEIGHT, WIDTH = 220, 300
@@ -160,6 +168,79 @@ def measure_collection(data: str, n_images: int) -> list[dict[str, Any]]:
         ]
 
 
+def write_photos(folder: Path, n_photos: int, height: int, width: int) -> None:
+    """Write JPEG files of two classes; there are eight different photos, with other names each time."""
+    import cv2
+    from PIL import Image
+
+    contents = []
+    for seed in range(min(8, n_photos)):
+        random = np.random.default_rng(seed)
+        photo = random.normal(0, 3, (height, width, 3))
+        for cells in (4, 8, 16, 32, 64, 128, 256, 512):
+            coarse = random.normal(0, 60 / cells**0.4, (cells, cells, 3)).astype(np.float32)
+            photo += cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
+        file = io.BytesIO()
+        Image.fromarray(np.clip(photo + 128, 0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
+        contents.append(file.getvalue())
+    for number in range(n_photos):
+        path = folder / f"class{number % 2}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents[number % len(contents)])
+
+
+def use_photos(folder: str, n_photos: int, way: str, n_jobs: int) -> dict[str, float]:
+    """Decode, describe, or fit a model to some photos; in a process of its own."""
+    photos = open_collection(folder)[:n_photos]
+    side = FitOptions().max_side
+    descriptor = DenseSIFT(max_side=side or None, n_jobs=n_jobs)
+    descriptor.describe(photos[0].load(side))  # compiled code is loaded before the clock starts
+    ways: dict[str, Callable[[], Any]] = {
+        "decode": lambda: [item.load().shape for item in photos],
+        "decode at a reduced scale": lambda: [item.load(side).shape for item in photos],
+        "describe": lambda: [bags.n_rows for bags in descriptor.iter_transform(photos, 32)],
+        "fit": lambda: fit_model(photos, n_groups=20, folds=0, n_jobs=n_jobs).result.timings,
+    }
+    with PeakMemory() as memory:
+        seconds, found = timed(ways[way])
+    if way == "fit":  # learning words takes the same time however many photos there are
+        seconds = found["describing"] + found["counting words"]
+    return {"speed": n_photos / seconds, "memory": memory.growth / 1e6}
+
+
+def report_photos(quick: bool) -> list[dict[str, Any]]:
+    """Measure and print how large photos are described."""
+    n_photos, (height, width) = (8, (1500, 2000)) if quick else (24, (3000, 4000))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        write_photos(Path(folder), 2 * n_photos, height, width)
+        for way, n_jobs in [
+            ("decode", 1),
+            ("decode at a reduced scale", 1),
+            ("describe", 1),
+            ("describe", 2),
+            ("fit", 2),
+        ]:
+            few, many = (
+                in_fresh_process(__file__, "use_photos", folder=folder, n_photos=n, way=way, n_jobs=n_jobs)
+                for n in (n_photos, 2 * n_photos)
+            )
+            rows.append({"way": way, "threads": n_jobs, **many, "half": few["memory"]})
+            rows[-1]["ratio"] = rows[-1]["speed"] / rows[0]["speed"]
+    side = FitOptions().max_side
+    print(f"{2 * n_photos} photos of {width} x {height} pixels, max_side {side}; fit: time without learning words\n")
+    print_table(rows, {
+        "way": "what", "threads": "threads", "speed": "images/s", "ratio": "to bare decoding",
+        "memory": "growth of memory, MB", "half": "with half the photos",
+    })  # fmt: skip
+    if not quick:
+        print_targets([
+            ("describing photos to bare decoding, one thread each", rows[2]["ratio"], ">=", 0.9),
+            ("growth of memory of a fit to photos, MB", rows[4]["memory"], "<=", 2000),
+        ])  # fmt: skip
+    return rows
+
+
 def report_descriptors(data: Any, quick: bool) -> dict[str, Any]:
     """Measure and print all that is about descriptors."""
     scenes = open_scenes(data, "grey")
@@ -203,13 +284,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of data sets")
     parser.add_argument("--quick", action="store_true", help="few images")
+    parser.add_argument("--photos", action="store_true", help="large photos only")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     options = parser.parse_args()
     started = time.perf_counter()
-    open_scenes(options.data, "grey")
+    if not options.photos:
+        open_scenes(options.data, "grey")
     results: dict[str, Any] = {"machine": machine()}
     print(" · ".join(f"{key} {value}" for key, value in results["machine"].items()), "\n")
-    results["descriptors"] = report_descriptors(options.data, options.quick)
+    if not options.photos:
+        results["descriptors"] = report_descriptors(options.data, options.quick)
+    results["photos"] = report_photos(options.quick)
     print(f"({time.perf_counter() - started:.0f} s in all)")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
