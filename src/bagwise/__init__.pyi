@@ -13,6 +13,8 @@ from .clustering import SpectralClusterer as SpectralClusterer
 from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
 from .codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures as ManifoldBagOfFeatures
 from .errors import BagwiseError as BagwiseError
+from .merging.compact import CompactClassifier as CompactClassifier
+from .merging.compact import compress as compress
 from .merging.hierarchy import Hierarchy as Hierarchy
 from .merging.merge import merge_words as merge_words
 from .merging.sketching.sketch_merger import SketchMerger as SketchMerger

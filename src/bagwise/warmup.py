@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.linear_model import RidgeClassifier
 
 from bagwise.baselines.linear import ConfidenceWeightedClassifier
 from bagwise.codebooks.bag_of_features import BagOfFeatures
@@ -13,6 +14,7 @@ from bagwise.descriptors.color import ColorCells
 from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.sift import ColorSIFT
+from bagwise.merging.compact import CompactClassifier
 from bagwise.merging.merge import merge_words
 from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
@@ -53,6 +55,8 @@ def _merge() -> None:
         merge_words(X, y, store=store)
     for criterion in ("mme", "aib", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
+    for labels in (y, np.arange(8) % 3):
+        CompactClassifier(RidgeClassifier(), n_groups=3).fit(X, labels)
     merge_words(X, y, kernel="chi2")
 
 

@@ -1,3 +1,5 @@
+from .compact import CompactClassifier as CompactClassifier
+from .compact import compress as compress
 from .engine import MergingInterrupted as MergingInterrupted
 from .hierarchy import Hierarchy as Hierarchy
 from .merge import merge_statistics as merge_statistics

@@ -18,7 +18,7 @@ __all__ = ["RIDGE", "ScoreMoments", "Teacher", "group_weights", "mean_weights"]
 
 Values = NDArray[np.float64]
 # Penalty of the change from the mean weights, relative to the mean variance of a group's sums.
-RIDGE = 1e-3
+RIDGE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +166,10 @@ class ScoreMoments:
         )
 
     def merged(self, labels: NDArray[np.int64], n_groups: int) -> ScoreMoments:
-        """The moments of groups of these groups."""
-        n = len(labels)
-        join = sp.csr_array((np.ones(n), (labels, np.arange(n))), shape=(n_groups, n))
+        """The moments of groups of these groups; with several rows of labels, each group is in several of them."""
+        rows = np.atleast_2d(labels)
+        columns = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
+        join = sp.csr_array((np.ones(rows.size), (rows.ravel(), columns.ravel())), shape=(n_groups, rows.shape[1]))
         return ScoreMoments(
             self.n_items, join @ (join @ self.gram).T, join @ self.cross, join @ self.group_sums, self.score_sums
         )
@@ -201,7 +202,7 @@ def group_weights(Z: Any, scores: Values, coef: Values | None = None, *, ridge: 
         Scores of the same items (`Teacher.scores`).
     coef : ndarray of shape (n_outputs, n_groups), default=None
         The weights V_0 that are kept unless the scores say otherwise, such as those of `mean_weights`. None: 0.
-    ridge : float, default=1e-3
+    ridge : float, default=1e-2
 
     Returns
     -------

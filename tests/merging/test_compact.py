@@ -1,0 +1,292 @@
+"""CompactClassifier, compress and tables of groups."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, chi2
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from bagwise import BagwiseError, CompactClassifier, compress, merge_words
+from bagwise.criteria import ClassifierLoss
+from bagwise.merging.tables import split_weights, table_sizes
+from bagwise.merging.teacher import Teacher, group_weights, mean_weights
+from helpers import topic_counts
+
+
+def texts_of_classes(n_classes, n=120, d=60, seed=0):
+    """Rows of norm 1 in which each class has words of its own."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    rates = rng.gamma(0.3, size=(n_classes, d)) + 0.05
+    X = rng.poisson(rates[y]) * 1.0
+    X[:, 0] += 1
+    return X / np.linalg.norm(X, axis=1, keepdims=True), np.array([f"class {k}" for k in range(n_classes)])[y]
+
+
+@pytest.fixture(params=[2, 4])
+def case(request):
+    return texts_of_classes(request.param)
+
+
+class TestCompactClassifier:
+    def test_all_words_give_the_teacher(self, case):
+        X, y = case
+        for n_tables in (1, 3):
+            compact = CompactClassifier(n_groups=60, n_tables=n_tables).fit(X, y)
+            svm = LinearSVC(random_state=0).fit(X, y)
+            np.testing.assert_allclose(compact.decision_function(X), svm.decision_function(X), rtol=1e-12, atol=1e-12)
+            np.testing.assert_array_equal(compact.predict(X), svm.predict(X))
+            np.testing.assert_array_equal(compact.estimator_.coef_, svm.coef_)
+            assert compact.path_.agreement[-1] == 1.0
+
+    def test_it_is_the_criterion_and_the_function(self, case):
+        X, y = case
+        compact = CompactClassifier(LogisticRegression(), n_groups=7).fit(X, y)
+        assert compact.hierarchy_ == merge_words(X, y, criterion=ClassifierLoss(LogisticRegression()))
+        np.testing.assert_array_equal(compact.labels_, compact.hierarchy_.cut(7))
+        teacher = Teacher.of(LogisticRegression().fit(X, y), X)
+        start, _ = mean_weights(teacher, compact.labels_, 7)
+        coef, intercept = group_weights(compact.transform(X), teacher.scores(X), start)
+        np.testing.assert_allclose(compact.coef_, coef, rtol=1e-8)
+        np.testing.assert_allclose(compact.intercept_, intercept, rtol=1e-8)
+        means = CompactClassifier(LogisticRegression(), n_groups=7, weights="mean").fit(X, y)
+        np.testing.assert_array_equal(means.coef_, start)
+
+    @pytest.mark.parametrize("n_tables", [1, 2])
+    @pytest.mark.parametrize("weights", ["scores", "mean"])
+    def test_a_cut_is_fitting_with_that_size(self, case, n_tables, weights):
+        X, y = case
+        one = CompactClassifier(n_groups=20, n_tables=n_tables, weights=weights).fit(X, y)
+        before = one.coef_.copy()
+        for n in (1, 5, 33, 60, 100):
+            fitted, cut = CompactClassifier(n_groups=n, n_tables=n_tables, weights=weights).fit(X, y), one.cut(n)
+            assert cut.n_groups == n
+            np.testing.assert_array_equal(cut.tables_, fitted.tables_)
+            np.testing.assert_array_equal(cut.coef_, fitted.coef_)
+            np.testing.assert_array_equal(cut.intercept_, fitted.intercept_)
+            np.testing.assert_array_equal(cut.predict(X), fitted.predict(X))
+        np.testing.assert_array_equal(one.coef_, before)
+
+    @pytest.mark.parametrize("n_tables", [1, 2])
+    def test_sparse_equals_dense(self, case, n_tables):
+        X, y = case
+        estimator = RidgeClassifier(solver="sparse_cg", tol=1e-12)
+        fits = [CompactClassifier(estimator, n_groups=8, n_tables=n_tables).fit(form(X), y) for form in FORMS]
+        for fitted, form in zip(fits, FORMS, strict=True):
+            np.testing.assert_array_equal(fitted.tables_, fits[0].tables_)
+            np.testing.assert_allclose(fitted.coef_, fits[0].coef_, rtol=1e-6, atol=1e-9)
+            Z = fitted.transform(form(X))
+            assert type(Z) is type(form(X))
+            np.testing.assert_allclose(Z.toarray() if sp.issparse(Z) else Z, fits[0].transform(X))
+            np.testing.assert_allclose(fitted.decision_function(form(X)), fits[0].decision_function(X), rtol=1e-6)
+
+    def test_scores_are_weights_times_group_sums(self, case):
+        X, y = case
+        for n_tables in (1, 3):
+            compact = CompactClassifier(n_groups=10, n_tables=n_tables).fit(X, y)
+            scores = compact.transform(X) @ compact.coef_.T + compact.intercept_
+            np.testing.assert_allclose(compact.decision_function(X).reshape(scores.shape), scores)
+            sums = np.stack([X[:, words].sum(axis=1) for words in compact.groups_], axis=1)
+            np.testing.assert_allclose(compact.transform(X), sums)
+            assert len(compact.get_feature_names_out()) == 10
+            assert len(set(compact.get_feature_names_out())) == 10
+
+    def test_fitting_to_scores_follows_the_teacher_more_closely(self):
+        X, y = texts_of_classes(4, n=300)
+        teacher = LinearSVC(random_state=0).fit(X, y)
+        changes = [
+            np.square(
+                CompactClassifier(FrozenEstimator(teacher), n_groups=8, weights=weights).fit(X).decision_function(X)
+                - teacher.decision_function(X)
+            ).mean()
+            for weights in ("scores", "mean")
+        ]
+        assert changes[0] < changes[1]
+
+    def test_a_frozen_teacher_needs_no_labels(self, case):
+        X, y = case
+        frozen = FrozenEstimator(LinearSVC(random_state=0).fit(X, y))
+        without, ours = CompactClassifier(frozen).fit(X), CompactClassifier().fit(X, y)
+        np.testing.assert_array_equal(without.coef_, ours.coef_)
+        assert without.path_.errors is None
+        assert without.estimator_ is frozen
+        other = CompactClassifier(frozen).fit(X[:50])  # items of one's own to fit the weights to
+        assert not np.array_equal(other.coef_, ours.coef_)
+
+    def test_path(self, case):
+        X, y = case
+        compact = CompactClassifier(n_groups=6).fit(X, y)
+        assert compact.path_.sizes.tolist() == [2, 5, 6, 10, 20, 50, 60]
+        for k, size in enumerate(compact.path_.sizes):
+            cut = compact.cut(size)
+            assert compact.path_.agreement[k] == np.mean(cut.predict(X) == compact.estimator_.predict(X))
+            assert compact.path_.errors[k] == np.mean(cut.predict(X) != y)
+        some = compact.path(X[:40], sizes=[3, 1])
+        assert some.sizes.tolist() == [1, 3]
+        assert some.errors is None
+
+    def test_more_groups_than_are_fitted_to_scores(self):
+        rng = np.random.default_rng(0)
+        X = sp.random(60, 1500, 0.05, format="csr", random_state=0, data_rvs=rng.random)
+        y = np.arange(60) % 2
+        compact = CompactClassifier(n_groups=1200).fit(X, y)
+        teacher = compact.teacher_
+        np.testing.assert_array_equal(compact.coef_, mean_weights(teacher, compact.labels_, 1200)[0])
+        cut = compact.cut(300)
+        start, _ = mean_weights(teacher, cut.labels_, 300)
+        expected = group_weights(cut.transform(X), teacher.scores(X), start)
+        np.testing.assert_allclose(cut.coef_, expected[0], rtol=1e-6, atol=1e-9)
+        with pytest.raises(BagwiseError, match="several tables have at most 1000 groups together"):
+            CompactClassifier(n_groups=1200, n_tables=2).fit(X, y)
+
+    def test_save_and_load(self, case):
+        X, y = case
+        compact = CompactClassifier(n_groups=9).fit(X, y)
+        again = pickle.loads(pickle.dumps(compact))
+        np.testing.assert_array_equal(again.decision_function(X), compact.decision_function(X))
+        np.testing.assert_array_equal(again.cut(4).coef_, compact.cut(4).coef_)
+
+    def test_names_of_words(self, case):
+        pd = pytest.importorskip("pandas")
+        X, y = case
+        frame = pd.DataFrame(X, columns=[f"word{j}" for j in range(60)])
+        compact = CompactClassifier(n_groups=5).fit(frame, y)
+        first = compact.groups_[0][np.argmax(compact.teacher_.mass[compact.groups_[0]])]
+        assert compact.get_feature_names_out()[0].startswith(f"word{first}+")
+        two = CompactClassifier(n_groups=5, n_tables=2).fit(frame, y)
+        assert [name.startswith("2:") for name in two.get_feature_names_out()] == [False] * 3 + [True] * 2
+
+    @pytest.mark.parametrize(
+        ("estimator", "message"),
+        [
+            (GaussianNB(), "GaussianNB is not a linear classifier"),
+            (CalibratedClassifierCV(cv=2), "CalibratedClassifierCV is not a linear classifier"),
+        ],
+    )
+    def test_teachers_that_are_not_linear(self, case, estimator, message):
+        with pytest.raises(BagwiseError, match=message):
+            CompactClassifier(estimator).fit(*case)
+
+    def test_bad_input(self, case):
+        X, y = case
+        with pytest.raises(BagwiseError, match=r"one label per sample, but y has shape \(120, 3\)"):
+            CompactClassifier().fit(X, np.eye(120)[:, :3])
+        with pytest.raises(BagwiseError, match="at least two classes"):
+            CompactClassifier().fit(X, np.zeros(120))
+        compact = CompactClassifier().fit(X, y)
+        with pytest.raises(BagwiseError, match="n_groups must be at least 1"):
+            compact.cut(0)
+        with pytest.raises(BagwiseError, match="sizes must be from 1 to 60"):
+            compact.path(X, sizes=[61])
+
+
+FORMS = (np.asarray, sp.csr_array, sp.csr_matrix)
+
+
+class TestTables:
+    def test_sizes(self):
+        assert table_sizes(7, 3) == [3, 2, 2]
+
+    def loss(self, mass, weights, labels, values):
+        sums = sum(value[label] for value, label in zip(values, labels, strict=True))
+        return float(mass @ ((weights - sums) ** 2).sum(axis=1))
+
+    def test_more_tables_fit_weights_in_several_dimensions_better(self):
+        rng = np.random.default_rng(0)
+        mass, weights = rng.gamma(1.0, size=300), rng.normal(size=(300, 8))
+        losses = [self.loss(mass, weights, *split_weights(mass, weights, table_sizes(24, q))) for q in (1, 2, 4)]
+        assert losses[0] > losses[1] > losses[2]
+
+    def test_one_table_is_the_hierarchy_improved(self):
+        rng = np.random.default_rng(0)
+        mass, weights = rng.gamma(1.0, size=200), rng.normal(size=(200, 3))
+        ours = split_weights(mass, weights, [12])
+        from bagwise.merging.engine import merge_scoring
+        from bagwise.merging.scoring import WeightLoss
+
+        hierarchy = merge_scoring(WeightLoss(mass, weights), "classifier")
+        assert self.loss(mass, weights, *ours) <= -hierarchy.scores[200 - 12 - 1]
+        assert np.unique(ours[0][0]).tolist() == list(range(12))
+
+    def test_later_tables_are_centred(self):
+        rng = np.random.default_rng(0)
+        mass, weights = rng.gamma(1.0, size=100), rng.normal(size=(100, 3)) + 5
+        labels, values = split_weights(mass, weights, [6, 5, 4])
+        for label, value in zip(labels[1:], values[1:], strict=True):
+            np.testing.assert_allclose(mass @ value[label], 0.0, atol=1e-9)
+        assert [len(np.unique(label)) for label in labels] == [6, 5, 4]
+
+    def test_auto_takes_the_number_that_agrees_most(self):
+        X, y = texts_of_classes(6, n=300)
+        auto = CompactClassifier(n_groups=12, n_tables="auto").fit(X, y)
+        agreement = [
+            CompactClassifier(n_groups=12, n_tables=q).fit(X, y).path(X, sizes=[12]).agreement[0] for q in (1, 2, 3, 4)
+        ]
+        assert auto.n_tables_ == 1 + int(np.argmax(agreement))
+
+
+TEXTS = ["cats purr and meow", "a cat may purr", "dogs bark", "the dog will bark", "the cats meow", "a dog barks"] * 3
+LABELS = ["cat", "cat", "dog", "dog", "cat", "dog"] * 3
+
+
+class TestCompress:
+    @pytest.fixture
+    def pipeline(self):
+        return make_pipeline(TfidfVectorizer(), LinearSVC(random_state=0)).fit(TEXTS, LABELS)
+
+    def test_with_data_it_is_the_classifier_on_the_words(self, pipeline):
+        compact = compress(pipeline, n_groups=4, X=TEXTS)
+        X = pipeline[0].transform(TEXTS)
+        expected = CompactClassifier(LinearSVC(random_state=0), n_groups=4).fit(X, LABELS)
+        np.testing.assert_allclose(compact.decision_function(TEXTS), expected.decision_function(X))
+        assert compact[0] is pipeline[0]
+        assert list(compact.named_steps) == list(pipeline.named_steps)
+        assert compact.predict(TEXTS).tolist() == LABELS
+
+    def test_without_data(self, pipeline):
+        compact = compress(pipeline, n_groups=4)
+        assert compact.predict(TEXTS).tolist() == LABELS
+        assert compact[-1].path_ is None
+        np.testing.assert_array_equal(compact[-1].intercept_, pipeline[-1].intercept_)
+        all_words = compress(pipeline, n_groups=10**6)
+        np.testing.assert_allclose(all_words.decision_function(TEXTS), pipeline.decision_function(TEXTS))
+        assert compact[-1].cut(2).transform(pipeline[0].transform(TEXTS)).shape == (18, 2)
+
+    def test_masses_come_from_the_idf(self, pipeline):
+        n = len(TEXTS)
+        df = (pipeline[0].transform(TEXTS) > 0).sum(axis=0)
+        mass = compress(pipeline)[-1].teacher_.mass
+        np.testing.assert_allclose(mass, np.ravel((1 + df) / (1 + n)) * pipeline[0].idf_ ** 2)
+        steps = (CountVectorizer(), TfidfTransformer(), SelectKBest(chi2, k=5), LinearSVC(random_state=0))
+        chosen = make_pipeline(*steps).fit(TEXTS, LABELS)
+        support = chosen[2].get_support()
+        np.testing.assert_allclose(compress(chosen)[-1].teacher_.mass, mass[support])
+        plain = make_pipeline(CountVectorizer(), LinearSVC(random_state=0)).fit(TEXTS, LABELS)
+        np.testing.assert_array_equal(compress(plain)[-1].teacher_.mass, 1.0)
+
+    def test_a_classifier_alone(self):
+        X, y = topic_counts(np.random.default_rng(0), 60, 30)
+        svm = RidgeClassifier().fit(X, y)
+        compact = compress(svm, n_groups=5, X=X)
+        assert isinstance(compact, CompactClassifier)
+        np.testing.assert_array_equal(compact.coef_, CompactClassifier(RidgeClassifier(), n_groups=5).fit(X, y).coef_)
+        assert compress(svm, n_groups=5).coef_.shape == (1, 5)
+
+    def test_what_cannot_be_compressed(self, pipeline):
+        with pytest.raises(BagwiseError, match="GaussianNB is not a linear classifier"):
+            compress(GaussianNB().fit(np.eye(4), [0, 1, 0, 1]))
+        with pytest.raises(NotFittedError):
+            compress(LinearSVC())
+        with pytest.raises(BagwiseError, match=r"compact already.*cut"):
+            compress(compress(pipeline))
+        with pytest.raises(BagwiseError, match="n_groups must be at least 1"):
+            compress(pipeline, n_groups=0)
