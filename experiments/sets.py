@@ -32,8 +32,10 @@ __all__ = [
     "alike_topics",
     "caltech",
     "few",
+    "newsgroup_texts",
     "newsgroups",
     "reuters",
+    "reuters_texts",
     "scene15",
     "text_pairs",
     "texts",
@@ -113,35 +115,49 @@ def newsgroups(options: Options, pair: str, n_words: int | None = N_WORDS) -> Wo
     groups = tuple(group for two in NEWSGROUPS.values() for group in two) if pair == TOGETHER else NEWSGROUPS[pair]
 
     def make() -> Words:
-        texts, labels, train = [], [], []
-        with zipfile.ZipFile(options.data / "newsgroups_3pairs" / "newsgroups_3pairs.zip") as archive:
-            for name in sorted(archive.namelist()):
-                part, _, rest = name.partition("/")
-                group = rest.split("/")[0]
-                if group in groups and name.endswith(".txt"):
-                    lines = archive.read(name).decode("latin-1").splitlines()
-                    texts.append("\n".join(line for line in lines if not line.lower().startswith(HEADERS)))
-                    labels.append(groups.index(group))
-                    train.append(part == "train")
+        texts, labels, train = newsgroup_texts(options.data, groups)
         return _textual(texts, labels, groups, train, n_words, options)
 
     return _kept(options, f"newsgroups-{pair}-{n_words}", make)
+
+
+def newsgroup_texts(
+    data: Path, groups: Sequence[str], telling: tuple[str, ...] = HEADERS
+) -> tuple[list[str], list[int], list[bool]]:
+    """Posts of newsgroups without the lines that begin as one of `telling`, their groups, and whether to train on."""
+    texts, labels, train = [], [], []
+    with zipfile.ZipFile(data / "newsgroups_3pairs" / "newsgroups_3pairs.zip") as archive:
+        for name in sorted(archive.namelist()):
+            part, _, rest = name.partition("/")
+            group = rest.split("/")[0]
+            if group in groups and name.endswith(".txt"):
+                lines = archive.read(name).decode("latin-1").splitlines()
+                texts.append("\n".join(line for line in lines if not line.lower().startswith(telling)))
+                labels.append(groups.index(group))
+                train.append(part == "train")
+    return texts, labels, train
 
 
 def reuters(options: Options, pair: Sequence[str], n_words: int | None = N_WORDS) -> Words:
     """Two topics of Reuters-21578 (ModApte): documents that have exactly one of the two."""
 
     def make() -> Words:
-        texts, labels, train = [], [], []
-        for text, topics, in_train in _reuters_documents(options):
-            mine = [topic for topic in pair if topic in topics]
-            if len(mine) == 1:
-                texts.append(text)
-                labels.append(list(pair).index(mine[0]))
-                train.append(in_train)
+        texts, labels, train = reuters_texts(options, pair)
         return _textual(texts, labels, tuple(pair), train, n_words, options)
 
     return _kept(options, f"reuters-{'-'.join(pair)}-{n_words}", make)
+
+
+def reuters_texts(options: Options, pair: Sequence[str]) -> tuple[list[str], list[int], list[bool]]:
+    """Documents of the ModApte split with exactly one of two topics, which it is, and whether to train on."""
+    texts, labels, train = [], [], []
+    for text, topics, in_train in _reuters_documents(options):
+        mine = [topic for topic in pair if topic in topics]
+        if len(mine) == 1:
+            texts.append(text)
+            labels.append(list(pair).index(mine[0]))
+            train.append(in_train)
+    return texts, labels, train
 
 
 def texts(options: Options, source: str, pair: Any, n_words: int | None = N_WORDS) -> Words:

@@ -67,7 +67,7 @@ def read_task(name: str, data: Path) -> Task:
         # words and pairs of words, as the paper has it; texts come as tokens
         return _counted(name, *_reviews(data, DOMAINS[name]), CountVectorizer(ngram_range=(1, 2), dtype=np.float64))
     if name.startswith("Reuters"):
-        topics, cosine, texts, y = _alike_news(data)[int(name.split()[1]) - 1]
+        topics, cosine, texts, y = alike_news(data)[int(name.split()[1]) - 1]
         print(f"{name}: {topics[0]} or {topics[1]}, cosine of centroids {cosine:.2f}", file=sys.stderr)
         return _counted(name, texts, y, CountVectorizer(dtype=np.float64))
     pair = NEWSGROUPS[name.removesuffix(BODY)]
@@ -108,7 +108,7 @@ def _reviews(data: Path, domain: str) -> tuple[list[str], list[int]]:
 
 
 @cache  # choosing takes longer than all else
-def _alike_news(data: Path) -> list[tuple[tuple[str, str], float, list[str], list[int]]]:
+def alike_news(data: Path) -> list[tuple[tuple[str, str], float, list[str], list[int]]]:
     """The pairs of topics that are most alike, of which none shares a topic with another.
 
     For each two topics with enough documents, those with exactly one of the two are taken. Where enough are left on
