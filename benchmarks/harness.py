@@ -79,6 +79,11 @@ class PeakMemory:
             self.growth = peak - self._before
 
 
+def peak_memory() -> int | None:
+    """Return the peak of this process's resident memory so far, in bytes; None where the system does not tell."""
+    return _resident("VmHWM")
+
+
 def in_fresh_process(script: str, function: str, **arguments: Any) -> Any:
     """Call a function of a benchmark script in a new process, so that memory and caches are its own.
 
