@@ -15,9 +15,9 @@ r"""The main job: the defaults of `bagwise fit` against what people would write 
   SVD and PCA are learned once, at the largest size; their seconds hold for all sizes.
 - Texts: the same words for all, ``\w\w+`` in lower case. Chi², mRMR, L1 selection and SVD begin with sublinear TF-IDF
   of all words and end with a linear SVM; mRMR selects among the 2000 words that chi² puts first, by their occurrence;
-  L1 keeps the words with weights at the largest C that leaves no more than the size. fastText has unigrams and, as in its
-  tutorial, 25 epochs at a learning rate of 1; one thread, as it is to be repeatable; quantised ones keep 10,000 and
-  1000 words and are retrained. All SVMs have C = 1.
+  L1 keeps the words with weights at the largest C that leaves no more than the size. All SVMs have C = 1. fastText has
+  unigrams, 25 epochs at a learning rate of 1, as in its tutorial, and one thread, so that it can be repeated; quantised
+  models keep 10,000 and 1000 words and are retrained.
 - Images: SIFT by OpenCV on a grid of 8 pixels, 1000 words by MiniBatchKMeans, square roots of relative frequencies (and
   L2 instead); 8 x 8 x 8 colours in HSV with 500 trees; PCA of our features of all words.
 - Differences are to the reference of the modality (TF-IDF + LinearSVC on all words; SIFT words; standardised columns),
