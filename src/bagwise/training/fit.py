@@ -286,7 +286,8 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None},
         provenance=_provenance(data, codes, classes, log) | {"criterion_reason": method.reason},
     )
-    return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), tuple(log.notes))
+    notes = (*prepared.found, *log.notes)
+    return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), notes)
 
 
 @dataclass(frozen=True)
@@ -299,6 +300,7 @@ class Prepared:
     test: Collection | None
     log: _Log
     options: FitOptions  # with the descriptor of the images
+    found: tuple[str, ...]  # notes on what the descriptor was chosen by
 
     def enough_for_folds(self, options: FitOptions) -> bool:
         """Whether every class has an item for each fold; adds a note otherwise."""
@@ -327,8 +329,6 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
     options, collection, note = choose_descriptor(options, collection)
-    if note is not None:
-        log.notes.append(note)
     data = vectorize(collection, options, progress)
     log.timings.update(data.seconds)
     if data.skipped:
@@ -342,7 +342,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
-    return Prepared(data, classes, codes, test, log, options)
+    return Prepared(data, classes, codes, test, log, options, () if note is None else (note,))
 
 
 def vectorize(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
