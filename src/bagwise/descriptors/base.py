@@ -244,7 +244,15 @@ def describe_items(
     compute = partial(_compute_each, descriptors, [descriptor._cache() for descriptor in descriptors])
     task = type(first).__name__ if first.verbose else None
     return ItemIterator(
-        items, compute, source, on_error=on_error, n_jobs=first.n_jobs, task=task, batch_size=batch_size, join=join
+        items,
+        compute,
+        source,
+        on_error=on_error,
+        n_jobs=first.n_jobs,
+        size=lambda described: sum(map(_n_bytes, described)),
+        task=task,
+        batch_size=batch_size,
+        join=join,
     )
 
 
