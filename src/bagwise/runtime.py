@@ -32,9 +32,9 @@ ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "token
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None}
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
 # Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
-# words, if there are several cells; words; vocabularies.
+# words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
-MOST_VOCABULARIES = 16
+MOST_VOCABULARIES = MOST_TABLES = 16
 BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
 
 
@@ -69,7 +69,9 @@ class RuntimeModel:
         self._sizes = header["vocabularies"] or [self._d]
         self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
-        self._weights = tensors.get("word_weights")
+        self._weights, self._tables = tensors.get("word_weights"), tensors.get("tables")
+        known = self._tables is None or np.all((self._tables >= 0) & (self._tables < self.n_groups))
+        _check(known, "its tables have groups that do not exist.")
         floats = [a for name, a in tensors.items() if name.startswith(("codebook", "word_weights", "head"))]
         sound = all(np.all(np.abs(array) < LARGEST) for array in floats)  # false for NaN
         _check(sound, f"its words, their weights and heads must be numbers below {LARGEST:g}.")
@@ -86,21 +88,26 @@ class RuntimeModel:
         least = max(1, self._d - len(self._merges))
         _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} groups, got {n!r}.")
         other = copy.copy(self)
+        if self._tables is not None and n != self.n_groups:
+            other._tables, other._heads = None, {k: head for k, head in self._heads.items() if k != self.n_groups}
         other.n_groups = n
         other._look_up()
         return other
 
     def _look_up(self) -> None:
-        """Build the lookup table from words, in every cell, to features."""
+        """Build the lookup tables from words, in every cell, to features."""
         root, done = np.arange(self._d), self._merges[: self._d - self.n_groups]
         root[done[:, 1]] = done[:, 0]
         while not np.array_equal(root[root], root):
             root = root[root]
         groups = (np.cumsum(root == np.arange(self._d)) - 1)[root]
         cells = np.arange(sum(a * b for a, b in self.header["pyramid"]))[:, np.newaxis]
-        self._table = (cells * self.n_groups + groups).ravel()
-        self._order = np.argsort(self._table, kind="stable")
-        self._starts = np.searchsorted(self._table[self._order], np.arange(len(cells) * self.n_groups))
+        self._n_columns, self._n_features = len(cells) * self._d, len(cells) * self.n_groups
+        self._lookups = []  # for each table: order of columns by feature, features that occur, where they start
+        for table in [groups] if self._tables is None else self._tables:
+            columns = (cells * self.n_groups + table).ravel()
+            order = np.argsort(columns, kind="stable")
+            self._lookups.append((order, *np.unique(columns[order], return_index=True)))
 
     def transform(self, descriptors: Any, positions: Any = None) -> np.ndarray:
         """Turn the descriptors of an image or video into features.
@@ -123,7 +130,7 @@ class RuntimeModel:
         _check(len(places) == len(descriptors), f"{len(descriptors)} items need as many positions; got {len(places)}.")
         items = zip(descriptors, places, strict=True)
         rows = [self._features(self._counts(item, place)[np.newaxis]) for item, place in items]
-        return np.concatenate(rows) if rows else np.empty((0, len(self._starts)), np.float32)
+        return np.concatenate(rows) if rows else np.empty((0, self._n_features), np.float32)
 
     def transform_counts(self, counts: Any) -> np.ndarray:
         """Turn counts of words into features.
@@ -137,7 +144,7 @@ class RuntimeModel:
         -------
         features : ndarray of float32, shape (n_features,), or (n, n_features) for an array of two dimensions
         """
-        d = len(self._table)
+        d = self._n_columns
         values = np.asarray(counts[1] if isinstance(counts, tuple) else counts, np.float64)
         _check(np.isfinite(values).all(), "Counts must be finite numbers.")
         if isinstance(counts, tuple):
@@ -167,7 +174,7 @@ class RuntimeModel:
     def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
         """Count the descriptors of one item at each word, cell by cell."""
         _check(self._words, "This model has no codebook. Use transform_counts.")
-        n, counts, first_word = len(self._sizes), np.zeros(len(self._table)), 0
+        n, counts, first_word = len(self._sizes), np.zeros(self._n_columns), 0
         several = n > 1
         places = (positions if several else (positions,)) if positions is not None else (None,) * n
         fits = not several or (isinstance(descriptors, tuple) and len(descriptors) == len(places) == n)
@@ -204,7 +211,9 @@ class RuntimeModel:
             for number in range(len(self._sizes)):
                 own = vocabulary_of == number
                 rows[:, own] = self._normalized(rows[:, own], [self.header["norm"]])
-        groups = np.add.reduceat(rows[:, self._order], self._starts, axis=1)
+        groups = np.zeros((len(rows), self._n_features))
+        for order, features, starts in self._lookups:
+            groups[:, features] += np.add.reduceat(rows[:, order], starts, axis=1)
         return self._normalized(groups, self.header["normalize"]).astype(np.float32)
 
     @staticmethod
@@ -337,6 +346,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     optional = {"word_totals": ("<f8", (d,))}
     if header["schema"] > 1:
         optional["word_weights"] = "<f4", (d,)
+        n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
+        optional["tables"] = "<i4", (min(max(n_tables, 2), MOST_TABLES), d)
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)

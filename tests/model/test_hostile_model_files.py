@@ -208,6 +208,16 @@ def test_weights_that_cannot_be_are_refused(value, tmp_path):
     assert first < last
 
 
+@pytest.mark.parametrize("value", [-1, 5])
+def test_tables_of_groups_that_do_not_exist_are_refused(value, tmp_path):
+    about, entries, data = taken_apart(MADE["tables"]().save(tmp_path / "m.bagwise"))
+    first, last = entries["tables"]["data_offsets"]
+    wrong = data[:first] + np.array(value, "<i4").tobytes() + data[first + 4 :]
+    refused(put_together(tmp_path / "m.bagwise", about, entries, wrong), "tables")
+    refused(put_together(tmp_path / "m.bagwise", about, with_entry(entries, "tables", shape=[1, 16]), data), "tables")
+    assert last - first == 2 * 8 * 4
+
+
 def test_names_are_utf8(tmp_path):
     about, entries, data = taken_apart(MADE["texts"]().save(tmp_path / "m.bagwise"))
     first, _ = entries["names"]["data_offsets"]

@@ -29,7 +29,16 @@ from bagwise.model.parts import (
     frozen,
     json_copy,
 )
-from bagwise.runtime import ITEMS, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_VOCABULARIES, MOST_WORDS, OPTIONAL
+from bagwise.runtime import (
+    ITEMS,
+    MOST_CELLS,
+    MOST_GROUPS,
+    MOST_TABLE,
+    MOST_TABLES,
+    MOST_VOCABULARIES,
+    MOST_WORDS,
+    OPTIONAL,
+)
 
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Vectorizer
@@ -82,6 +91,9 @@ class Model:
         Norm over all words, or over those of each vocabulary, by which a row is divided before words are summed.
     normalize : sequence out of {"l1", "power", "l2"}, default=("l1", "power")
         Steps of `BagNormalizer`, on the whole row of groups.
+    tables : array-like of int, shape (n_tables, d), default=None
+        Several groupings at once, in place of the cut at `n_groups`: each word is in one group of each table, and
+        groups are numbered through all tables, `n_groups` in all. None: the groups of the cut.
     classes : sequence of str, default=()
     heads : mapping from int to Head, default={}
         Linear classifiers, by their number of groups.
@@ -138,6 +150,7 @@ class Model:
     word_weights: NDArray[np.floating] | None = None
     norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
+    tables: NDArray[np.int32] | None = None
     classes: tuple[str, ...] = ()
     heads: Mapping[int, Head] = field(default_factory=dict)
     path: PathErrors | None = None
@@ -162,6 +175,7 @@ class Model:
         self._set(normalize=resolve_steps(self.normalize))
         self._check_words()
         _ = self.weighting  # checks the names of term and norm
+        self._check_tables()
         self._check_classes()
         if self.path is not None and not isinstance(self.path, PathErrors):
             raise BagwiseError(f"path must be PathErrors or None, got {type(self.path).__name__}.")
@@ -253,6 +267,19 @@ class Model:
             raise BagwiseError("Words of a codebook need at least one feature, got 0.")
         self._set(codebook=held if len(held) > 1 else held[0] if held else None)
 
+    def _check_tables(self) -> None:
+        if self.tables is None:
+            return
+        given = np.asarray(self.tables)
+        d, accepted = self.hierarchy.n_words, f"2 to {MOST_TABLES} rows of integers from 0 to {self.n_groups - 1}"
+        sound = given.ndim == 2 and given.dtype.kind in "iu" and 2 <= len(given) <= MOST_TABLES and given.shape[1] == d
+        if not sound or given.min() < 0 or given.max() >= self.n_groups:
+            shown = f"{given.dtype} of shape {given.shape}"
+            raise BagwiseError(f"tables must be {accepted}, one for each of {d} words; got {shown}.")
+        if sum(len(np.unique(table)) for table in given) > len(np.unique(given)):
+            raise BagwiseError("A group must belong to one table, but some occur in several. Number them through.")
+        self._set(tables=frozen(given.astype(np.int32)))
+
     def _check_classes(self) -> None:
         self._set(classes=checked_names(self.classes, "classes", unique=True))
         if not isinstance(self.heads, Mapping):
@@ -291,8 +318,15 @@ class Model:
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
-        """The group of each word, shape (d,): the hierarchy cut at `n_groups`."""
-        return frozen(self.hierarchy.cut(self.n_groups))
+        """The groups of each word, shape (d,): the hierarchy cut at `n_groups`. With tables, shape (n_tables, d)."""
+        return frozen(self.hierarchy.cut(self.n_groups) if self.tables is None else self.tables.astype(np.int64))
+
+    def groups(self) -> list[NDArray[np.int64]]:
+        """Return the words of each group."""
+        tables = np.atleast_2d(self.lookup)
+        order = np.argsort(tables, axis=None, kind="stable")
+        ends = np.cumsum(np.bincount(tables.ravel(), minlength=self.n_groups))[:-1]
+        return [np.sort(words % tables.shape[1]) for words in np.split(order, ends)]
 
     @cached_property
     def vectorizer(self) -> Vectorizer:
@@ -353,7 +387,7 @@ class Model:
         from bagwise.model.vectorizers import as_histograms, group_features
 
         n_groups = self.n_groups if n is None else self._checked_size(n)
-        labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
+        labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)  # several rows for tables
         given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
         steps = self.normalize if normalize is None else normalize
         return group_features(given, labels, n_groups, self.n_cells, steps, self.weighting)
@@ -381,10 +415,16 @@ class Model:
         return self.heads[self.n_groups]
 
     def cut(self, n: int) -> Model:
-        """Return the same model with n groups. Nothing is learned; arrays are shared."""
+        """Return the same model with n groups. Nothing is learned; arrays are shared.
+
+        With several tables, another number of groups than theirs gives a cut of the hierarchy, without tables.
+        """
         other = copy.copy(self)
         other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n))
+        if self.tables is not None and n != self.n_groups:
+            heads = {size: head for size, head in self.heads.items() if size != self.n_groups}
+            other._set(tables=None, heads=heads)
         return other
 
     def group_names(self) -> NDArray[Any]:
@@ -404,7 +444,9 @@ class Model:
         words = [f"x{k}" for k in range(d)] if self.word_names is None else self.word_names
         totals = np.ones(d) if self.word_totals is None else self.word_totals
         totals = totals if self.word_weights is None else totals * self.word_weights
-        return name_groups(np.array(words, dtype=object), totals, self.lookup, self.n_groups)
+        n_tables = len(np.atleast_2d(self.lookup))
+        repeated = np.tile(np.array(words, dtype=object), n_tables)
+        return name_groups(repeated, np.tile(totals, n_tables), self.lookup.ravel(), self.n_groups)
 
     def feature_names(self) -> NDArray[Any]:
         """Return names of the features: those of the groups, with the cell as a prefix in a pyramid."""

@@ -112,11 +112,14 @@ def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
 def _add_groups(graph: _Graph, words: str, model: Model) -> str:
     """Add the sums over each group in each cell, one row per item."""
     cells = np.arange(model.n_cells)[:, np.newaxis]
-    columns = (cells * model.n_groups + model.lookup).reshape(1, -1)
     n_rows = graph.add("Shape", words, start=0, end=1)
     shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_cells * model.n_groups])), axis=0)
-    groups = graph.add("Expand", graph.constant(columns), graph.add("Shape", words))
-    return _add_scattered(graph, graph.add("ConstantOfShape", shape), groups, words)
+    sums = graph.add("ConstantOfShape", shape)
+    for table in np.atleast_2d(model.lookup):
+        columns = (cells * model.n_groups + table).reshape(1, -1)
+        groups = graph.add("Expand", graph.constant(columns), graph.add("Shape", words))
+        sums = _add_scattered(graph, sums, groups, words)
+    return sums
 
 
 def _add_descriptors(graph: _Graph, model: Model) -> str:

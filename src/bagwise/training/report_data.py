@@ -277,12 +277,12 @@ def _word_groups(
     whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
     occurrences = whole.reshape(-1, n_words).sum(axis=0)
     importance = occurrences if model.word_weights is None else occurrences * model.word_weights
-    totals = np.bincount(model.lookup, weights=occurrences, minlength=model.n_groups)
+    members_of = model.groups()
+    totals = np.array([occurrences[members].sum() for members in members_of])
     order = np.argsort(-totals, kind="stable")
     has_head = codes is not None and model.n_groups in model.heads
     weights = _class_weights(model, model.group(histograms), codes) if has_head else None
     patches = _patches(model, collection, samples, order[: LIMITS.groups])
-    members_of = model.hierarchy.groups(model.n_groups)
     groups = []
     for group in order.tolist():
         members = members_of[group]
@@ -294,7 +294,7 @@ def _word_groups(
         if weights is not None:
             strongest = np.argsort(-np.abs(weights[:, group]), kind="stable")[:N_CLASSES_SHOWN]
             classes = [(model.classes[c], float(weights[c, group])) for c in strongest]
-        frequency = float(totals[group] / max(totals.sum(), 1e-300))
+        frequency = float(totals[group] / max(occurrences.sum(), 1e-300))
         groups.append(WordGroup(group, len(members), frequency, tuple(names), tuple(patches.get(group, ())), classes))
     return tuple(groups)
 
@@ -330,9 +330,9 @@ def _patches(
             image = collection[number].load(described[0].get("max_side") if described else None)
         except ItemError:  # deleted or changed since the fit
             continue
-        group_of = model.lookup[words]
-        for group in wanted.intersection(group_of.tolist()):
-            own = np.flatnonzero(group_of == group)
+        groups_of = np.atleast_2d(model.lookup)[:, words]
+        for group in wanted.intersection(groups_of.ravel().tolist()):
+            own = np.flatnonzero((groups_of == group).any(axis=0))
             best = own[np.argmin(distances[own])]
             patch = _cut_out(image, positions[best], sides[vocabulary_of[words[best]]])
             found[group].append((float(distances[best]), number, patch.copy()))
