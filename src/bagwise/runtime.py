@@ -343,7 +343,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     for name, size in zip(codebook_names(parts), parts or [d], strict=True):
         if parts or name in forms:
             wanted[name] = "<f4", (size, max(1, lengths.get(name, 1)))
-    optional = {"word_totals": ("<f8", (d,))}
+    optional: dict[str, Any] = {"word_totals": ("<f8", (d,))}
     if header["schema"] > 1:
         optional["word_weights"] = "<f4", (d,)
         n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
