@@ -1,12 +1,15 @@
 """The scripts people run."""
 
+import importlib
 import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,7 +44,10 @@ def test_the_quick_benchmark_of_encoders_runs():
     assert [float(row[1]) for row in normalizing] == [1.0, 0.02]
 
 
-@pytest.mark.parametrize(("name", "archive"), [("smoothing", "newsgroups_3pairs.zip"), ("scene15", "scene15.zip")])
+@pytest.mark.parametrize(
+    ("name", "archive"),
+    [("smoothing", "newsgroups_3pairs.zip"), ("scene15", "scene15.zip"), ("main_job", "newsgroups_3pairs")],
+)
 def test_a_benchmark_without_its_data_says_what_it_needs(name, archive, monkeypatch):
     """In this process, since importing takes longer than anything else here."""
     monkeypatch.delenv("BAGWISE_DATA", raising=False)
@@ -58,3 +64,84 @@ def test_a_benchmark_without_its_data_ends_with_an_error():
     assert result.returncode == 1
     assert "--data DIR or BAGWISE_DATA=DIR" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def main_job(monkeypatch):
+    """The benchmark of the main job, which runs methods in this process."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = importlib.import_module("main_job")
+    monkeypatch.setattr(
+        script, "in_fresh_process", lambda _, function, **given: getattr(script.methods, function)(**given)
+    )
+    return script
+
+
+def some_results(main_job, errors):
+    """Results of one data set of texts: `errors` maps methods and sizes to errors, by task and split."""
+    results = main_job.Results("newsgroups", "texts")
+    for (method, size), values in errors.items():
+        for (task, split), error in values.items():
+            results.cells[f"{task}/{split}/{method} {size}"] = [{"method": method, "size": size, "error": error}]
+    return results
+
+
+def test_methods_of_texts_learn_what_one_word_tells(main_job, tmp_path):
+    data = importlib.import_module("main_job_data")
+    rng = np.random.default_rng(0)
+    words = np.array([f"word{k}" for k in range(30)])
+    labels = np.array(["cat", "dog"] * 30)
+    texts = [f"{' '.join(rng.choice(words, 8))} {label} {label}" for label in labels]
+    path = data.write_split(data.Items(texts, labels), np.arange(60) < 40, "texts", tmp_path)
+    methods = main_job.methods
+    for method in methods.METHODS["texts"].keys() - {methods.FASTTEXT}:
+        rows = methods.measure(method, "texts", str(path))
+        assert {row["method"] for row in rows} == {method}
+        assert [row["error"] for row in rows if row["size"] in (10, 20, "auto", "all")] == [0] * (
+            {methods.OURS: 4, methods.TFIDF: 1, methods.NB: 1, methods.NBSVM_: 1}.get(method, 2)
+        ), method
+        assert all(row["seconds"] > 0 and row["bytes"] > 0 for row in rows)
+
+
+def test_the_main_job_goes_on_from_what_it_kept(main_job, tmp_path, capsys, monkeypatch):
+    arguments = ["--only", "wine", "--quick", "--json", str(tmp_path)]
+    main_job.main(arguments)
+    first = capsys.readouterr().out
+    lines = [line for line in first.splitlines() if line.startswith("|") and "all" in line]
+    assert [line.split("|")[1].strip() for line in lines] == ["bagwise", "StandardScaler + LinearSVC"]
+    assert first.count("wine: no loss against") == 2
+    monkeypatch.delattr(main_job, "in_fresh_process")
+    main_job.main(arguments)
+    assert capsys.readouterr().out == first
+
+
+def test_intervals_of_the_main_job_are_those_of_paired_tests(main_job):
+    rng = np.random.default_rng(0)
+    first, second = rng.random((2, 3, 2))
+    errors = {
+        (name, "all"): {(f"task{t}", str(s)): values[t, s] for t in range(3) for s in range(2)}
+        for name, values in (("a", first), ("b", second))
+    }
+    found = main_job.difference([some_results(main_job, errors)], "a", "all", "b")
+    low, high = ttest_rel(first.mean(axis=1), second.mean(axis=1)).confidence_interval(0.95)
+    np.testing.assert_allclose([found.mean - found.margin, found.mean + found.margin], [low, high])
+    one = {
+        name: {place: error for place, error in some.items() if place[0] == "task0"} for name, some in errors.items()
+    }
+    found = main_job.difference([some_results(main_job, one)], "a", "all", "b")  # over splits
+    low, high = ttest_rel(first[0], second[0]).confidence_interval(0.95)
+    np.testing.assert_allclose([found.mean - found.margin, found.mean + found.margin], [low, high])
+
+
+@pytest.mark.parametrize(("at_20", "at_200", "verdicts"), [
+    (0.2, 0.4, (True, True)), (0.4, 0.4, (False, True)), (0.2, 0.6, (True, False)),
+])  # fmt: skip
+def test_goals_of_the_main_job_are_judged_by_the_figures(main_job, at_20, at_200, verdicts):
+    reference = main_job.REFERENCE["texts"]
+    gaps = {(reference, "all"): 0.0, ("bagwise", 20): at_20, ("bagwise", 50): 0.1, ("bagwise", 200): at_200}
+    errors = {kind: {(task, "0"): 5 + gap for task in "ab"} for kind, gap in gaps.items()}
+    found = main_job.goals({"newsgroups": some_results(main_job, errors)})
+    judged = {goal.what: goal.reached for goal in found}
+    within, never = (next(what for what in judged if part in what) for part in ("within 0.3", "never more than 0.5"))
+    assert (judged[within], judged[never]) == verdicts
+    assert judged["six newsgroups, 20 groups: within 0.6 points"] is None
