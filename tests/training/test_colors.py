@@ -1,5 +1,6 @@
 """Fits with several vocabularies: colours that are found, groups that are shared out, files that stay readable."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 from bagwise import Model, open_collection
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import OptionError
+from bagwise.report import write_markdown, write_report
 from bagwise.sources.media import has_color, images_in_mode
 from bagwise.training import FitOptions, compare_criteria, evaluate_model, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.training.method import choose_method, choose_weighting
@@ -110,16 +112,25 @@ def test_saved_models_read_colours_again(fit, colored, tmp_path):
     assert evaluation.collection[0].load().ndim == 3
 
 
-def test_reports_show_patches_of_both_vocabularies_in_colour(fit):
+def test_reports_show_patches_of_both_vocabularies_in_colour(fit, tmp_path):
     data = fit_report_data(fit)
     assert data.facts["Words"] == "12 + 6"
     assert data.facts["Descriptor"].startswith("DenseSIFT, patch 16")
     assert "ColorCells, step 8" in data.facts["Descriptor"]
     shown = [group for group in data.groups if group.patches]
     assert len(shown) == fit.model.n_groups
+    words = {"DenseSIFT": 0, "ColorCells": 0}
     for group in shown:
+        words[group.vocabulary] += group.n_words
         pixels = np.array(Image.open(io.BytesIO(group.patches[0])).convert("RGB"))
         assert has_color(pixels)
+    assert words == {"DenseSIFT": 12, "ColorCells": 6}
+    cut = dataclasses.replace(fit, model=fit.model.cut(1), held_out=None)
+    assert fit_report_data(cut).groups[0].vocabulary == ""
+    fit_report = write_report(data, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert " of ColorCells, " in fit_report
+    write_markdown(data, tmp_path / "markdown")
+    assert " ColorCells | " in (tmp_path / "markdown" / "report.md").read_text(encoding="utf-8")
 
 
 def test_plans_and_comparisons_know_both_vocabularies(colored):

@@ -141,6 +141,8 @@ class WordGroup:
         PNG or JPEG files of image patches assigned to its words.
     classes : sequence of (class, weight), default=()
         Weights of the group for classes, the largest absolute value first.
+    vocabulary : str, default=""
+        The vocabulary of its words, if there are several.
     """
 
     number: int
@@ -149,6 +151,7 @@ class WordGroup:
     names: Sequence[str] = ()
     patches: Sequence[bytes] = ()
     classes: Sequence[tuple[str, float]] = ()
+    vocabulary: str = ""
 
 
 @dataclass(frozen=True)

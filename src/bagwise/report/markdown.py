@@ -212,7 +212,8 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
     rows = []
     for group in shown:
         classes = ", ".join(f"{escaped(name)} {number(weight, 3)}" for name, weight in group.classes[: LIMITS.classes])
-        rows.append([str(group.number), count(group.n_words), percent(group.frequency), _words(group, folder), classes])
+        words = f"{count(group.n_words)} {escaped(group.vocabulary)}".strip()
+        rows.append([str(group.number), words, percent(group.frequency), _words(group, folder), classes])
     head = ["group", "words", "frequency", "content", "class weights"]
     return ["## Word groups", _say(sentences.about_groups(shown, data.groups)), _table(head, rows, left=(3, 4))]
 

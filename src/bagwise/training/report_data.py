@@ -295,8 +295,18 @@ def _word_groups(
             strongest = np.argsort(-np.abs(weights[:, group]), kind="stable")[:N_CLASSES_SHOWN]
             classes = [(model.classes[c], float(weights[c, group])) for c in strongest]
         frequency = float(totals[group] / max(occurrences.sum(), 1e-300))
-        groups.append(WordGroup(group, len(members), frequency, tuple(names), tuple(patches.get(group, ())), classes))
+        shown = tuple(patches.get(group, ()))
+        vocabulary = _vocabulary(model, members)
+        groups.append(WordGroup(group, len(members), frequency, tuple(names), shown, classes, vocabulary))
     return tuple(groups)
+
+
+def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
+    """Return the descriptor of some words if there are several; "" for words of more than one."""
+    numbers = set(np.searchsorted(np.cumsum(model.vocabularies), words, side="right").tolist())
+    if len(model.descriptor_records) < 2 or len(numbers) > 1:
+        return ""
+    return model.descriptor_records[numbers.pop()].name
 
 
 def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
