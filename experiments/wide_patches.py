@@ -115,7 +115,7 @@ def reduction(method: str, images: Collection, size: int) -> Reduce:
     for rows, _, _ in _patches(images, LEARNING_STEP):
         merger.partial_fit(rows)
     labels, signs, sizes = merger.labels_, merger.signs_, merger.sizes_
-    return lambda X: _rooted(pool(X, labels, len(sizes), signs=signs, sizes=sizes))
+    return lambda X: _rooted(pool(X, labels, len(sizes), weights=signs, sizes=sizes))
 
 
 def _patches(images: Collection, step: int) -> Iterator[tuple[sp.csr_array, Any, Any]]:

@@ -81,7 +81,9 @@ def _merging(labels: NDArray[Any], size: int, pooling: str, seconds: float, sign
     """A table of groups: two bytes a column, and a bit for its sign."""
     n_groups = int(labels.max()) + 1 if counted is None else len(counted)
     n_bytes = 2 * len(labels) + (0 if signs is None else len(labels) // 8)
-    return Reduction(lambda A: _dense(pool(A, labels, n_groups, pooling, signs=signs, sizes=counted)), n_bytes, seconds)
+    return Reduction(
+        lambda A: _dense(pool(A, labels, n_groups, pooling, weights=signs, sizes=counted)), n_bytes, seconds
+    )
 
 
 def _sketched(

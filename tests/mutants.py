@@ -178,10 +178,10 @@ MUTANTS = [
         "merging/test_pooling.py",
     ),
     Mutant(
-        "pooling: signs hold for the first cell of a pyramid only",
+        "pooling: weights hold for the first cell of a pyramid only",
         "merging/pooling.py",
-        "signs = None if signs is None else np.tile(signs, n_cells)",
-        "signs = None if signs is None else np.tile(np.ones_like(signs), n_cells)",
+        "weights = None if weights is None else np.tile(weights, n_cells)",
+        "weights = None if weights is None else np.tile(np.ones_like(weights), n_cells)",
         "merging/test_pooling.py",
     ),
     Mutant(
@@ -208,7 +208,7 @@ MUTANTS = [
     Mutant(
         "cross-validation: words are merged on the test samples as well",
         "merging/path.py",
-        "hierarchy = clone(merger).fit(merge_on[train], y[train], **own).hierarchy_",
+        "merged = clone(merger).fit(merge_on[train], y[train], **own)",
         "hierarchy = clone(merger).fit(merge_on, y, **(merge_params or {})).hierarchy_",
         "merging/test_word_merger_cv.py",
     ),

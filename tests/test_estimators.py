@@ -75,6 +75,7 @@ VARIANTS = {
         *({"kernel": name} for name in KERNELS if name != "linear"),
         {"search": "polar", "pooling": "mean"},
         {"store": "sparse"},
+        {"word_weights": "idf"},
     ],
     "WordMergerCV": [{"rule": "1se", "criterion": "aib"}],
 }

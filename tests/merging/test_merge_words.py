@@ -198,7 +198,7 @@ class TestBadInput:
             ({"y": [0.5, 1.7]}, "continuous"),
             ({"y": None, "criterion": "csm"}, "requires y.*'mmi'"),
             ({"criterion": "cms"}, "Did you mean 'csm'"),
-            ({"criterion": 3}, "Accepted: 'aib', 'auto', 'csm'"),
+            ({"criterion": 3}, "Accepted: 'aib', 'auto'"),
             ({"kernel": "linera"}, "Did you mean 'linear'"),
             ({"search": "bond"}, "Did you mean 'bound'"),
             ({"n_groups": 0}, "at least 1, got 0"),

@@ -72,12 +72,12 @@ def test_many_groups_come_in_order(n_groups, signed):
     labels = rng.permutation(np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, 500)]))
     signs = rng.choice([-1, 1], d).astype(np.int8) if signed else None
     to_groups = sp.csr_array(((signs if signed else np.ones(d)), (np.arange(d), labels)), shape=(d, n_groups))
-    pooled = pool(X, labels, n_groups, signs=signs)
+    pooled = pool(X, labels, n_groups, weights=signs)
     pooled.check_format(full_check=True)
     assert pooled.has_canonical_format
     assert (pooled.data != 0).all()
     np.testing.assert_array_equal(pooled.toarray(), (X @ to_groups).toarray())
-    np.testing.assert_array_equal(pool(X.toarray(), labels, n_groups, signs=signs), pooled.toarray())
+    np.testing.assert_array_equal(pool(X.toarray(), labels, n_groups, weights=signs), pooled.toarray())
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -88,13 +88,13 @@ def test_signs_and_sizes(pooling, case, seed):
     signs, sizes = rng.choice([-1, 1], X.shape[1]).astype(np.int8), rng.integers(1, 5, n_groups)
     divisor = {"sum": np.ones(n_groups), "mean": sizes, "sqrt": np.sqrt(sizes)}[pooling]
     expected = pool(X * signs, labels, n_groups) / divisor
-    Z = pool(X, labels, n_groups, pooling, signs=signs, sizes=sizes)
+    Z = pool(X, labels, n_groups, pooling, weights=signs, sizes=sizes)
     np.testing.assert_allclose(Z, expected, atol=1e-12)
-    sparse = pool(sp.csr_array(X), labels, n_groups, pooling, signs=signs, sizes=sizes)
+    sparse = pool(sp.csr_array(X), labels, n_groups, pooling, weights=signs, sizes=sizes)
     np.testing.assert_allclose(sparse.toarray(), expected, atol=1e-12)
-    back = spread(Z, labels, pooling, signs=signs, sizes=sizes)
-    np.testing.assert_allclose(pool(back, labels, n_groups, pooling, signs=signs, sizes=sizes), Z, atol=1e-12)
-    widened = spread(sp.csr_array(Z), labels, pooling, signs=signs, sizes=sizes)
+    back = spread(Z, labels, pooling, weights=signs, sizes=sizes)
+    np.testing.assert_allclose(pool(back, labels, n_groups, pooling, weights=signs, sizes=sizes), Z, atol=1e-12)
+    widened = spread(sp.csr_array(Z), labels, pooling, weights=signs, sizes=sizes)
     np.testing.assert_allclose(widened.toarray(), back, atol=1e-12)
 
 
@@ -129,7 +129,7 @@ def test_unknown_poolings_are_named():
 def test_cells_are_pooled_alike(pooling, form):
     rng = np.random.default_rng(0)
     X, labels = rng.poisson(1.0, (5, 3 * 8)).astype(float), np.array([0, 1, 0, 2, 1, 0, 2, 0])
-    how = {"signs": rng.choice([-1, 1], 8).astype(np.int8), "sizes": np.array([7, 2, 5])}
+    how = {"weights": rng.choice([-1, 1], 8).astype(np.int8), "sizes": np.array([7, 2, 5])}
     whole = pool(form(X), labels, 3, pooling, n_cells=3, **how)
     parts = [pool(X[:, cell : cell + 8], labels, 3, pooling, **how) for cell in (0, 8, 16)]
     np.testing.assert_array_equal(whole.toarray() if sp.issparse(whole) else whole, np.hstack(parts))

@@ -117,4 +117,4 @@ class HashMerger(GroupTransformer, BaseEstimator):
         return self.n_groups_
 
     def _weights(self) -> dict[str, Any]:
-        return {"signs": self.signs_}
+        return {"weights": self.signs_}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,14 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import check_non_negative, constant_words, is_lazy
+from bagwise._utils.matrices import check_non_negative, class_sums, constant_words, is_lazy
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
-from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, no_labels
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, class_codes, no_labels
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
@@ -83,6 +85,8 @@ class Engine:
     criterion : Criterion
     data : ndarray, CSR array or Statistics
         What was loaded, checked. Dask collections become `Statistics`.
+    scaling : Scaling or None
+        How measurements were brought to a common scale; None for counts.
     store : str or None
         The store in use, once `run` has chosen it. None for criteria that are not trace ratios.
     """
@@ -126,6 +130,7 @@ class Engine:
         self._n_threads = effective_n_jobs(n_jobs)
         self._show_progress = verbose > 0
         self.data: Any = None
+        self.scaling: Scaling | None = None
         self.store: str | None = None
 
     def load(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, checked: bool = False) -> Self:
@@ -152,15 +157,28 @@ class Engine:
         self._labels = None if y is None else _check_labels(y, X)
         if criterion.supervised and self._labels is None:
             raise no_labels(criterion.name)
-        if criterion.non_negative:
-            check_non_negative(X, f"The criterion {criterion.name!r}", "Use counts or histograms.")
         if sample_weight is not None:
             self._weights = weights = _check_weights(sample_weight, X)
             if not weights.all():  # samples of weight zero do not count at all
                 kept = np.flatnonzero(weights)
                 self.data, self._weights = X[kept], weights[kept]
                 self._labels = None if self._labels is None else self._labels[kept]
+        if criterion.scales_measurements and (scaling := find_scaling(self.data)) is not None:
+            self.scaling, self.data = scaling, scaling.apply(self.data)
+            if criterion.sums_needed == ():
+                self.data = self._sums_of_measurements(self.data)
+        elif criterion.non_negative:
+            advice = "Use counts or histograms."
+            if criterion.scales_measurements:
+                advice += " Dense data may be negative, X.toarray(): their columns are shifted to a minimum of 0."
+            check_non_negative(X, f"The criterion {criterion.name!r}", advice)
         return self
+
+    def _sums_of_measurements(self, X: NDArray[np.float64]) -> Statistics:
+        """Sum up scaled samples; measurements have no smallest unit to smooth class sums by."""
+        codes = class_codes(self._labels, self.criterion.name)
+        sums = Statistics.of(X, codes, int(codes.max()) + 1, gram=False)
+        return replace(sums, class_sums=class_sums(X, codes, weights=self._weights), unit=0.0)
 
     def _check_statistics(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
         """Check that sums over samples are enough, and sum up a Dask collection."""
@@ -190,7 +208,9 @@ class Engine:
         if X.n_samples < 2:
             raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
         _check_largest(float(max(np.abs(X.largest).max(), np.abs(X.smallest).max())))
-        if criterion.non_negative:
+        if criterion.scales_measurements and (scaling := find_scaling(X)) is not None:
+            self.scaling, X = scaling, scaling.apply_to_sums(X)
+        elif criterion.non_negative:
             X.check_non_negative(f"The criterion {criterion.name!r}", "Use counts or histograms.")
         X = X.without_empty_classes()
         if len(X.classes) < 2:

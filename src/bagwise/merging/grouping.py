@@ -35,7 +35,7 @@ class GroupTransformer(TransformerMixin):
         return int(self.labels_.max()) + 1
 
     def _weights(self) -> dict[str, Any]:
-        """`signs` and `sizes` for `pool` and `spread`, if any."""
+        """`weights`, `shift` and `sizes` for `pool` and `spread`, if any."""
         return {}
 
     def _check_pooling(self) -> None:

@@ -140,7 +140,8 @@ def score_path(
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
         started = time.perf_counter()
         own = _check_method_params(merge_on, merge_params or {}, indices=train)
-        hierarchy = clone(merger).fit(merge_on[train], y[train], **own).hierarchy_
+        merged = clone(merger).fit(merge_on[train], y[train], **own)
+        hierarchy, weights = merged.hierarchy_, merged._weights()
         merge_times[fold] = time.perf_counter() - started
         train, test = train[known[train]], test[known[test]]
         # known labels among missing ones are objects
@@ -152,7 +153,9 @@ def score_path(
         X_train, X_test = X[train], X[test]
         for k, size in enumerate(sizes.tolist()):
             labels = hierarchy.cut(size)
-            grouped = [pool(part, labels, size, merger.pooling, n_cells=n_cells) for part in (X_train, X_test)]
+            grouped = [
+                pool(part, labels, size, merger.pooling, n_cells=n_cells, **weights) for part in (X_train, X_test)
+            ]
             model = clone(estimator).fit(grouped[0], y_train, **fitting)
             if predicted is not None:
                 predicted[k, test] = model.predict(grouped[1])

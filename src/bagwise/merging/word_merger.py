@@ -18,9 +18,11 @@ from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
+from bagwise.merging.criteria.separability import is_labelled
 from bagwise.merging.engine import Engine, MergingInterrupted
 from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.scaling import resolve_word_weights
 
 __all__ = ["WordMerger"]
 
@@ -31,7 +33,8 @@ def needs_non_negative(merger: Any) -> bool:
     kernel = kernel.name if isinstance(kernel, AdditiveKernel) else kernel
     if isinstance(criterion, str) and criterion.lower() in ("auto", *NAMED_CRITERIA):
         criterion = resolve_criterion(criterion, of_ratios=merger.search != "bound" or merger.store != "auto")
-    by_criterion = getattr(criterion, "non_negative", False) or getattr(criterion, "metric", None) == "intersection"
+    by_criterion = getattr(criterion, "non_negative", False) and not getattr(criterion, "scales_measurements", False)
+    by_criterion = by_criterion or getattr(criterion, "metric", None) == "intersection"
     return bool(by_criterion) or kernel != "linear"
 
 
@@ -55,6 +58,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Kernel whose feature space distances are computed in, for trace ratio criteria.
     search : {"bound", "polar", "exhaustive"}, default="bound"
         How the best pair is found. All are exact; "bound" is the fastest.
+    word_weights : {"idf", "log_odds"} or array-like of shape (n_features,), default=None
+        Factor of each word in the sums of `transform`; merging itself uses X as it is. "idf" is the smooth inverse
+        document frequency of scikit-learn, "log_odds" the largest absolute log odds of a word between a class and the
+        others, which helps at a handful of groups. None: 1 for all words.
     pooling : {"sum", "mean", "sqrt"}, default="sum"
         How the words of a group are combined: their sum, their mean, or their sum divided by the square root of the
         group's size.
@@ -80,6 +87,11 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Criterion after each merge.
     word_totals_ : ndarray of shape (n_features_in_,)
         Sum of each word over the training data; names of groups begin with the most frequent words.
+    word_weights_ : ndarray of shape (n_features_in_,) or None
+        Factor of each word; None if there are no weights.
+    shift_, scale_ : ndarray of shape (n_features_in_,) or None
+        What is subtracted from each column, and its factor after that, before the columns of a group are summed. None
+        for counts and frequencies, and for criteria that take data as they are; see Notes.
     store_ : {"dense", "factored", "sparse"} or None
         The store that was used; None for criteria that are not trace ratios.
     n_features_in_ : int
@@ -98,6 +110,12 @@ class WordMerger(GroupTransformer, BaseEstimator):
     "csm" and "nda" are dominated by a few directions of high variance, which do not separate many classes; "csm" and
     "lde" are best for two classes of images. Without labels, "mmi" is best where its dense matrix of words by samples
     fits into memory; `SketchMerger` is for more.
+
+    "aib" and "mmi" are for counts and frequencies. Measurements are brought to a common scale first, in `fit` and
+    `transform`: each column is shifted to a minimum of 0, and divided by its range where the largest range is more than
+    100 times the median. Dense data are measurements if they have negative values, or if at least 20 samples have
+    fractions, different sums, and columns that are far from zero or whose ranges differ by more than a factor of 100.
+    New values below the minimum give negative numbers; they are not clipped. ``verbose=1`` says what was done.
 
     Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
     ``store="sparse"`` of the order of the non-zeros. Transforming takes one pass over the data; the model is one
@@ -130,6 +148,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         "kernel": [str, AdditiveKernel],
         "search": [str],
         "store": [str],
+        "word_weights": [str, "array-like", None],
         "pooling": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "n_jobs": [Integral, None],
@@ -143,6 +162,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         criterion: str | Criterion = "auto",
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
+        word_weights: str | ArrayLike | None = None,
         pooling: str = "sum",
         store: str = "auto",
         memory_limit: int | float | str | None = None,
@@ -153,6 +173,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self.criterion = criterion
         self.kernel = kernel
         self.search = search
+        self.word_weights = word_weights
         self.pooling = pooling
         self.store = store
         self.memory_limit = memory_limit
@@ -191,6 +212,11 @@ class WordMerger(GroupTransformer, BaseEstimator):
         )
         criterion = engine.criterion
         if is_lazy(X):
+            if isinstance(self.word_weights, str):
+                raise BagwiseError(
+                    f"word_weights={self.word_weights!r} needs the samples in memory, but X is a Dask collection. Pass "
+                    "one number per word, or None."
+                )
             engine.load(X, y, sample_weight)
             validate_data(self, engine.data.class_sums)  # sets n_features_in_
             word_totals = engine.data.word_totals
@@ -207,7 +233,12 @@ class WordMerger(GroupTransformer, BaseEstimator):
                 word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
             else:
                 word_totals = np.asarray(X.T @ sample_weight)
+        self.word_weights_ = self._find_weights(engine.data if is_lazy(X) else X, y, criterion, sample_weight)
         self.criterion_ = criterion.name
+        self.shift_ = None if engine.scaling is None else engine.scaling.shift
+        self.scale_ = None if engine.scaling is None else engine.scaling.scale
+        if self.verbose and engine.scaling is not None:
+            print(engine.scaling)
         try:
             self.hierarchy_ = engine.run()
         except MergingInterrupted as interrupt:
@@ -215,6 +246,22 @@ class WordMerger(GroupTransformer, BaseEstimator):
             raise
         self.store_, self.word_totals_ = engine.store, word_totals
         return self
+
+    def _find_weights(self, X: Any, y: Any, criterion: Criterion, sample_weight: Any) -> NDArray[np.float64] | None:
+        """Weights of words from the samples that count and, for log odds, have a label."""
+        if isinstance(self.word_weights, str):
+            counts = np.ones(X.shape[0], dtype=np.bool_) if sample_weight is None else np.asarray(sample_weight) > 0
+            if y is not None and criterion.takes_missing_labels and self.word_weights == "log_odds":
+                counts &= is_labelled(np.asarray(y))
+            if not counts.all():
+                X, y = X[counts], None if y is None else np.asarray(y)[counts]
+                sample_weight = None if sample_weight is None else sample_weight[counts]
+        return resolve_word_weights(self.word_weights, X, y, sample_weight)
+
+    def _weights(self) -> dict[str, Any]:
+        factors = [values for values in (self.scale_, self.word_weights_) if values is not None]
+        weights = None if not factors else np.prod(factors, axis=0)
+        return {"weights": weights, "shift": self.shift_}
 
     def cut(self, n_groups: int) -> Self:
         """Return a fitted merger of another size, without fitting again.

@@ -34,7 +34,7 @@ from bagwise.merging.word_merger import WordMerger, needs_non_negative
 
 __all__ = ["WordMergerCV"]
 
-_MERGING = ("criterion", "kernel", "search", "pooling", "store", "memory_limit", "verbose")
+_MERGING = ("criterion", "kernel", "search", "word_weights", "pooling", "store", "memory_limit", "verbose")
 
 
 def _of_merger(name: str, doc: str) -> property:
@@ -69,7 +69,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         of it.
     scoring : str or callable, default=None
         As in scikit-learn; None is the estimator's own score.
-    criterion, kernel, search, pooling, store, memory_limit
+    criterion, kernel, search, word_weights, pooling, store, memory_limit
         As in `WordMerger`.
     n_jobs : int, default=None
         Number of threads. Each takes whole folds and needs the memory of one `WordMerger`.
@@ -89,7 +89,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         and ``merge_time`` (seconds per fold).
     merger_ : WordMerger
         Fitted on all samples; its `n_groups` can be changed without fitting again.
-    criterion_, hierarchy_, labels_, scores_, word_totals_
+    criterion_, hierarchy_, labels_, scores_, word_totals_, word_weights_, shift_, scale_
         Those of `merger_`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -123,6 +123,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         "criterion": [str, Criterion],
         "kernel": [str, AdditiveKernel],
         "search": [str],
+        "word_weights": [str, "array-like", None],
         "pooling": [str],
         "store": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
@@ -141,6 +142,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         criterion: str | Criterion = "auto",
         kernel: str | AdditiveKernel = "linear",
         search: str = "bound",
+        word_weights: str | ArrayLike | None = None,
         pooling: str = "sum",
         store: str = "auto",
         memory_limit: int | float | str | None = None,
@@ -155,6 +157,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         self.criterion = criterion
         self.kernel = kernel
         self.search = search
+        self.word_weights = word_weights
         self.pooling = pooling
         self.store = store
         self.memory_limit = memory_limit
@@ -298,6 +301,9 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
     def _n_groups(self) -> int:
         return self.merger_._n_groups()
 
+    def _weights(self) -> dict[str, Any]:
+        return self.merger_._weights()
+
     def cut(self, n_groups: int) -> WordMerger:
         """Return a fitted merger of another size; see `WordMerger.cut`."""
         check_is_fitted(self)
@@ -308,6 +314,9 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
     labels_ = _of_merger("labels_", "Group of each word at the chosen size.")
     scores_ = _of_merger("scores_", "Criterion after each merge of `hierarchy_`.")
     word_totals_ = _of_merger("word_totals_", "Sum of each word over the training samples.")
+    word_weights_ = _of_merger("word_weights_", "Factor of each word, or None.")
+    shift_ = _of_merger("shift_", "What is subtracted from each column, or None.")
+    scale_ = _of_merger("scale_", "Factor of each column after that, or None.")
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Get the metadata routing of this object.

@@ -40,6 +40,9 @@ class Criterion(BaseEstimator, ABC):
         Whether some of them may be missing.
     non_negative : bool
         Whether data must be non-negative.
+    scales_measurements : bool
+        Whether dense real-valued data are brought to a common scale first (`bagwise.merging.scaling`), so that they may
+        be negative.
     takes_sample_weight : bool
         Whether `structures` or `scoring` has the parameter `sample_weight`.
     sums_needed : tuple of str or None
@@ -50,6 +53,7 @@ class Criterion(BaseEstimator, ABC):
     supervised: ClassVar[bool] = True
     takes_missing_labels: ClassVar[bool] = False
     non_negative: ClassVar[bool] = False
+    scales_measurements: ClassVar[bool] = False
     takes_sample_weight: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
     _parameter_constraints: ClassVar[dict] = {}

@@ -54,6 +54,7 @@ class InformationLoss(AdditiveScore):
 
     name = "aib"
     non_negative = True
+    scales_measurements = True
     takes_sample_weight = True
     sums_needed = ()
     _parameter_constraints: ClassVar[dict] = {"smoothing": [Interval(Real, 0, None, closed="left")]}
@@ -105,6 +106,7 @@ class SampleInformationLoss(AdditiveScore):
 
     name = "mmi"
     non_negative = True
+    scales_measurements = True
     supervised = False
     keeps_values = True
     _parameter_constraints: ClassVar[dict] = {"weights": [StrOptions({"uniform", "counts"})]}

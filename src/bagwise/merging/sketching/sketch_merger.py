@@ -548,7 +548,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     def _weights(self) -> dict[str, Any]:
         groups = self._groups()
-        return {"signs": groups.signs if self.bipolar else None, "sizes": groups.sizes}
+        return {"weights": groups.signs if self.bipolar else None, "sizes": groups.sizes}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sketch_")

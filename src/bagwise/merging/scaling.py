@@ -1,0 +1,160 @@
+"""What is done to columns before the words of a group are summed: measurements to a common scale, weights of words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._utils.matrices import class_sums, count_unit, is_whole
+from bagwise.codebooks.normalizing import inverse_document_frequencies
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.criteria.base import class_codes
+from bagwise.merging.statistics import Statistics
+
+__all__ = ["WORD_WEIGHTS", "Scaling", "find_scaling", "resolve_word_weights"]
+
+WORD_WEIGHTS = ("idf", "log_odds")
+# Ranges differ where the largest is more than this many times the median.
+_FACTOR = 100.0
+# Columns are far from zero where half of those that vary have a minimum above this fraction of their range.
+_OFFSET = 0.25
+# Ranges and minima of fewer samples say little about data that are not negative.
+_SAMPLES = 20
+
+
+class Scaling(NamedTuple):
+    """Columns of measurements become ``(x - shift) * scale``, from 0 to their range or to 1."""
+
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64] | None = None  # None: 1 for all columns
+
+    def __str__(self) -> str:
+        divided = "" if self.scale is None else ", and divided by its range"
+        return f"columns are measurements: each is shifted to a minimum of 0{divided}"
+
+    def apply(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scaled columns of a dense matrix."""
+        shifted = X - self.shift
+        return shifted if self.scale is None else shifted * self.scale
+
+    def apply_to_sums(self, statistics: Statistics) -> Statistics:
+        """Return what the statistics of class sums of scaled samples would be, without products of words."""
+        scale = np.ones_like(self.shift) if self.scale is None else self.scale
+        sums = (statistics.class_sums - statistics.class_sizes[:, np.newaxis] * self.shift) * scale
+        smallest, largest = ((values - self.shift) * scale for values in (statistics.smallest, statistics.largest))
+        return replace(
+            statistics,
+            class_sums=np.maximum(sums, 0.0),
+            smallest=smallest,
+            largest=largest,
+            whole=np.zeros_like(statistics.whole),
+            gram=None,
+            deviations=None,
+            frequencies=None,
+            unit=0.0,  # measurements have none: no smoothing
+        )
+
+
+def find_scaling(X: Any) -> Scaling | None:
+    """Find how to bring measurements to a common scale; None for counts and frequencies, which stay as they are.
+
+    Dense data are measurements if they have negative values, or if at least 20 samples have fractions, rows that do
+    not all have the same sum, and columns that are far from zero or whose ranges differ by more than a factor of 100.
+    Columns of measurements are shifted to a minimum of 0, and divided by their ranges if the largest range is more than
+    100 times the median.
+
+    Parameters
+    ----------
+    X : ndarray, CSR array or Statistics
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> find_scaling(np.array([[-1.0, 2.0], [0.5, 4.0]]))
+    Scaling(shift=array([-1.,  2.]), scale=None)
+    >>> find_scaling(np.array([[3, 0], [1, 4]])) is None
+    True
+    """
+    if isinstance(X, Statistics):
+        if X.sparse or X.n_samples == 0:
+            return None
+        low, high = X.smallest, X.largest
+    else:
+        if sp.issparse(X) or X.shape[0] == 0:
+            return None
+        low, high = X.min(axis=0), X.max(axis=0)
+    ranges = high - low
+    varies = ranges > 0
+    differ = bool(varies.any() and ranges.max() > _FACTOR * np.median(ranges[varies]))
+    if low.min(initial=0.0) >= 0:
+        far = varies.any() and np.median(low[varies] - _OFFSET * ranges[varies]) > 0
+        if not (differ or far) or X.shape[0] < _SAMPLES or _is_whole(X) or _has_equal_sums(X):
+            return None
+    if not np.isfinite(ranges).all():
+        raise BagwiseError("The ranges of the columns of X cannot be represented; scale X, for example by its maximum.")
+    with np.errstate(divide="ignore"):
+        return Scaling(low, np.where(varies, 1 / ranges, 0.0) if differ else None)
+
+
+def _is_whole(X: Any) -> bool:
+    return bool(X.whole.all()) if isinstance(X, Statistics) else is_whole(X)
+
+
+def _has_equal_sums(X: Any) -> bool:
+    """Whether all rows have the same sum; of statistics, whether all classes have the same mean sum."""
+    if isinstance(X, Statistics):
+        filled = X.class_sizes > 0
+        sums = X.class_sums[filled].sum(axis=1) / X.class_sizes[filled]
+    else:
+        sums = X.sum(axis=1)
+        sums = sums[sums > 0]  # empty samples have no frequencies
+    return len(sums) > 0 and bool(np.ptp(sums) <= 1e-5 * np.abs(sums).max())
+
+
+def resolve_word_weights(
+    word_weights: Any, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None
+) -> NDArray[np.float64] | None:
+    """Turn the parameter `word_weights` into one number per word, computed from X, or check those given."""
+    if word_weights is None:
+        return None
+    if isinstance(word_weights, str):
+        if word_weights not in WORD_WEIGHTS:
+            raise unknown_name("word_weights", word_weights, WORD_WEIGHTS, "None, or one number per word")
+        if word_weights == "idf":
+            return inverse_document_frequencies(X)
+        return log_odds(X, y, sample_weight)
+    weights = np.asarray(word_weights, dtype=np.float64)
+    if weights.shape != (X.shape[1],) or not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
+        raise BagwiseError(
+            f"word_weights must be 'idf', 'log_odds', or one finite, non-negative number for each of the {X.shape[1]} "
+            f"words; got {np.array2string(weights, threshold=6)} of shape {weights.shape}."
+        )
+    return weights
+
+
+def log_odds(X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Return how much more probable each word is in one class than in the others: the largest absolute log odds.
+
+    With the counts N_wc of word w in class c, one occurrence added to each, the log odds of class c are
+    ``log(p(w|c) / p(w|other classes))``.
+
+    >>> import numpy as np
+    >>> log_odds(np.array([[3.0, 1, 0], [0, 1, 3]]), ["a", "b"]).round(2)
+    array([1.39, 0.  , 1.39])
+    """
+    values = X.data if sp.issparse(X) else X
+    if values.size and values.min() < 0:
+        raise BagwiseError(
+            f"word_weights='log_odds' needs counts, but the smallest value of X is {values.min():g}. Use numbers."
+        )
+    unit = count_unit(X)
+    if y is None:
+        raise BagwiseError("word_weights='log_odds' needs labels, but the target y is None. Pass y, or use 'idf'.")
+    counts = class_sums(X, class_codes(y, "log_odds"), weights=sample_weight) + (unit if np.isfinite(unit) else 1.0)
+    others = counts.sum(axis=0) - counts
+    odds = np.log(counts / counts.sum(axis=1, keepdims=True)) - np.log(others / others.sum(axis=1, keepdims=True))
+    return np.abs(odds).max(axis=0)
