@@ -209,7 +209,7 @@ MUTANTS = [
         "cross-validation: words are merged on the test samples as well",
         "merging/path.py",
         "merged = clone(merger).fit(merge_on[train], y[train], **own)",
-        "hierarchy = clone(merger).fit(merge_on, y, **(merge_params or {})).hierarchy_",
+        "merged = clone(merger).fit(merge_on, y, **(merge_params or {}))",
         "merging/test_word_merger_cv.py",
     ),
     Mutant(

@@ -116,6 +116,9 @@ class _EachVocabulary(BaseEstimator):
         )
         return self
 
+    def _weights(self) -> dict[str, Any]:
+        return {}  # histograms are weighted before
+
 
 def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
     """Choose the criterion and the place of the square root that the options leave open.
