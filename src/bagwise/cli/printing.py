@@ -18,7 +18,13 @@ _NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 # Options that have another name than their parameter, and the parameters that errors of other packages may name.
-_RENAMED = {"n_groups": "groups", "n_words": "words", "n_jobs": "jobs", "random_state": "seed"}
+_RENAMED = {
+    "n_groups": "groups",
+    "n_tables": "tables",
+    "n_words": "words",
+    "n_jobs": "jobs",
+    "random_state": "seed",
+}
 _PARAMETERS = ("modality", "text", "label", "encoding", *_RENAMED)
 
 

@@ -28,6 +28,7 @@ from sklearn.svm import LinearSVC
 import bagwise
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.errors import BagwiseError, OptionError
+from bagwise.merging.compact import MOST_FITTED
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
@@ -39,6 +40,7 @@ from bagwise.sources.items import Skipped
 from bagwise.training.method import (
     FollowedPath,
     Method,
+    TablesPath,
     choose_method,
     choose_weighting,
     no_convergence_warnings,
@@ -208,8 +210,8 @@ def fit_model(
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
         Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`, `root`,
-        `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`, `on_error`, `cache`,
-        `memory_limit`, `random_state`, `n_jobs`.
+        `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`,
+        `on_error`, `cache`, `memory_limit`, `random_state`, `n_jobs`.
 
     Returns
     -------
@@ -256,9 +258,10 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     validated = codes is not None and prepared.enough_for_folds(options)
     method = choose_method(options, data.collection.modality, len(classes), data.vocabularies)
     weighting = choose_weighting(method, data.whole())
-    sizes = path_sizes(data.n_words, *(() if options.n_groups == "auto" else (int(options.n_groups),)))
-    with log.timed("merging"):
-        hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report)
+    sizes = _sizes(data.n_words, options)
+    if method.n_tables == 1:
+        with log.timed("merging"):
+            hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report)
     path, held_out = None, None
     if codes is not None and validated:
         with log.timed("cross-validation"):
@@ -270,6 +273,10 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     else:
         n_groups = min(DEFAULT_GROUPS, data.n_words)
         log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
+    tables = None
+    if method.n_tables > 1:
+        with log.timed("merging"):
+            hierarchy, heads, tables = _learn_tables(data, codes, n_groups, method, weighting, options, report)
     model = Model(
         modality=data.collection.modality,
         hierarchy=hierarchy,
@@ -280,6 +287,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         word_weights=weighting.weights,
         norm=weighting.norm,
         normalize=method.normalize,
+        tables=tables,
         classes=classes,
         heads=heads,
         path=path,
@@ -433,6 +441,35 @@ def check_groups(options: FitOptions, n_words: int) -> None:
         raise OptionError("n_groups", message)
 
 
+def _sizes(n_words: int, options: FitOptions) -> tuple[int, ...]:
+    """Return the numbers of groups along the path; several tables have a limited number."""
+    asked = () if options.n_groups == "auto" else (int(options.n_groups),)
+    if options.n_tables == 1:
+        return path_sizes(n_words, *asked)
+    most = min(n_words, MOST_FITTED)
+    if any(size > most or size < options.n_tables for size in asked):
+        accepted = f"{options.n_tables} to {most} groups"
+        raise OptionError("n_groups", f"{options.n_tables} tables have {accepted} together; got {options.n_groups}.")
+    return tuple(size for size in path_sizes(n_words, *asked) if options.n_tables <= size <= most)
+
+
+def _learn_tables(
+    data: WordData,
+    codes: NDArray[np.int64] | None,
+    n_groups: int,
+    method: Method,
+    weighting: WordWeighting,
+    options: FitOptions,
+    progress: Progress,
+) -> tuple[Hierarchy, dict[int, Head], NDArray[np.int64]]:
+    """Group words in several tables, and fit the classifier of these groups."""
+    assert codes is not None  # `choose_method` has checked it
+    progress("Merging words", 0, 0)
+    with no_convergence_warnings():
+        path = TablesPath.fit(weighting.apply(data.histograms), codes, _svm(options), n_groups, method.n_tables)
+    return path.compact.hierarchy_, {n_groups: path.head()}, path.compact.tables_
+
+
 def learn_groups(
     data: WordData,
     codes: NDArray[np.int64] | None,
@@ -493,12 +530,18 @@ def cross_validate(
     weighting, whole = choose_weighting(method, data.whole()), data.whole()
     weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
     follow = partial(progress, f"Cross-validating {method.criterion} at {len(sizes)} sizes")
-    common: dict[str, Any] = {"splits": splits, "n_cells": data.n_cells, "n_jobs": options.n_jobs, "progress": follow}
+    common: dict[str, Any] = {"splits": splits, "n_jobs": options.n_jobs, "progress": follow}
     with no_convergence_warnings():
         if method.follows:
-            make = partial(_svm, options)
-            common |= {"n_refined": refined_size(options, int(codes.max()) + 1), "vocabularies": method.vocabularies}
-            found = score_followed(weighted, codes, sizes, svm=make, whole=weighted_whole, **common)
+            refined = refined_size(options, int(codes.max()) + 1)
+
+            def fit(X: Any, y: NDArray[np.int64], whole: Any) -> FollowedPath | TablesPath:
+                if method.n_tables > 1:
+                    return TablesPath.fit(X, y, _svm(options), max(sizes), method.n_tables)
+                more: dict[str, Any] = {"n_refined": refined, "vocabularies": method.vocabularies}
+                return FollowedPath.fit(X, y, sizes, _svm(options), whole, data.n_cells, **more)
+
+            found = score_followed(weighted, codes, sizes, fit=fit, whole=weighted_whole, **common)
         else:
             normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": method.normalize})
             found = score_path(
@@ -509,10 +552,12 @@ def cross_validate(
                 estimator=make_pipeline(normalizer, _svm(options)),
                 predict=True,
                 merge_on=method.merging_input(whole, weighted_whole),
+                n_cells=data.n_cells,
                 **common,
             )
     assert found.predicted is not None
-    protocol = f"{options.folds}-fold cross-validation"
+    tables = "" if method.n_tables == 1 else f", {method.n_tables} tables at each size"
+    protocol = f"{options.folds}-fold cross-validation{tables}"
     return PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol), found.predicted
 
 

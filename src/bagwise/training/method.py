@@ -17,6 +17,8 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
+from bagwise.errors import OptionError
+from bagwise.merging.compact import MOST_FITTED, CompactClassifier
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.criteria.others import Linkage
@@ -29,12 +31,18 @@ from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head
 from bagwise.training.options import FitOptions
 
-__all__ = ["FollowedPath", "Method", "choose_method", "choose_weighting", "no_convergence_warnings", "score_followed"]
+__all__ = [
+    "FollowedPath",
+    "Method",
+    "TablesPath",
+    "choose_method",
+    "choose_weighting",
+    "no_convergence_warnings",
+    "score_followed",
+]
 
 # Steps of `BagNormalizer`: Hellinger normalisation.
 HELLINGER = ("l1", "power")
-# Fitting the weights of groups to scores needs a Gram matrix of the features; beyond this many, means are taken.
-_MOST_FITTED = 1000
 
 
 @dataclass(frozen=True)
@@ -52,12 +60,16 @@ class Method:
     vocabularies : tuple of int
         Numbers of words of several vocabularies side by side. Each has relative frequencies and a hierarchy of its own,
         and keeps its share of the groups. () for one vocabulary.
+    n_tables : int
+        Number of groupings at once, see `CompactClassifier`. With several there is no hierarchy, and a vocabulary has
+        no share of its own.
     """
 
     criterion: str
     reason: str
     root: str | None
     vocabularies: tuple[int, ...] = ()
+    n_tables: int = 1
 
     @property
     def follows(self) -> bool:
@@ -123,12 +135,21 @@ class _EachVocabulary(BaseEstimator):
 def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
     """Choose the criterion and the place of the square root that the options leave open.
 
+    - Several tables: "classifier".
     - Texts with at least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
     - Two classes of images or videos: "csm", with roots before merging.
     - Anything else with classes: "aib"; without classes: "mmi".
     """
     asked, several = options.n_groups, n_classes >= 2
-    if options.criterion != "auto":
+    if options.n_tables > 1:
+        criterion, reason = "classifier", f"{options.n_tables} tables follow a classifier on all words"
+        if not several or options.criterion not in ("auto", criterion) or options.pyramid is not None:
+            found = "no classes" if not several else "a pyramid" if options.pyramid is not None else options.criterion
+            message = (
+                f"n_tables={options.n_tables} needs classes, the criterion 'classifier' and no pyramid; got {found}."
+            )
+            raise OptionError("n_tables", f"{message} Set n_tables=1.")
+    elif options.criterion != "auto":
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "mmi", "there are no classes"
@@ -141,10 +162,10 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     else:
         criterion, reason = "aib", f"{modality} of {n_classes} classes"
     if modality == "texts":
-        return Method(criterion, reason, None)
+        return Method(criterion, reason, None, n_tables=options.n_tables)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
     root = ("before" if before else "after") if options.root == "auto" else options.root
-    return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else ())
+    return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else (), options.n_tables)
 
 
 def refined_size(options: FitOptions, n_classes: int) -> int:
@@ -222,7 +243,7 @@ class FollowedPath:
             labels = hierarchy.cut(size)
             spread = (np.arange(n_cells)[:, np.newaxis] * size + labels).ravel()
             mean = mean_weights(teacher, spread, n_cells * size)
-            if size == hierarchy.n_words or n_cells * size > _MOST_FITTED:
+            if size == hierarchy.n_words or n_cells * size > MOST_FITTED:
                 coefs[size] = mean
                 continue
             if moments is None:
@@ -259,27 +280,46 @@ def _between(finer: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     return labels
 
 
+class TablesPath:
+    """Groups in several tables at once that follow a linear classifier on all words."""
+
+    def __init__(self, compact: CompactClassifier) -> None:
+        self.compact = compact
+
+    @classmethod
+    def fit(cls, X: Any, codes: NDArray[np.int64], svm: LinearSVC, n_groups: int, n_tables: int) -> TablesPath:
+        """Train the classifier on weighted words X and split its weights."""
+        return cls(CompactClassifier(svm, n_groups=n_groups, n_tables=n_tables).fit(X, codes))
+
+    def predict(self, X: Any, size: int) -> NDArray[np.int64]:
+        """Return the class codes of items with weighted words X."""
+        return np.asarray(self.compact.cut(size).predict(X))
+
+    def head(self) -> Head:
+        """Return the classifier of the groups, one row of weights per class."""
+        return two_sided(self.compact.coef_, self.compact.intercept_)
+
+
 def score_followed(
     X: Any,
     codes: NDArray[np.int64],
     sizes: Sequence[int],
     *,
-    svm: Callable[[], LinearSVC],
+    fit: Callable[[Any, NDArray[np.int64], Any], FollowedPath | TablesPath],
     splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
     whole: Any,
-    n_cells: int = 1,
-    n_refined: int = 0,
-    vocabularies: tuple[int, ...] = (),
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> PathScores:
-    """Cross-validate `FollowedPath` at several sizes; as `bagwise.merging.path.score_path` does for other criteria."""
+    """Cross-validate groups that follow a classifier, as `bagwise.merging.path.score_path` does for other criteria.
+
+    `fit` takes weighted words X, class codes, and the weighted words of whole items.
+    """
     scores, times = np.empty((len(splits), len(sizes))), np.zeros(len(splits))
     predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
-        more: dict[str, Any] = {"n_refined": n_refined, "vocabularies": vocabularies}
-        path = FollowedPath.fit(X[train], codes[train], sizes, svm(), whole[train], n_cells, **more)
+        path = fit(X[train], codes[train], whole[train])
         held_out = X[test]
         for k, size in enumerate(sizes):
             predicted[k, test] = path.predict(held_out, size)

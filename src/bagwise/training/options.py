@@ -17,6 +17,7 @@ from bagwise._utils.memory import parse_size
 from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer, VisualVectorizer
+from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.media import has_color, images_in_mode
@@ -36,7 +37,14 @@ __all__ = [
 # Names on the command line, and the classes behind them. Several are joined by "+".
 DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # Names that configuration files and the command line use as well.
-_ALIASES = {"groups": "n_groups", "to": "n_groups", "words": "n_words", "jobs": "n_jobs", "seed": "random_state"}
+_ALIASES = {
+    "groups": "n_groups",
+    "tables": "n_tables",
+    "to": "n_groups",
+    "words": "n_words",
+    "jobs": "n_jobs",
+    "seed": "random_state",
+}
 
 # Longer side that larger images are shrunk to: photos of cameras give about 2600 descriptors then.
 MAX_SIDE = 480
@@ -85,6 +93,9 @@ class FitOptions:
     root : {"auto", "before", "after"}, default="auto"
         Images, videos and tables: whether square roots of relative frequencies are taken before or after the words of a
         group are summed. "auto": before for the criteria "classifier" and, with two classes, "csm"; after for others.
+    n_tables : int, default=1
+        Number of groupings at once, see `CompactClassifier`; for many classes of images. The groups of all tables
+        together are `n_groups`.
     min_count : int, default=2
         Texts: words that occur in fewer texts are not part of the vocabulary.
     stop_words : {"english", None}, default=None
@@ -128,6 +139,7 @@ class FitOptions:
     max_side: int = MAX_SIDE
     pyramid: int | None = None
     root: str = "auto"
+    n_tables: int = 1
     min_count: int = 2
     stop_words: str | None = None
     ngrams: int = 1
@@ -161,6 +173,7 @@ class FitOptions:
         if self.max_side is None or not (self.max_side == 0 or registry.SIDE.accepts(self.max_side)):
             accepted = f"an integer from {registry.SIDE.least} to {registry.SIDE.most}, or 0: images keep their size"
             raise OptionError("max_side", f"max_side must be {accepted}; got {self.max_side!r}.")
+        self._check_integer("n_tables", 1, MOST_TABLES)
         self._check_integer("random_state", 0, 2**32 - 1)
         if self.folds == 1:
             raise OptionError("folds", "folds=1 leaves no training data. Set 0 (no cross-validation), or at least 2.")
