@@ -150,7 +150,7 @@ class Model:
     word_weights: NDArray[np.floating] | None = None
     norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
-    tables: NDArray[np.int32] | None = None
+    tables: NDArray[np.signedinteger] | None = None
     classes: tuple[str, ...] = ()
     heads: Mapping[int, Head] = field(default_factory=dict)
     path: PathErrors | None = None
