@@ -190,8 +190,9 @@ class Hierarchy:
 
         The words of the second vocabulary are numbered after those of the first, and so on. The next merge is always
         that of the vocabulary with the most groups for its share; merges of a vocabulary keep their order. So every
-        cut, restricted to a vocabulary, is a cut of its own hierarchy. Groups of different vocabularies are merged only
-        when each is down to one group.
+        cut, restricted to a vocabulary, is a cut of its own hierarchy. Groups of different vocabularies are merged at
+        the very end: when all but the first are down to one group, which tells nothing of relative frequencies, these
+        join a group of the first, and last of all its own two are merged.
 
         Parameters
         ----------
@@ -213,7 +214,7 @@ class Hierarchy:
         >>> first = Hierarchy(4, [[1, 3], [0, 1], [0, 2]], [3.0, 2.0, 1.0])
         >>> both = Hierarchy.interleave([first, Hierarchy(2, [[0, 1]], [0.5])])
         >>> both.merges.tolist(), both.scores.tolist()
-        ([[1, 3], [0, 1], [0, 2], [4, 5], [0, 4]], [3.5, 2.5, 1.5, 1.5, nan])
+        ([[1, 3], [0, 1], [4, 5], [0, 4], [0, 2]], [3.5, 2.5, 2.5, nan, 1.5])
         """
         if not len(hierarchies) or not all(isinstance(one, Hierarchy) for one in hierarchies):
             raise BagwiseError(f"interleave takes a list of at least one Hierarchy, got {hierarchies!r:.100}.")
@@ -228,6 +229,9 @@ class Hierarchy:
         due = np.concatenate(
             [(one.n_words - np.arange(len(one.merges))) / w for one, w in zip(hierarchies, wanted, strict=True)]
         )
+        ends_in_one = all(one.min_groups == 1 for one in hierarchies)
+        n_held = int(ends_in_one and len(sizes) > 1 and sizes[0] > 1)
+        due[: len(hierarchies[0].merges)][-n_held:] *= 1 - n_held
         order = np.argsort(-due, kind="stable")
         firsts = np.cumsum([0, *sizes[:-1]])
         merges = np.concatenate([one.merges + first for one, first in zip(hierarchies, firsts, strict=True)])[order]
@@ -237,9 +241,10 @@ class Hierarchy:
             done = np.cumsum(vocabulary == v)
             last[:, v] = one.scores[np.maximum(done - 1, 0)] if len(one.scores) else 0.0
         scores = last.sum(axis=1)
-        if all(one.min_groups == 1 for one in hierarchies):
-            merges = np.concatenate([merges, [(0, first) for first in firsts[1:]]]) if len(sizes) > 1 else merges
-            scores = np.concatenate([scores, np.full(len(sizes) - 1, np.nan)])
+        if ends_in_one and len(sizes) > 1:
+            place = len(merges) - n_held
+            merges = np.insert(merges, place, [(0, first) for first in firsts[1:]], axis=0)
+            scores = np.insert(scores, place, np.full(len(sizes) - 1, np.nan))
         criteria = dict.fromkeys(one.criterion for one in hierarchies)
         return cls(int(sizes.sum()), merges, scores, "+".join(criteria))
 
