@@ -17,6 +17,8 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, CompactClassifier, compress, merge_words
 from bagwise.criteria import ClassifierLoss
+from bagwise.merging.engine import merge_scoring
+from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.tables import split_weights, table_sizes
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from helpers import topic_counts
@@ -52,8 +54,9 @@ class TestCompactClassifier:
         X, y = case
         compact = CompactClassifier(LogisticRegression(), n_groups=7).fit(X, y)
         assert compact.hierarchy_ == merge_words(X, y, criterion=ClassifierLoss(LogisticRegression()))
-        np.testing.assert_array_equal(compact.labels_, compact.hierarchy_.cut(7))
         teacher = Teacher.of(LogisticRegression().fit(X, y), X)
+        labels = split_weights(teacher.mass, teacher.coef.T, [7])[0][0]
+        np.testing.assert_array_equal(compact.labels_, labels)
         start, _ = mean_weights(teacher, compact.labels_, 7)
         coef, intercept = group_weights(compact.transform(X), teacher.scores(X), start)
         np.testing.assert_allclose(compact.coef_, coef, rtol=1e-8)
@@ -130,6 +133,9 @@ class TestCompactClassifier:
             cut = compact.cut(size)
             assert compact.path_.agreement[k] == np.mean(cut.predict(X) == compact.estimator_.predict(X))
             assert compact.path_.errors[k] == np.mean(cut.predict(X) != y)
+            expected, scores = (one.decision_function(X) for one in (compact.estimator_, cut))
+            loss = np.square(scores - expected).sum() / np.square(expected - expected.mean(axis=0)).sum()
+            assert compact.path_.losses[k] == pytest.approx(loss, abs=1e-12)
         some = compact.path(X[:40], sizes=[3, 1])
         assert some.sizes.tolist() == [1, 3]
         assert some.errors is None
@@ -210,9 +216,6 @@ class TestTables:
         rng = np.random.default_rng(0)
         mass, weights = rng.gamma(1.0, size=200), rng.normal(size=(200, 3))
         ours = split_weights(mass, weights, [12])
-        from bagwise.merging.engine import merge_scoring
-        from bagwise.merging.scoring import WeightLoss
-
         hierarchy = merge_scoring(WeightLoss(mass, weights), "classifier")
         assert self.loss(mass, weights, *ours) <= -hierarchy.scores[200 - 12 - 1]
         assert np.unique(ours[0][0]).tolist() == list(range(12))
@@ -225,13 +228,17 @@ class TestTables:
             np.testing.assert_allclose(mass @ value[label], 0.0, atol=1e-9)
         assert [len(np.unique(label)) for label in labels] == [6, 5, 4]
 
-    def test_auto_takes_the_number_that_agrees_most(self):
+    def test_auto_takes_the_number_that_loses_least(self):
         X, y = texts_of_classes(6, n=300)
         auto = CompactClassifier(n_groups=12, n_tables="auto").fit(X, y)
-        agreement = [
-            CompactClassifier(n_groups=12, n_tables=q).fit(X, y).path(X, sizes=[12]).agreement[0] for q in (1, 2, 3, 4)
+        losses = [
+            CompactClassifier(n_groups=12, n_tables=q).fit(X, y).path(X, sizes=[12]).losses[0] for q in (1, 2, 3, 4)
         ]
-        assert auto.n_tables_ == 1 + int(np.argmax(agreement))
+        assert min(losses) > 0.01
+        assert auto.n_tables_ == 1 + int(np.argmin(losses)) > 1
+        assert auto.cut(59).n_tables_ == 1  # little is lost by one table
+        assert auto.cut(59).path(X, sizes=[59]).losses[0] < 0.01
+        assert auto.cut(12).n_tables_ == auto.n_tables_
 
 
 TEXTS = ["cats purr and meow", "a cat may purr", "dogs bark", "the dog will bark", "the cats meow", "a dog barks"] * 3

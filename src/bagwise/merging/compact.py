@@ -33,7 +33,9 @@ __all__ = ["CompactClassifier", "CompactPath", "compress"]
 
 # Weights of up to this many groups are fitted to scores; the sums that this takes are kept, 8 MB.
 MOST_FITTED = 1000
+# "auto" takes no more tables than this many, and none beyond those that lose this fraction of the scores' variance.
 _MOST_TABLES = 4
+_LITTLE_LOSS = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +48,16 @@ class CompactPath:
         Numbers of groups, ascending.
     agreement : ndarray of float
         Fraction of items for which the answer is that of the classifier on all words.
+    losses : ndarray of float
+        Mean squared change of the scores, as a fraction of their variance. On training data it tells more than the
+        agreement, which is near 1 for most sizes.
     errors : ndarray of float or None
         Error rate, where labels were given.
     """
 
     sizes: NDArray[np.int64]
     agreement: NDArray[np.float64]
+    losses: NDArray[np.float64]
     errors: NDArray[np.float64] | None = None
 
 
@@ -60,7 +66,7 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     1. `fit` learns a linear classifier on all words, the teacher.
     2. It merges words whose weights in the teacher are alike (`bagwise.criteria.ClassifierLoss`), which gives a
-       hierarchy of groups of all sizes.
+       hierarchy of groups of all sizes. The groups of the cut at `n_groups` are improved by k-means.
     3. It fits the weights of `n_groups` groups to the *scores* of the teacher. Labels are not used again: the groups
        were made from them, and fitting to them a second time overfits.
 
@@ -76,8 +82,9 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         answers are those of the teacher. Take at least twice the number of classes.
     n_tables : int or "auto", default=1
         Number of groupings. With several, each word is in one group of every table, and its weights are the sum of
-        theirs; `n_groups` are divided evenly. Useful for many classes on dense histograms. "auto" takes the number
-        from 1 to 4 whose answers agree most with the teacher's on the training data.
+        theirs; `n_groups` are divided evenly. Useful for more than two classes, most of all on dense histograms. "auto"
+        takes the first number whose scores on the training data lose less than 1 % of the variance of the teacher's, or
+        else the best number from 1 to 4.
     weights : {"scores", "mean"}, default="scores"
         Weights of groups: fitted to the teacher's scores by ridge regression, or the means of the weights of their
         words. More than 1000 groups always have the means.
@@ -89,7 +96,7 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     teacher_ : Teacher
         Its weights, and the mean square of each word.
     hierarchy_ : Hierarchy
-        All merges, for any number of groups in one table.
+        All merges.
     n_tables_ : int
         Number of tables in use.
     tables_ : ndarray of shape (n_tables_, n_features_in_)
@@ -114,7 +121,7 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     The training data are not kept. For `cut`, the sums from which weights are fitted are kept for the finest 1000
-    groups, 8 MB; tables are made from these groups as well.
+    groups, 8 MB; smaller groups than these are not taken apart when the groups of a cut are improved.
 
     Two classes take O(d log d) time for d words after the teacher is fitted, C classes O(C d²).
 
@@ -191,33 +198,32 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.hierarchy_: Hierarchy = merge_scoring(WeightLoss(teacher.mass, teacher.coef.T), "classifier")
         self._moments: ScoreMoments | None = None
         self.path_: CompactPath | None = None
-        if X is None:
-            self.n_tables_ = 1 if self.n_tables == "auto" else int(self.n_tables)
-            self._group(self.n_groups)
-            return
-        n_base = min(len(teacher.mass), MOST_FITTED)
-        base, scores = pool(X, self.hierarchy_.cut(n_base), n_base), teacher.scores(X)
-        if self.weights == "scores":
-            self._moments = ScoreMoments.of(base, scores)
-        self.n_tables_ = self._choose_tables(X) if self.n_tables == "auto" else int(self.n_tables)
+        if X is not None:
+            n_base = min(len(teacher.mass), MOST_FITTED)
+            self._moments = ScoreMoments.of(pool(X, self.hierarchy_.cut(n_base), n_base), teacher.scores(X))
         self._group(self.n_groups)
-        self.path_ = self._path(X, y)
-
-    def _choose_tables(self, X: Any) -> int:
-        """The number of tables whose answers agree most with the teacher's; of equals the smallest."""
-        answers = self._answers(self.teacher_.scores(X))
-        agreement = []
-        for n_tables in range(1, min(_MOST_TABLES, self.n_groups) + 1):
-            self.n_tables_ = n_tables
-            self._group(self.n_groups)
-            agreement.append(np.mean(self._answers(self._scores(X)) == answers))
-        return int(np.argmax(agreement)) + 1
+        if X is not None:
+            self.path_ = self._path(X, y)
 
     def _group(self, n_groups: int) -> None:
         """Set `tables_`, `coef_` and `intercept_` for a number of groups."""
+        n_groups = min(int(n_groups), len(self.teacher_.mass))
+        numbers: list[Any] = [self.n_tables]
+        if self.n_tables == "auto":
+            numbers = [1] if self._moments is None or n_groups > MOST_FITTED else list(range(1, _MOST_TABLES + 1))
+        best = np.inf
+        for n_tables in numbers:
+            found = self._grouping(n_groups, min(n_tables, n_groups))
+            if len(numbers) == 1 or found[-1] < best:
+                (self.tables_, self.coef_, self.intercept_, best), self.n_tables_ = found, len(found[0])
+            if best <= _LITTLE_LOSS:
+                break
+
+    def _grouping(
+        self, n_groups: int, n_tables: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], float]:
+        """Tables, weights and intercepts, and the loss on the training data where it is known, else NaN."""
         teacher, n_words = self.teacher_, len(self.teacher_.mass)
-        n_groups = min(int(n_groups), n_words)
-        n_tables = min(self.n_tables_, n_groups)
         n_base = min(n_words, MOST_FITTED)
         if n_tables > 1 and n_groups > n_base:
             raise BagwiseError(
@@ -225,22 +231,25 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 "Use fewer groups, or n_tables=1."
             )
         base = self.hierarchy_.cut(n_base)
-        first = np.unique(base, return_index=True)[1]  # a word of each of the finest groups
-        if n_tables == 1 or n_groups == n_words:
-            labels = self.hierarchy_.cut(n_groups)
-            self.tables_ = labels[np.newaxis]
-            self.coef_, self.intercept_ = mean_weights(teacher, labels, n_groups)
+        if n_groups >= n_base:
+            tables = self.hierarchy_.cut(n_groups)[np.newaxis]
         else:
             mass = np.bincount(base, teacher.mass, minlength=n_base).astype(np.float64)
             sizes = table_sizes(n_groups, n_tables)
-            weights, self.intercept_ = mean_weights(teacher, base, n_base)
-            found, values = split_weights(mass, weights.T, sizes)
+            weights, intercept = mean_weights(teacher, base, n_base)
+            labels, values = split_weights(mass, weights.T, sizes)
             starts = np.cumsum([0, *sizes[:-1]])
-            self.tables_ = np.stack([labels[base] + start for labels, start in zip(found, starts, strict=True)])
-            self.coef_ = np.concatenate(values).T
-        if self._moments is not None and n_groups <= n_base and n_groups < n_words:
-            grouped = self._moments.merged(self.tables_[:, first], n_groups)
-            self.coef_, self.intercept_ = grouped.weights(self.coef_)
+            tables = np.stack([some[base] + start for some, start in zip(labels, starts, strict=True)])
+            coef = np.concatenate(values).T
+        if len(tables) == 1:
+            coef, intercept = mean_weights(teacher, tables[0], n_groups)
+        if self._moments is None or n_groups > n_base:
+            return tables, coef, intercept, np.nan
+        first = np.unique(base, return_index=True)[1]  # a word of each of the finest groups
+        moments = self._moments.merged(tables[:, first], n_groups)
+        if self.weights == "scores" and n_groups < n_words:
+            coef, intercept = moments.weights(coef)
+        return tables, coef, intercept, moments.loss(coef, intercept)
 
     def cut(self, n_groups: int) -> Self:
         """Return a fitted classifier of another size, without fitting the teacher again.
@@ -348,13 +357,17 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             n_groups = min(int(self.n_groups), n_words)
             sizes = [size for size in path_sizes(n_words, n_groups) if size <= max(MOST_FITTED, n_groups)]
         chosen = np.unique([check_integer(size, "sizes", 1, n_words) for size in np.ravel(sizes).tolist()])
-        answers = self._answers(self.teacher_.scores(X))
-        found = [(other := self.cut(size))._answers(other._scores(X)) for size in chosen.tolist()]
-        return CompactPath(
-            chosen,
-            np.array([np.mean(one == answers) for one in found]),
-            None if y is None else np.array([np.mean(one != np.asarray(y)) for one in found]),
-        )
+        expected = self.teacher_.scores(X)
+        answers = self._answers(expected)
+        variance = float(np.square(expected - expected.mean(axis=0)).sum()) or 1.0
+        agreement, losses, errors = [], [], []
+        for size in chosen.tolist():
+            scores = self.cut(size)._scores(X)
+            found = self._answers(scores)
+            agreement.append(np.mean(found == answers))
+            losses.append(np.square(scores - expected).sum() / variance)
+            errors.append(np.nan if y is None else np.mean(found != np.asarray(y)))
+        return CompactPath(chosen, np.array(agreement), np.array(losses), None if y is None else np.array(errors))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Name the groups after their words of the largest mean square.

@@ -39,12 +39,12 @@ from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
 from bagwise.merging.structures import Structure
 
-__all__ = ["Callback", "Engine", "MergingInterrupted", "merge_refined", "merge_scoring"]
+__all__ = ["Callback", "Engine", "MergingInterrupted", "merge_refined", "merge_scoring", "nearest_means"]
 
 Callback = Callable[[int, tuple[int, int], float], Any]
 STORES = ("auto", "dense", "factored", "sparse")
-# Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _MOST_MOVES = 100  # rounds of moving words between groups
+# Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _CHUNK_SECONDS = 0.05
 # Squares of values up to this size, and of their inverses, are far from overflow.
 _LARGEST = 1e100
@@ -436,7 +436,7 @@ def merge_refined(mass: NDArray[np.float64], weights: NDArray[np.float64], name:
     greedy = merge_scoring(WeightLoss(mass, weights), name)
     if not 1 < n_groups < d:
         return greedy
-    labels = _nearest_means(mass, weights, greedy.cut(n_groups), n_groups)
+    labels = nearest_means(mass, weights, greedy.cut(n_groups), n_groups)
     split = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
     members = sorted((words for words in split if len(words)), key=lambda words: int(words[0]))
     inside = [merge_scoring(WeightLoss(mass[words], weights[words]), name) for words in members]
@@ -454,7 +454,7 @@ def merge_refined(mass: NDArray[np.float64], weights: NDArray[np.float64], name:
     return Hierarchy(d, merges, np.concatenate([scores, last + above.scores]), name)
 
 
-def _nearest_means(
+def nearest_means(
     mass: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
     """Improve a partition by Lloyd's algorithm with masses; a group that has lost its words keeps its mean."""

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.merging.engine import merge_scoring
+from bagwise.merging.engine import merge_scoring, nearest_means
 from bagwise.merging.scoring import WeightLoss
 
 __all__ = ["split_weights", "table_sizes"]
 
 Values = NDArray[np.float64]
 _ROUNDS = 20  # over all tables
-_STEPS = 20  # of k-means, from the hierarchy's groups
 _SMALLEST = np.finfo(np.float64).tiny
 
 
@@ -54,18 +53,17 @@ def split_weights(mass: Values, weights: Values, sizes: Sequence[int]) -> tuple[
     rest = weights
     for size in sizes:
         start = merge_scoring(WeightLoss(mass, rest), "classifier", size).cut(size)
-        found, means = _improve(mass, rest, start, _means(mass, rest, start, size), _STEPS)
-        labels.append(found)
-        values.append(means)
-        rest = rest - means[found]
+        labels.append(_improve(mass, rest, start, size))
+        values.append(_means(mass, rest, labels[-1], size))
+        rest = rest - values[-1][labels[-1]]
     for _ in range(_ROUNDS if len(sizes) > 1 else 0):
         moved = False
-        for table in range(len(sizes)):
+        for table, size in enumerate(sizes):
             own = rest + values[table][labels[table]]
-            found, means = _improve(mass, own, labels[table], values[table], 1)
+            found = _improve(mass, own, labels[table], size)
             moved = moved or not np.array_equal(found, labels[table])
-            labels[table], values[table] = found, means
-            rest = own - means[found]
+            labels[table], values[table] = found, _means(mass, own, found, size)
+            rest = own - values[table][found]
         if not moved:
             break
     for table in range(1, len(sizes)):
@@ -82,14 +80,7 @@ def _means(mass: Values, weights: Values, labels: NDArray[np.int64], size: int) 
     return sums / np.maximum(total, _SMALLEST)[:, np.newaxis]
 
 
-def _improve(
-    mass: Values, weights: Values, labels: NDArray[np.int64], means: Values, n_steps: int
-) -> tuple[NDArray[np.int64], Values]:
-    """Do some steps of k-means from the given groups; stops before a group would become empty."""
-    size = len(means)
-    for _ in range(n_steps):
-        found = np.argmin((means**2).sum(axis=1) - 2 * weights @ means.T, axis=1)
-        if np.array_equal(found, labels) or len(np.unique(found)) < size:
-            break
-        labels, means = found, _means(mass, weights, found, size)
-    return labels, _means(mass, weights, labels, size)
+def _improve(mass: Values, weights: Values, labels: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Improve groups by k-means; the given ones, if some would become empty."""
+    found = nearest_means(mass, weights, labels, size)
+    return found if len(np.unique(found)) == size else labels

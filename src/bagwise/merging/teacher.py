@@ -134,8 +134,8 @@ def mean_weights(teacher: Teacher, labels: NDArray[np.int64], n_groups: int) -> 
 class ScoreMoments:
     """Sums over items from which the weights of groups are fitted to the scores of a classifier.
 
-    With the group sums Z (items x groups) and the scores F (items x outputs) these are n, ``ZᵀZ``, ``ZᵀF``, ``Zᵀ1`` and
-    ``Fᵀ1``. They add up over batches of items, and those of merged groups are sums as well (`merged`).
+    With the group sums Z (items x groups) and the scores F (items x outputs) these are n, ``ZᵀZ``, ``ZᵀF``, ``Zᵀ1``,
+    ``Fᵀ1`` and ``|F|²``. They add up over batches of items, and those of merged groups are sums as well (`merged`).
     """
 
     n_items: int
@@ -143,6 +143,7 @@ class ScoreMoments:
     cross: Values
     group_sums: Values
     score_sums: Values
+    score_squares: float
 
     @classmethod
     def of(cls, Z: Any, scores: Values) -> Self:
@@ -154,6 +155,7 @@ class ScoreMoments:
             np.asarray(Z.T @ scores, dtype=np.float64),
             np.asarray(Z.sum(axis=0), dtype=np.float64).ravel(),
             np.asarray(scores.sum(axis=0), dtype=np.float64),
+            float(np.square(scores).sum()),
         )
 
     def __add__(self, other: ScoreMoments) -> ScoreMoments:
@@ -163,6 +165,7 @@ class ScoreMoments:
             self.cross + other.cross,
             self.group_sums + other.group_sums,
             self.score_sums + other.score_sums,
+            self.score_squares + other.score_squares,
         )
 
     def merged(self, labels: NDArray[np.int64], n_groups: int) -> ScoreMoments:
@@ -170,9 +173,8 @@ class ScoreMoments:
         rows = np.atleast_2d(labels)
         columns = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
         join = sp.csr_array((np.ones(rows.size), (rows.ravel(), columns.ravel())), shape=(n_groups, rows.shape[1]))
-        return ScoreMoments(
-            self.n_items, join @ (join @ self.gram).T, join @ self.cross, join @ self.group_sums, self.score_sums
-        )
+        gram, cross = join @ (join @ self.gram).T, join @ self.cross
+        return ScoreMoments(self.n_items, gram, cross, join @ self.group_sums, self.score_sums, self.score_squares)
 
     def weights(self, coef: Values | None = None, ridge: float = RIDGE) -> tuple[Values, Values]:
         """Fit weights and intercepts; see `group_weights`."""
@@ -185,6 +187,23 @@ class ScoreMoments:
             rest = self.cross - np.outer(self.group_sums, score_mean) - gram @ start
             start = start + solve(gram + ridge * variance * np.eye(k), rest, assume_a="pos")
         return start.T, score_mean - mean @ start
+
+    def loss(self, coef: Values, intercept: Values) -> float:
+        """Mean squared change of the scores by these weights, as a fraction of the variance of the scores.
+
+        ``|Z V + b - F|² / |F - mean(F)|²``; 0 where the scores do not vary.
+        """
+        n = self.n_items
+        variance = self.score_squares - float(self.score_sums @ self.score_sums) / n
+        V = coef.T
+        change = (
+            float(np.sum(V * (self.gram @ V)))
+            - 2.0 * float(np.sum(V * self.cross))
+            + self.score_squares
+            + n * float(intercept @ intercept)
+            + 2.0 * float(intercept @ (V.T @ self.group_sums - self.score_sums))
+        )
+        return max(change, 0.0) / variance if variance > 0 else 0.0
 
 
 def group_weights(Z: Any, scores: Values, coef: Values | None = None, *, ridge: float = RIDGE) -> tuple[Values, Values]:
