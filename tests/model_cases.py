@@ -21,6 +21,21 @@ def table_model():
     return Model(modality="table", hierarchy=Hierarchy(5, hierarchy.merges[:2], [np.nan, 1.5]), n_groups=4)
 
 
+def measurement_model():
+    """Columns of different scales, two of them negative."""
+    random = np.random.default_rng(0)
+    return Model(
+        modality="table",
+        hierarchy=random_hierarchy(6, random),
+        n_groups=4,
+        word_weights=random.random(6),
+        column_shift=random.normal(0, 50, 6),
+        normalize=(),
+        classes=["a", "b"],
+        heads={4: Head(random.normal(size=(2, 4)), [0.5, -0.5])},
+    )
+
+
 def tables_model():
     """Two groupings at once, of 2 and 3 groups; the second lacks none of its words."""
     tables = [[0, 1, 0, 1, 1, 0, 0, 1], [2, 2, 3, 4, 4, 3, 2, 4]]
@@ -76,6 +91,7 @@ MADE = {
     "weighted texts": lambda: weighted_text_model(np.random.default_rng(0)),
     "tables": tables_model,
     "table": table_model,
+    "measurements": measurement_model,
     "odd": odd_model,
     "patterns": pattern_model,
     "two vocabularies": two_vocabularies,

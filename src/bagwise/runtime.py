@@ -70,9 +70,10 @@ class RuntimeModel:
         self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
         self._weights, self._tables = tensors.get("word_weights"), tensors.get("tables")
+        self._shift = tensors.get("column_shift")
         known = self._tables is None or np.all((self._tables >= 0) & (self._tables < self.n_groups))
         _check(known, "its tables have groups that do not exist.")
-        floats = [a for name, a in tensors.items() if name.startswith(("codebook", "word_weights", "head"))]
+        floats = [a for name, a in tensors.items() if name.startswith(("codebook", "column", "word_weights", "head"))]
         sound = all(np.all(np.abs(array) < LARGEST) for array in floats)  # false for NaN
         _check(sound, f"its words, their weights and heads must be numbers below {LARGEST:g}.")
         _check(self._weights is None or np.all(self._weights >= 0), "its word weights must not be negative.")
@@ -198,6 +199,8 @@ class RuntimeModel:
 
     def _features(self, rows: np.ndarray) -> np.ndarray:
         """Turn rows of counts of all words into features: weight words, sum those of each group, normalise."""
+        if self._shift is not None:
+            rows = rows - self._shift
         if self.header["term"] == "sqrt":
             rows = np.sign(rows) * np.sqrt(np.abs(rows))
         elif self.header["term"] == "log":
@@ -346,6 +349,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     optional: dict[str, Any] = {"word_totals": ("<f8", (d,))}
     if header["schema"] > 1:
         optional["word_weights"] = "<f4", (d,)
+        if header["items"] == "table":
+            optional["column_shift"] = "<f8", (d,)
         n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
         optional["tables"] = "<i4", (min(max(n_tables, 2), MOST_TABLES), d)
     wanted |= {name: form for name, form in optional.items() if name in forms}

@@ -116,7 +116,7 @@ class TestMergingMeasurements:
 
     def test_it_is_said(self, capsys):
         WordMerger(4, verbose=1).fit(*WINE)
-        assert "each is shifted to a minimum of 0, and divided by its range" in capsys.readouterr().out
+        assert "each shifted to a minimum of 0, and divided by its range" in capsys.readouterr().out
 
     def test_tags(self):
         assert not WordMerger().__sklearn_tags__().input_tags.positive_only

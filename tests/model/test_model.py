@@ -426,6 +426,7 @@ def test_roots_before_merging_are_hellinger_normalised():
         ({"term": "exp"}, "Unknown term: 'exp'"),
         ({"norm": "l3"}, "Unknown norm: 'l3'"),
         ({"word_weights": -np.ones(8)}, "must not be negative; the smallest is -1"),
+        ({"column_shift": np.ones(8)}, "Only the columns of a table are shifted"),
         ({"word_weights": np.ones(7)}, "one entry per word of the hierarchy, 8; got 7"),
         ({"word_weights": np.full(8, np.nan)}, "finite"),
     ],

@@ -124,3 +124,15 @@ def test_without_onnx_it_says_what_it_needs(tmp_path):
     assert 'Exporting to ONNX needs onnx. Install it with: pip install "bagwise[onnx]"' in run.stderr
     assert os.listdir(tmp_path) == ["m.bagwise"]
     assert BagwiseError.__name__ in run.stderr
+
+
+def test_columns_of_measurements_are_shifted(tmp_path):
+    model = MADE["measurements"]()
+    X = np.random.default_rng(0).normal(0, 50, (5, 6)).astype(np.float32)
+    found, scores = opened(model, tmp_path).run(["features", "scores"], {"counts": X})
+    np.testing.assert_allclose(found, model.transform(X), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(scores, model.decision_function(X), rtol=1e-4, atol=1e-3)
+    ours = runtime.load(model.save(tmp_path / "m.bagwise"))
+    np.testing.assert_allclose(ours.transform_counts(X), model.transform(X), rtol=1e-6)
+    words = np.arange(6)
+    np.testing.assert_allclose(ours.transform_counts((words, X[0])), model.transform(X)[0], rtol=1e-6)

@@ -5,10 +5,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from PIL import Image
+from sklearn.datasets import load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
-from bagwise import BagwiseError, Model, open_collection
+from bagwise import BagwiseError, Model, WordMerger, open_collection, runtime
 from bagwise.sources import TableCollection
-from bagwise.training import FitOptions, count_words, fit_model, plan_fit, run_fit
+from bagwise.training import FitOptions, ItemIndex, count_words, fit_model, plan_fit, run_fit
 from small_sources import (
     table,
     texts,
@@ -271,8 +275,8 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
         for ask in (fit_model, plan_fit):
             with pytest.raises(BagwiseError, match="is for texts, but these are table"):
                 ask(table_of(X, y), **nothing)
-    with pytest.raises(BagwiseError, match="counts of words are never negative"):
-        run_fit(table_of(X - 3, y), FitOptions())
+    with pytest.raises(BagwiseError, match="is sparse and holds negative numbers"):
+        run_fit(table_of(sp.csr_array(X - 3.0), y), FitOptions())
     with pytest.raises(BagwiseError, match="does not describe images"):
         run_fit(write_image_folder(tmp_path / "stripes"), FitOptions(descriptor="hog-hof"))
     (tmp_path / "empty").mkdir()
@@ -365,3 +369,33 @@ def test_fit_model_returns_the_model_of_a_fit(image_folder, tmp_path):
     loaded = Model.load(model.save(tmp_path / "m.bagwise"))
     assert loaded == model
     assert not hasattr(loaded, "report")
+
+
+def test_a_table_of_measurements(tmp_path):
+    """Columns are scaled and groups standardised; all of it is in the model, its file, runtime and ONNX."""
+    X, y = load_wine(return_X_y=True)
+    X = X - X.mean(axis=0)
+    fit = run_fit(table_of(X, y.astype(str)), FitOptions(n_groups=5, folds=3))
+    model = fit.model
+    assert any("measurements, each shifted to a minimum of 0, and divided by its range" in note for note in fit.notes)
+    path = model.save(tmp_path / "wine.bagwise")
+    assert Model.load(path) == model
+    features = model.transform(X)
+    assert features.min() > -1e-6
+    svm = make_pipeline(StandardScaler(), LinearSVC(C=FitOptions().C, random_state=0, max_iter=3000))
+    expected = svm.fit(features.astype(np.float64), fit.codes).decision_function(features.astype(np.float64))
+    np.testing.assert_allclose(model.decision_function(X), expected, atol=2e-3)
+    np.testing.assert_allclose(runtime.load(path).transform_counts(X), features, atol=1e-5)
+    merger = WordMerger(5).fit(X.astype(np.float32).astype(np.float64), y)
+    np.testing.assert_array_equal(merger.labels_, model.lookup)
+    np.testing.assert_allclose(merger.transform(X), features, rtol=1e-4, atol=1e-4)
+    assert model.path.errors[-1] < 0.06
+    index = ItemIndex.build(model, fit.data.collection, fit.data.histograms)
+    assert index.search(X[:3] - 1e-3, k=1)[0][0].id == fit.data.collection.ids[0]
+
+
+def test_counts_in_a_table_are_not_scaled():
+    X, y = table()
+    assert run_fit(table_of(X, y), FitOptions(n_groups=3)).model.column_shift is None
+    model = run_fit(table_of(X - 0.5, y), FitOptions(n_groups=3)).model
+    np.testing.assert_array_equal(model.column_shift, (X - 0.5).min(axis=0))

@@ -60,10 +60,11 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
 class WordWeighting:
     """What is done to histograms over the full vocabulary before the words of each group are summed.
 
-    1. The term function: "count" leaves x as it is, "sqrt" takes its square root, "log" takes 1 + log x above 1 and
+    1. Values are shifted: each column of measurements to a minimum of 0. Counts are not.
+    2. The term function: "count" leaves x as it is, "sqrt" takes its square root, "log" takes 1 + log x above 1 and
        leaves x below (sublinear counts). All are odd functions.
-    2. Each word is multiplied by its weight.
-    3. Each row is divided by its norm over all words; with several vocabularies, by that of each over its own words.
+    3. Each word is multiplied by its weight.
+    4. Each row is divided by its norm over all words; with several vocabularies, by that of each over its own words.
 
     Sublinear TF-IDF has the term "log", inverse document frequencies as weights and the norm "l2". The term "sqrt" with
     the norm "l2" is Hellinger normalisation before merging.
@@ -76,6 +77,8 @@ class WordWeighting:
     norm : {"l1", "l2"}, default=None
     vocabularies : tuple of int, default=()
         Numbers of words of several vocabularies side by side; () for one.
+    shift : ndarray of shape (n_words,), default=None
+        What is subtracted from each column. Sparse data become dense.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class WordWeighting:
     weights: NDArray[np.float64] | None = None
     norm: str | None = None
     vocabularies: tuple[int, ...] = ()
+    shift: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         if self.term not in TERMS:
@@ -99,13 +103,15 @@ class WordWeighting:
     @property
     def is_identity(self) -> bool:
         """Whether histograms stay as they are."""
-        return self.term == "count" and self.weights is None and self.norm is None
+        return self.term == "count" and self.weights is None and self.norm is None and self.shift is None
 
     def apply(self, X: Any, n_cells: int = 1) -> Any:
         """Return weighted histograms in float64, dense or CSR as X of shape (n_items, n_cells * n_words)."""
         if self.is_identity:
             return X
         result = X.astype(np.float64)  # a copy
+        if self.shift is not None:
+            result = (result.toarray() if hasattr(result, "indptr") else result) - np.tile(self.shift, n_cells)
         values = result.data if hasattr(result, "indptr") else result
         if self.term == "sqrt":
             values[...] = np.copysign(np.sqrt(np.abs(values)), values)

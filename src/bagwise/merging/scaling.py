@@ -34,7 +34,7 @@ class Scaling(NamedTuple):
 
     def __str__(self) -> str:
         divided = "" if self.scale is None else ", and divided by its range"
-        return f"columns are measurements: each is shifted to a minimum of 0{divided}"
+        return f"columns are measurements, each shifted to a minimum of 0{divided}"
 
     def apply(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scaled columns of a dense matrix."""

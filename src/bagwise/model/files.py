@@ -92,12 +92,12 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "provenance": model.provenance,
     }
     used = {name: value for name, value in _optional(model).items() if value != OPTIONAL[name]}
-    if used or model.word_weights is not None or model.tables is not None:
+    if used or any(getattr(model, name) is not None for name in ("word_weights", "column_shift", "tables")):
         header |= {"schema": SCHEMA, **used}
     merges: NDArray[np.int64] = model.hierarchy.merges
     tensors: dict[str, NDArray[Any]] = {"merges": merges.astype(np.int32), "scores": model.hierarchy.scores}
     tensors |= dict(zip(codebook_names(model.vocabularies), model.codebooks, strict=False))
-    for name in ("word_totals", "word_weights", "tables"):
+    for name in ("word_totals", "word_weights", "column_shift", "tables"):
         if getattr(model, name) is not None:
             tensors[name] = getattr(model, name)
     if model.word_names is not None:
@@ -136,6 +136,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "pyramid": header["pyramid"],
         "term": header["term"],
         "word_weights": tensors.get("word_weights"),
+        "column_shift": tensors.get("column_shift"),
         "tables": tensors.get("tables"),
         "norm": header["norm"],
         "normalize": header["normalize"],

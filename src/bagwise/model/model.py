@@ -87,6 +87,8 @@ class Model:
         Function of the count of a word: itself, 1 + log of it, or its square root.
     word_weights : array-like of shape (d,), default=None
         Factor of each word, such as its inverse document frequency. Finite, not negative, stored as float32.
+    column_shift : array-like of shape (d,), default=None
+        For tables of measurements: what is subtracted from each column before anything else, such as its minimum.
     norm : {"l1", "l2"}, default=None
         Norm over all words, or over those of each vocabulary, by which a row is divided before words are summed.
     normalize : sequence out of {"l1", "power", "l2"}, default=("l1", "power")
@@ -148,6 +150,7 @@ class Model:
     pyramid: tuple[tuple[int, int], ...] = ((1, 1),)
     term: str = "count"
     word_weights: NDArray[np.floating] | None = None
+    column_shift: NDArray[np.float64] | None = None
     norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
     tables: NDArray[np.signedinteger] | None = None
@@ -223,13 +226,15 @@ class Model:
             if seen:
                 raise BagwiseError(f"Words of {self.modality} have no names, but word_names were given.")
             self._set(word_names=checked_names(self.word_names, "word_names", unique=self.modality == "texts"))
-        for name, dtype in (("word_totals", np.float64), ("word_weights", np.float32)):
+        for name, dtype in (("word_totals", np.float64), ("word_weights", np.float32), ("column_shift", np.float64)):
             if getattr(self, name) is not None:
                 numbers = as_values(np.asarray(getattr(self, name)).reshape(-1, 1), dtype, name)
                 self._set(**{name: frozen(numbers.ravel())})
         if self.word_weights is not None and len(self.word_weights) and self.word_weights.min() < 0:
             raise BagwiseError(f"word_weights must not be negative; the smallest is {self.word_weights.min():g}.")
-        for name in ("word_names", "word_totals", "word_weights"):
+        if self.column_shift is not None and self.modality != "table":
+            raise BagwiseError(f"Only the columns of a table are shifted, but the model takes {self.modality}.")
+        for name in ("word_names", "word_totals", "word_weights", "column_shift"):
             held = getattr(self, name)
             if held is not None and len(held) != n:
                 raise BagwiseError(f"{name} must have one entry per word of the hierarchy, {n}; got {len(held)}.")
@@ -312,9 +317,9 @@ class Model:
 
     @cached_property
     def weighting(self) -> WordWeighting:
-        """What is done to histograms before words are summed: `term`, `word_weights` and `norm`."""
+        """What is done to histograms before words are summed: `column_shift`, `term`, `word_weights`, `norm`."""
         weights = None if self.word_weights is None else self.word_weights.astype(np.float64)
-        return WordWeighting(self.term, weights, self.norm, self.vocabularies)
+        return WordWeighting(self.term, weights, self.norm, self.vocabularies, self.column_shift)
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:

@@ -90,6 +90,8 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
 
 def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
     """Weight the words of each row, see `bagwise.codebooks.normalizing.WordWeighting`."""
+    if model.column_shift is not None:
+        counts = graph.add("Sub", counts, graph.constant(model.column_shift.astype(np.float32)))
     if model.term == "sqrt":
         counts = _add_steps(graph, counts, ("power",))
     elif model.term == "log":

@@ -445,14 +445,14 @@ class TableVectorizer(Vectorizer):
         self.word_names = None if word_names is None else tuple(word_names)
 
     def _fit_transform(self, X: Any, run: _Run) -> Histograms:
-        """Check that the table holds finite numbers of at least 0."""
+        """Check that the table holds finite numbers, and none below 0 if it is sparse."""
         values = X.X.data if sp.issparse(X.X) else X.X
         if values.size and not np.isfinite(values).all():
             raise BagwiseError(f"{X.source} holds NaN or infinity; counts of words must be finite.")
-        if values.size and values.min() < 0:
+        if sp.issparse(X.X) and values.size and values.min() < 0:
             raise BagwiseError(
-                f"{X.source} holds negative numbers (the smallest is {values.min():g}), but counts of words are never "
-                "negative. Remove such columns, or use WordMerger from Python, which takes any numbers."
+                f"{X.source} is sparse and holds negative numbers (the smallest is {values.min():g}), but counts of "
+                "words are never negative. Remove such columns, or give a dense table, which may hold measurements."
             )
         self.n_words = X.X.shape[1]
         self.word_names = None if X.feature_names is None else tuple(X.feature_names)

@@ -24,7 +24,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.media import images_in_mode
 from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
-from bagwise.training.method import choose_method
+from bagwise.training.method import adapt_to_table, choose_method
 from bagwise.training.options import FitOptions, open_source
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]
@@ -311,6 +311,7 @@ def compare_criteria(
         started = time.perf_counter()
         asked, vocabularies = chosen.with_changes(criterion=name), prepared.data.vocabularies
         method = choose_method(asked, modality, len(prepared.classes), vocabularies)
+        method = adapt_to_table(method, prepared.data.whole(), modality, asked)
         path, _ = cross_validate(prepared.data, prepared.codes, tried, method, chosen, report)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
     return compared

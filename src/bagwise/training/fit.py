@@ -41,12 +41,14 @@ from bagwise.training.method import (
     FollowedPath,
     Method,
     TablesPath,
+    adapt_to_table,
     choose_method,
     choose_weighting,
+    classifier_of,
+    head_of,
     no_convergence_warnings,
     refined_size,
     score_followed,
-    two_sided,
 )
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
 
@@ -256,7 +258,11 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     options = prepared.options
     check_groups(options, data.n_words)
     validated = codes is not None and prepared.enough_for_folds(options)
-    method = choose_method(options, data.collection.modality, len(classes), data.vocabularies)
+    modality = data.collection.modality
+    method = choose_method(options, modality, len(classes), data.vocabularies)
+    method = adapt_to_table(method, data.whole(), modality, options)
+    if method.scaling is not None:
+        log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole())
     sizes = _sizes(data.n_words, options)
     if method.n_tables == 1:
@@ -278,13 +284,14 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("merging"):
             hierarchy, heads, tables = _learn_tables(data, codes, n_groups, method, weighting, options, report)
     model = Model(
-        modality=data.collection.modality,
+        modality=modality,
         hierarchy=hierarchy,
         n_groups=n_groups,
         **data.vectorizer.parameters(),
         word_totals=np.asarray(data.whole().sum(axis=0), dtype=np.float64).ravel(),
         term=weighting.term,
         word_weights=weighting.weights,
+        column_shift=weighting.shift,
         norm=weighting.norm,
         normalize=method.normalize,
         tables=tables,
@@ -505,8 +512,7 @@ def learn_groups(
         heads: dict[int, Head] = {}
         for k, size in enumerate(sizes if codes is not None else ()):
             features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
-            svm = _svm(options).fit(features, codes)
-            heads[size] = two_sided(svm.coef_, svm.intercept_)
+            heads[size] = head_of(classifier_of(method, _svm(options)).fit(features.astype(np.float64), codes))
             progress("Training classifiers", k + 1, len(sizes))
     return hierarchy, heads
 
@@ -549,7 +555,7 @@ def cross_validate(
                 codes,
                 sizes,
                 merger=method.merger(),
-                estimator=make_pipeline(normalizer, _svm(options)),
+                estimator=make_pipeline(normalizer, classifier_of(method, _svm(options))),
                 predict=True,
                 merge_on=method.merging_input(whole, weighted_whole),
                 n_cells=data.n_cells,

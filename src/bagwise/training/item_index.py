@@ -114,7 +114,7 @@ class ItemIndex:
         """
         options = FitOptions() if options is None else options
         index = BagIndex(metric=metric)
-        index.add(model.group(histograms, normalize=("l1",)))
+        index.add(_frequencies(model, histograms))
         reading = {name: getattr(options, name) for name in _READING}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading)
@@ -135,7 +135,7 @@ class ItemIndex:
         -------
         found : list of lists of Found
         """
-        scores, numbers = self.index.search(self.model.group(histograms, normalize=("l1",)), min(k, len(self)))
+        scores, numbers = self.index.search(_frequencies(self.model, histograms), min(k, len(self)))
         return [
             [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
             for row, of_row in zip(np.asarray(numbers).tolist(), scores, strict=True)
@@ -244,3 +244,11 @@ def _check_items(
     if not isinstance(header.get("source"), str):
         raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")
     return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading
+
+
+def _frequencies(model: Model, histograms: Any) -> Any:
+    """Return relative frequencies of groups; measurements below what the model was fitted to count as the least."""
+    if model.column_shift is not None:
+        dense = histograms.toarray() if hasattr(histograms, "toarray") else histograms
+        histograms = np.maximum(dense, model.column_shift)
+    return model.group(histograms, normalize=("l1",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -26,6 +28,7 @@ from bagwise.merging.engine import merge_refined
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
+from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
 from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head
@@ -63,6 +66,9 @@ class Method:
     n_tables : int
         Number of groupings at once, see `CompactClassifier`. With several there is no hierarchy, and a vocabulary has
         no share of its own.
+    scaling : Scaling or None
+        How the columns of a table of measurements are brought to a common scale. Their groups are standardised for the
+        classifier. None for words that are counted.
     """
 
     criterion: str
@@ -70,6 +76,7 @@ class Method:
     root: str | None
     vocabularies: tuple[int, ...] = ()
     n_tables: int = 1
+    scaling: Scaling | None = None
 
     @property
     def follows(self) -> bool:
@@ -79,19 +86,19 @@ class Method:
     @property
     def normalize(self) -> tuple[str, ...]:
         """Steps that normalise rows of groups."""
-        if self.root != "after":
+        if self.root != "after" or self.scaling is not None:
             return ()
         return ("power",) if self.vocabularies else HELLINGER  # several are scaled before words are summed
 
     def merging_input(self, counts: Any, weighted: Any) -> Any:
         """Return what words are merged on.
 
-        These are weighted words where a classifier on them is followed and for roots before merging; relative
-        frequencies for other criteria of distances between items, so that long items do not outweigh short ones; and
-        counts for criteria of occurrences.
+        These are weighted words where a classifier on them is followed, for roots before merging and for measurements;
+        relative frequencies for other criteria of distances between items, so that long items do not outweigh short
+        ones; and counts for criteria of occurrences.
         """
         distances = isinstance(resolve_criterion(self.criterion), (TraceRatio, Linkage))
-        if self.follows or (self.root == "before" and distances):
+        if self.follows or self.scaling is not None or (self.root == "before" and distances):
             return weighted
         return WordWeighting("count", None, "l1", self.vocabularies).apply(counts) if distances else counts
 
@@ -168,6 +175,12 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else (), options.n_tables)
 
 
+def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -> Method:
+    """Find out whether a table holds measurements, which are scaled (`find_scaling`), unless `root` is given."""
+    scaling = find_scaling(X) if modality == "table" and options.root == "auto" else None
+    return method if scaling is None else replace(method, scaling=scaling, root="after")
+
+
 def refined_size(options: FitOptions, n_classes: int) -> int:
     """Return the size at which a hierarchy that follows a classifier is refined: the one asked for, if there is one.
 
@@ -178,6 +191,10 @@ def refined_size(options: FitOptions, n_classes: int) -> int:
 
 def choose_weighting(method: Method, counts: Any) -> WordWeighting:
     """Return how words are weighted before they are summed; TF-IDF weights are learned from counts of whole items."""
+    if method.scaling is not None:
+        shift, scale = method.scaling
+        weights = None if scale is None else scale.astype(np.float32).astype(np.float64)
+        return WordWeighting(weights=weights, shift=shift.astype(np.float64))
     if method.root is None:
         return WordWeighting("log", inverse_document_frequencies(counts).astype(np.float32).astype(np.float64), "l2")
     if method.root == "before":
@@ -264,6 +281,20 @@ class FollowedPath:
     def head(self, size: int) -> Head:
         """Return the classifier of a size, one row of weights per class."""
         return two_sided(*self.coefs[size])
+
+
+def classifier_of(method: Method, svm: LinearSVC) -> Any:
+    """Return the classifier of features of groups; those of measurements are standardised."""
+    return svm if method.scaling is None else make_pipeline(StandardScaler(), svm)
+
+
+def head_of(fitted: Any) -> Head:
+    """Return the head of a fitted `classifier_of`; standardising becomes part of the weights."""
+    if not isinstance(fitted, Pipeline):
+        return two_sided(fitted.coef_, fitted.intercept_)
+    scaler, svm = fitted[0], fitted[-1]
+    coef = svm.coef_ / scaler.scale_
+    return two_sided(coef, svm.intercept_ - coef @ scaler.mean_)
 
 
 def two_sided(coef: NDArray[Any], intercept: NDArray[Any]) -> Head:

@@ -179,6 +179,9 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
     facts |= {"Words": words, "Groups": model.n_groups, "Criterion": criterion}
     if (model.term, model.norm) == ("log", "l2") and model.word_weights is not None:
         facts["Weights of words"] = "sublinear TF-IDF"
+    elif model.column_shift is not None:
+        divided = "" if model.word_weights is None else ", divided by its range"
+        facts["Columns"] = f"measurements, each shifted to a minimum of 0{divided}"
     elif (model.term, model.norm) == ("sqrt", "l2"):
         facts["Weights of words"] = "square roots of relative frequencies"
     if len(model.pyramid) > 1:
