@@ -238,7 +238,7 @@ def tell(name, size, model, seconds):
     found.append({"method": name, "size": size, "error": 100 * wrong / len(lines), "seconds": seconds,
                   "bytes": os.path.getsize(path), "memory": int(peak[1]) * 1024 if peak else None})
 def learn():
-    return fasttext.train_supervised(input=train, lr=1.0, epoch=25, dim=100, thread=1, verbose=0)
+    return fasttext.train_supervised(input=train, lr=0.5, epoch=25, dim=100, thread=1, verbose=0)
 started = time.perf_counter()
 model = learn()
 full = time.perf_counter() - started
