@@ -6,6 +6,8 @@ r"""The main job: the defaults of `bagwise fit` against what people would write 
     python benchmarks/main_job.py --data DIR --json FOLDER        # a file per data set; what is there is not run again
     python benchmarks/main_job.py --data DIR --fasttext PYTHON    # an interpreter with the package fasttext
 
+Runs with different ``--only`` may share the folder of ``--json``; a last run without ``--only`` prints it all.
+
 - A split is a file with a training and a test part. Ours is ``fit_model(file)`` with nothing set; sizes other than the
   one it chose ("auto") are cuts of the same model, so seconds, bytes and memory are those of the one fit and the one
   file. Test parts are used once, for the errors printed, and choose nothing.

@@ -97,8 +97,8 @@ def ours(path: Path) -> Iterator[Row]:
 
 def _pca(method: str, sizes: Any, X: Any, y: Any, X_test: Any, y_test: Any, before: float) -> Iterator[Row]:
     """PCA of the largest size, once; then its first components at each size."""
-    sizes = [size for size in sizes if size < min(X.shape)]
-    learning, pca = timed(lambda: PCA(max(sizes), svd_solver="full").fit(X))
+    sizes = [size for size in sizes if size < X.shape[1]]
+    learning, pca = timed(lambda: PCA(min(max(sizes), len(X)), svd_solver="full").fit(X))
     Z, Z_test = pca.transform(X), pca.transform(X_test)
     for size in sizes:
         seconds, svm = timed(lambda size=size: _svm().fit(Z[:, :size], y))
@@ -214,12 +214,11 @@ def svd(path: Path) -> Iterator[Row]:
     X_test = tfidf.transform(split.texts_test)
     learning, model = timed(lambda: TruncatedSVD(min(max(SIZES), min(X.shape) - 1), random_state=0).fit(X))
     Z, Z_test = model.transform(X), model.transform(X_test)
-    for size in SIZES:
-        if size <= Z.shape[1]:
-            seconds, svm = timed(lambda size=size: _svm().fit(Z[:, :size], split.y))
-            n_bytes = len(pickle.dumps((tfidf, model.components_[:size], svm)))
-            error = _error(svm.predict(Z_test[:, :size]), split.y_test)
-            yield _row(SVD, size, error, before + learning + seconds, n_bytes)
+    for size in SIZES:  # few texts have fewer components than the largest size
+        seconds, svm = timed(lambda size=size: _svm().fit(Z[:, :size], split.y))
+        n_bytes = len(pickle.dumps((tfidf, model.components_[:size], svm)))
+        error = _error(svm.predict(Z_test[:, :size]), split.y_test)
+        yield _row(SVD, size, error, before + learning + seconds, n_bytes)
 
 
 # Runs where the package fasttext is: training and test file, folder for models, sizes of quantised models; prints JSON.
