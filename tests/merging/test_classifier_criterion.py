@@ -18,7 +18,7 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.weights import ChainSearch, SortedSearch
-from bagwise.merging.teacher import ScoreMoments, Teacher, group_weights, mean_squares, mean_weights
+from bagwise.merging.teacher import ScoreMoments, Teacher, balanced_weights, group_weights, mean_squares, mean_weights
 from helpers import topic_counts
 
 
@@ -154,7 +154,8 @@ def test_rows_with_one_word_each(n_classes):
     for n in (1, 5, 12):
         coef, intercept = mean_weights(teacher, hierarchy.cut(n), n)
         change = pool(X, hierarchy.cut(n), n) @ coef.T + intercept - teacher.scores(X)
-        assert hierarchy.scores[20 - n - 1] == pytest.approx(-(change**2).sum() / 300)
+        weights = balanced_weights(teacher.scores(X))
+        assert hierarchy.scores[20 - n - 1] == pytest.approx(-weights @ (change**2).sum(axis=1) / weights.sum())
 
 
 def test_sparse_and_dense_and_the_search_that_is_chosen():
@@ -242,20 +243,38 @@ class TestWeightsOfGroups:
         Z, F = pool(X, labels, 8), teacher.scores(X)
         start, _ = mean_weights(teacher, labels, 8)
         coef, intercept = group_weights(form(Z), F, start, ridge=0.1)
-        Zc, Fc = Z - Z.mean(axis=0), F - F.mean(axis=0)
+        a = balanced_weights(F)
+        Zc, Fc = (np.sqrt(a)[:, np.newaxis] * (M - np.average(M, axis=0, weights=a)) for M in (Z, F))
         penalty = 0.1 * (Zc**2).sum() / 8
         change = np.linalg.solve(Zc.T @ Zc + penalty * np.eye(8), Zc.T @ (Fc - Zc @ start.T))
         np.testing.assert_allclose(coef, start + change.T, rtol=1e-8)
-        np.testing.assert_allclose((Z @ coef.T + intercept).mean(axis=0), F.mean(axis=0))
+        np.testing.assert_allclose(a @ (Z @ coef.T + intercept), a @ F)
+        loss = ScoreMoments.of(form(Z), F).loss(coef, intercept)
+        left = a @ np.square(Z @ coef.T + intercept - F).sum(axis=1)
+        assert loss == pytest.approx(left / (Fc**2).sum())
 
     def test_moments_add_up_and_merge(self, case):
         X, teacher, labels = case
         F = teacher.scores(X)
         start, _ = mean_weights(teacher, labels, 8)
-        words = ScoreMoments.of(X[:40], F[:40]) + ScoreMoments.of(sp.csr_array(X[40:]), F[40:])
+        a = balanced_weights(F)
+        words = ScoreMoments.of(X[:40], F[:40], a[:40]) + ScoreMoments.of(sp.csr_array(X[40:]), F[40:], a[40:])
         ours, expected = words.merged(labels, 8).weights(start), group_weights(pool(X, labels, 8), F, start)
         np.testing.assert_allclose(ours[0], expected[0], rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(ours[1], expected[1], rtol=1e-8)
+
+    def test_rare_classes_count_as_frequent_ones(self):
+        scores = np.eye(3)[[0] * 80 + [1] * 10 + [2] * 10]
+        weights = balanced_weights(scores)
+        assert weights[0] * (80 + 10 / 3) == pytest.approx(1.0)
+        assert weights[99] * (10 + 10 / 3) == pytest.approx(1.0)
+        twice = np.repeat([2.0, 1.0], [10, 90])
+        np.testing.assert_allclose(
+            np.repeat(balanced_weights(scores, twice) / twice, twice.astype(int)),
+            balanced_weights(np.repeat(scores, twice.astype(int), axis=0)),
+        )
+        binary = balanced_weights(np.array([[1.0], [-1], [-2], [-3]]))
+        assert binary.tolist() == pytest.approx([1 / 1.2, 1 / 3.2, 1 / 3.2, 1 / 3.2])
 
     def test_empty_constant_and_too_many_groups(self, case):
         X, teacher, _ = case
@@ -264,9 +283,9 @@ class TestWeightsOfGroups:
         assert np.isfinite(coef).all()
         np.testing.assert_allclose(coef[:, 50:], 0.0, atol=1e-9)
         np.testing.assert_allclose(Z @ coef.T + intercept, teacher.scores(X[:20]), atol=0.05)
-        coef, intercept = group_weights(np.ones((5, 2)), np.arange(5.0)[:, np.newaxis])
+        coef, intercept = group_weights(np.ones((4, 2)), np.array([[-3.0], [-1], [1], [3]]))
         assert coef.tolist() == [[0.0, 0.0]]
-        assert intercept.tolist() == [2.0]
+        np.testing.assert_allclose(intercept, 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 4])

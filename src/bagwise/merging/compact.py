@@ -27,7 +27,7 @@ from bagwise.merging.path import path_sizes
 from bagwise.merging.pooling import pool
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.tables import split_weights, table_sizes
-from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
+from bagwise.merging.teacher import ScoreMoments, Teacher, answers, mean_weights
 
 __all__ = ["CompactClassifier", "CompactPath", "compress"]
 
@@ -68,7 +68,7 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     2. It merges words whose weights in the teacher are alike (`bagwise.criteria.ClassifierLoss`), which gives a
        hierarchy of groups of all sizes. The groups of the cut at `n_groups` are improved by k-means.
     3. It fits the weights of `n_groups` groups to the *scores* of the teacher. Labels are not used again: the groups
-       were made from them, and fitting to them a second time overfits.
+       were made from them, and fitting to them a second time overfits. Rare classes count as much as frequent ones.
 
     What is left is a table with one group number for each word, and a few weights.
 
@@ -302,8 +302,7 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return np.asarray(pool_tables(X, self.tables_, self.coef_.shape[1]) @ self.coef_.T) + self.intercept_
 
     def _answers(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        codes = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self.classes_[codes]
+        return self.classes_[answers(scores)]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of each class, or of the second one of two.
@@ -358,13 +357,13 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             sizes = [size for size in path_sizes(n_words, n_groups) if size <= max(MOST_FITTED, n_groups)]
         chosen = np.unique([check_integer(size, "sizes", 1, n_words) for size in np.ravel(sizes).tolist()])
         expected = self.teacher_.scores(X)
-        answers = self._answers(expected)
+        theirs = self._answers(expected)
         variance = float(np.square(expected - expected.mean(axis=0)).sum()) or 1.0
         agreement, losses, errors = [], [], []
         for size in chosen.tolist():
             scores = self.cut(size)._scores(X)
             found = self._answers(scores)
-            agreement.append(np.mean(found == answers))
+            agreement.append(np.mean(found == theirs))
             losses.append(np.square(scores - expected).sum() / variance)
             errors.append(np.nan if y is None else np.mean(found != np.asarray(y)))
         return CompactPath(chosen, np.array(agreement), np.array(losses), None if y is None else np.array(errors))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise.errors import BagwiseError
 
-__all__ = ["RIDGE", "ScoreMoments", "Teacher", "group_weights", "mean_weights"]
+__all__ = ["RIDGE", "ScoreMoments", "Teacher", "answers", "balanced_weights", "group_weights", "mean_weights"]
 
 Values = NDArray[np.float64]
 # Penalty of the change from the mean weights, relative to the mean variance of a group's sums.
 RIDGE = 1e-2
+# Classes much rarer than this fraction of the mean size of a class count less than others.
+_RARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,8 @@ class Teacher:
     intercept : ndarray of shape (n_outputs,)
     classes : ndarray of shape (n_classes,)
     mass : ndarray of shape (n_words,)
-        Mean square of each word over the data. 0 for words that never occur.
+        Mean square of each word over the data, in which all classes count the same (`balanced_weights`). 0 for words
+        that never occur.
 
     Examples
     --------
@@ -82,10 +85,9 @@ class Teacher:
         coef = np.atleast_2d(np.asarray(coef.toarray() if sp.issparse(coef) else coef, dtype=np.float64))
         intercept = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64), len(coef)).copy()
         n_words = coef.shape[1]
-        mass = np.ones(n_words) if X is None else mean_squares(X, sample_weight)
-        if len(mass) != n_words:
-            raise BagwiseError(f"X has {len(mass)} words, but {name} was fitted with {n_words}.")
-        teacher = cls(coef, intercept, np.asarray(classes), mass)
+        if X is not None and X.shape[1] != n_words:
+            raise BagwiseError(f"X has {X.shape[1]} words, but {name} was fitted with {n_words}.")
+        teacher = cls(coef, intercept, np.asarray(classes), np.ones(n_words))
         # coef_ of an SVC, for one, belongs to pairs of classes, not to classes
         probe = np.random.default_rng(0).normal(size=(4, n_words))
         given = np.asarray(estimator.decision_function(probe)).reshape(len(probe), -1)
@@ -95,11 +97,29 @@ class Teacher:
                 f"The scores of {name} are not X @ coef_.T + intercept_, one column for each class or a single one, so "
                 "groups cannot follow them. Use a linear classifier such as LinearSVC or LogisticRegression."
             )
-        return teacher
+        if X is None:
+            return teacher
+        return replace(teacher, mass=mean_squares(X, balanced_weights(teacher.scores(X), sample_weight)))
 
     def scores(self, X: Any) -> Values:
         """Decision function of X, of shape (n_samples, n_outputs)."""
         return np.asarray(X @ self.coef.T) + self.intercept
+
+
+def answers(scores: Values) -> NDArray[np.intp]:
+    """Index of the class that each row of scores stands for."""
+    return (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
+
+
+def balanced_weights(scores: Values, sample_weight: Values | None = None) -> Values:
+    """Weights of items such that all classes, as a classifier answers, count the same; very rare ones less.
+
+    An item of a class with c of n items in k classes gets ``1 / (c + 0.1 n / k)``, times its `sample_weight`. Without
+    this a few groups follow only the frequent classes. No labels are needed.
+    """
+    codes, given = answers(scores), np.ones(len(scores)) if sample_weight is None else sample_weight
+    sizes = np.bincount(codes, given, minlength=max(scores.shape[1], 2))
+    return given / (sizes + _RARE * sizes.mean())[codes]
 
 
 def mean_squares(X: Any, sample_weight: Values | None = None) -> Values:
@@ -134,11 +154,12 @@ def mean_weights(teacher: Teacher, labels: NDArray[np.int64], n_groups: int) -> 
 class ScoreMoments:
     """Sums over items from which the weights of groups are fitted to the scores of a classifier.
 
-    With the group sums Z (items x groups) and the scores F (items x outputs) these are n, ``ZᵀZ``, ``ZᵀF``, ``Zᵀ1``,
-    ``Fᵀ1`` and ``|F|²``. They add up over batches of items, and those of merged groups are sums as well (`merged`).
+    With the group sums Z (items x groups), the scores F (items x outputs) and diagonal weights D of items these are the
+    total weight, ``ZᵀDZ``, ``ZᵀDF``, ``ZᵀD1``, ``FᵀD1`` and ``tr(FᵀDF)``. They add up over batches of items, and
+    those of merged groups are sums as well (`merged`).
     """
 
-    n_items: int
+    total: float
     gram: Values
     cross: Values
     group_sums: Values
@@ -146,21 +167,23 @@ class ScoreMoments:
     score_squares: float
 
     @classmethod
-    def of(cls, Z: Any, scores: Values) -> Self:
-        """Sum over items; Z is dense or CSR."""
-        gram = Z.T @ Z
+    def of(cls, Z: Any, scores: Values, item_weights: Values | None = None) -> Self:
+        """Sum over items; Z is dense or CSR. Without `item_weights` all classes count the same (`balanced_weights`)."""
+        weights = balanced_weights(scores) if item_weights is None else item_weights
+        weighted = Z.multiply(weights[:, np.newaxis]).tocsr() if sp.issparse(Z) else Z * weights[:, np.newaxis]
+        gram = weighted.T @ Z
         return cls(
-            Z.shape[0],
+            float(weights.sum()),
             np.asarray(gram.toarray() if sp.issparse(gram) else gram, dtype=np.float64),
-            np.asarray(Z.T @ scores, dtype=np.float64),
-            np.asarray(Z.sum(axis=0), dtype=np.float64).ravel(),
-            np.asarray(scores.sum(axis=0), dtype=np.float64),
-            float(np.square(scores).sum()),
+            np.asarray(weighted.T @ scores, dtype=np.float64),
+            np.asarray(weighted.sum(axis=0), dtype=np.float64).ravel(),
+            weights @ scores,
+            float(weights @ np.square(scores).sum(axis=1)),
         )
 
     def __add__(self, other: ScoreMoments) -> ScoreMoments:
         return ScoreMoments(
-            self.n_items + other.n_items,
+            self.total + other.total,
             self.gram + other.gram,
             self.cross + other.cross,
             self.group_sums + other.group_sums,
@@ -174,11 +197,11 @@ class ScoreMoments:
         columns = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
         join = sp.csr_array((np.ones(rows.size), (rows.ravel(), columns.ravel())), shape=(n_groups, rows.shape[1]))
         gram, cross = join @ (join @ self.gram).T, join @ self.cross
-        return ScoreMoments(self.n_items, gram, cross, join @ self.group_sums, self.score_sums, self.score_squares)
+        return ScoreMoments(self.total, gram, cross, join @ self.group_sums, self.score_sums, self.score_squares)
 
     def weights(self, coef: Values | None = None, ridge: float = RIDGE) -> tuple[Values, Values]:
         """Fit weights and intercepts; see `group_weights`."""
-        n, k = self.n_items, len(self.gram)
+        n, k = self.total, len(self.gram)
         mean, score_mean = self.group_sums / n, self.score_sums / n
         start = np.zeros((k, len(score_mean))) if coef is None else coef.T
         gram = self.gram - np.outer(self.group_sums, mean)
@@ -193,7 +216,7 @@ class ScoreMoments:
 
         ``|Z V + b - F|² / |F - mean(F)|²``; 0 where the scores do not vary.
         """
-        n = self.n_items
+        n = self.total
         variance = self.score_squares - float(self.score_sums @ self.score_sums) / n
         V = coef.T
         change = (
@@ -209,9 +232,10 @@ class ScoreMoments:
 def group_weights(Z: Any, scores: Values, coef: Values | None = None, *, ridge: float = RIDGE) -> tuple[Values, Values]:
     """Fit the weights of groups to the scores of a classifier on all words, by ridge regression.
 
-    Minimises ``Σ_i |V z_i + b - f_i|² + λ |V - V_0|²`` over the weights V and the intercepts b, with the group sums
-    z_i and the scores f_i of item i. λ is `ridge` times the mean over groups of ``Σ_i (z_ig - mean)²``. No labels
-    are used: the groups come from them already, and fitting to them again overfits.
+    Minimises ``Σ_i a_i |V z_i + b - f_i|² + λ |V - V_0|²`` over the weights V and the intercepts b, with the group sums
+    z_i and the scores f_i of item i; the a_i make all classes count the same (`balanced_weights`). λ is `ridge` times
+    the mean over groups of ``Σ_i a_i (z_ig - mean)²``. No labels are used: the groups come from them already, and
+    fitting to them again overfits.
 
     Parameters
     ----------

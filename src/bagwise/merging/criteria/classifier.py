@@ -23,7 +23,8 @@ class ClassifierLoss(AdditiveScore):
     """Keep the scores of a linear classifier that is learned on all words once.
 
     The words of a group share one weight vector, the mean of theirs weighted by importance,
-    ``v_g = Σ_{j in g} m_j w_j / Σ_{j in g} m_j`` with ``m_j = E[x_j²]``. Each merge is the one that raises
+    ``v_g = Σ_{j in g} m_j w_j / Σ_{j in g} m_j`` with ``m_j = E[x_j²]``, samples weighted
+    so that all classes count the same, as the classifier answers. Each merge is the one that raises
     ``Σ_j m_j |w_j - v_g(j)|²`` least: the expected squared change of the classifier's scores, correlations between
     words aside. Scores are minus that sum after each merge; they start at 0 and never rise.
 
