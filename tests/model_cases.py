@@ -90,6 +90,7 @@ MADE = {
     "weighted images": lambda: weighted_image_model(np.random.default_rng(0)),
     "weighted texts": lambda: weighted_text_model(np.random.default_rng(0)),
     "tables": tables_model,
+    "compact texts": lambda: weighted_text_model(np.random.default_rng(0)).compact(),
     "table": table_model,
     "measurements": measurement_model,
     "odd": odd_model,

@@ -14,9 +14,12 @@ two words differ by about a millionth of the squared lengths, a count may move f
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import os
+import re
+import zlib
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,10 @@ TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 # Members of headers of schema 2, and what they are where they are missing.
-OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None}
-TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1"}
+OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
+# Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
+HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
 # Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
 # words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
@@ -70,7 +75,12 @@ class RuntimeModel:
         self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
         self._weights, self._tables = tensors.get("word_weights"), tensors.get("tables")
-        self._shift = tensors.get("column_shift")
+        self._shift, self._hashes, self._flat = (
+            tensors.get("column_shift"),
+            tensors.get("word_hashes"),
+            "groups" in tensors,
+        )
+        self._names: Any = (tensors["names"], tensors["name_offsets"]) if "names" in tensors else None
         known = self._tables is None or np.all((self._tables >= 0) & (self._tables < self.n_groups))
         _check(known, "its tables have groups that do not exist.")
         floats = [a for name, a in tensors.items() if name.startswith(("codebook", "column", "word_weights", "head"))]
@@ -87,6 +97,7 @@ class RuntimeModel:
     def cut(self, n: int) -> RuntimeModel:
         """Return the same model with n groups."""
         least = max(1, self._d - len(self._merges))
+        _check(n == self.n_groups or not self._flat, f"This model is compact: it always has {self.n_groups} groups.")
         _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} groups, got {n!r}.")
         other = copy.copy(self)
         if self._tables is not None and n != self.n_groups:
@@ -158,6 +169,32 @@ class RuntimeModel:
         rows = self._features(values.reshape(-1, d))
         return rows if values.ndim == 2 else rows[0]
 
+    def transform_texts(self, texts: Any) -> np.ndarray:
+        """Turn a text, or a list of texts, into features, as `transform_counts` does with the counts of its words."""
+        if isinstance(texts, str):
+            return self.transform_counts(self._count(texts))
+        rows = [self.transform_counts(self._count(text)) for text in texts]
+        return np.stack(rows) if rows else np.empty((0, self._n_features), np.float32)
+
+    def _count(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """Count the words of a text: numbers of words, and how often they occur."""
+        words = self._numbers(_tokens(text, self.header["tokenizer"]))
+        found, counts = np.unique(words[words >= 0], return_counts=True)
+        return found, np.minimum(counts, 1) if self.header["tokenizer"].get("binary") else counts
+
+    def _numbers(self, words: list[str]) -> np.ndarray:
+        """Return the numbers of words, -1 for those that are not in the vocabulary."""
+        if self._hashes is not None:
+            hashes = hash_words(words)
+            at = np.minimum(np.searchsorted(self._hashes, hashes), self._d - 1)
+            return np.where(self._hashes[at] == hashes, at, -1)
+        _check(self._names is not None, "This model has no vocabulary of words. Use transform_counts.")
+        if not isinstance(self._names, dict):
+            text, offsets = self._names[0].tobytes(), self._names[1].tolist()
+            parts = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets)]
+            self._names = {part: number for number, part in enumerate(parts)}
+        return np.array([self._names.get(word, -1) for word in words], np.intp)
+
     def scores(self, features: Any) -> np.ndarray:
         """Return scores of shape (…, n_classes) for features of shape (…, n_features)."""
         _check(self.n_groups in self._heads, f"No classifier for {self.n_groups} groups, only for {list(self._heads)}.")
@@ -171,6 +208,10 @@ class RuntimeModel:
     def predict_counts(self, counts: Any) -> Any:
         """Return the class of an item, or an array of classes for several; see `transform_counts`."""
         return np.array(self.classes)[self.scores(self.transform_counts(counts)).argmax(axis=-1)]
+
+    def predict_texts(self, texts: Any) -> Any:
+        """Return the class of a text, or an array of classes for a list; see `transform_texts`."""
+        return np.array(self.classes)[self.scores(self.transform_texts(texts)).argmax(axis=-1)]
 
     def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
         """Count the descriptors of one item at each word, cell by cell."""
@@ -257,6 +298,39 @@ class _Words:
         return words
 
 
+def hash_words(words: Any) -> np.ndarray:
+    """Return the hashes of words: the lower 24 bits of the CRC-32 of their UTF-8 bytes, as zlib computes it."""
+    bits = (1 << HASH_BITS) - 1
+    return np.array([zlib.crc32(word.encode("utf-8", "surrogatepass")) & bits for word in words], np.uint32)
+
+
+def merges_of(groups: np.ndarray) -> np.ndarray:
+    """Return merges that make the groups: the first word of each absorbs the others, in the order of words."""
+    first = np.unique(groups, return_index=True)[1][groups]
+    others = np.flatnonzero(first != np.arange(len(groups)))
+    return np.stack([first[others], others], axis=1)
+
+
+def decoded_weights(codes: np.ndarray, span: list[float]) -> np.ndarray:
+    """Return the weights of codes: 0 is 0; 1 to 255 go from the smallest to the largest weight in equal ratios."""
+    low, high = map(math.log, span)
+    weights = np.exp(low + (high - low) / (N_WEIGHTS - 2) * np.arange(-1.0, N_WEIGHTS - 1))
+    weights[[0, 1, -1]] = 0, *span  # without rounding
+    return weights.astype(np.float32)[codes]
+
+
+def _tokens(text: str, options: dict[str, Any]) -> list[str]:
+    """Split a text into words and n-grams."""
+    stop = options.get("stop_words")
+    known = options.get("analyzer", "word") == "word" and not options.get("strip_accents") and stop != "english"
+    _check(known, f"The runtime does not split texts as {options!r:.200} says. Count words, and use transform_counts.")
+    pattern, (least, most) = options.get("token_pattern", PATTERN), options.get("ngram_range", (1, 1))
+    words = re.findall(pattern, text.lower() if options.get("lowercase", True) else text)
+    words = [word for word in words if word not in set(stop)] if stop else words
+    spans = [(a, a + n) for n in range(least, most + 1) for a in range(len(words) - n + 1)]
+    return [" ".join(words[a:b]) for a, b in spans]
+
+
 def codebook_names(vocabularies: Any) -> list[str]:
     """Return the names of the codebooks of several vocabularies, or of one (None)."""
     return ["codebook", *(f"codebook_{k}" for k in range(1, len(vocabularies or [0])))]
@@ -303,7 +377,29 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     _check(start + ends[-1] == size, f"its arrays end at byte {start + ends[-1]}, but the file has {size}.")
     _check_layout(header, {name: (dtype, shape) for name, (dtype, shape, *_) in arrays.items()})
     content = content[start:]
-    return header, {name: content[a:b].view(dtype).reshape(shape) for name, (dtype, shape, a, b) in arrays.items()}
+    tensors = {name: content[a:b].view(dtype).reshape(shape) for name, (dtype, shape, a, b) in arrays.items()}
+    _expand(header, tensors)
+    return header, tensors
+
+
+def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Add the merges, the hashes and the weights of a compact model."""
+    if "groups" in arrays:
+        groups = arrays["groups"].astype(np.intp)
+        found, first = np.unique(groups, return_index=True)
+        numbered = len(found) == header["n_words"] == found[-1] + 1 and np.all(np.diff(first) > 0)
+        _check(numbered, "its groups are not numbered by their first words.")
+        arrays["merges"] = merges_of(groups).astype(np.int32)
+        arrays["scores"] = np.full(len(arrays["merges"]), np.nan)
+    if "hashes" in arrays:
+        low, starts = arrays["hashes"], arrays["hash_starts"]
+        rise = starts[0] == 0 and starts[-1] == len(low) and np.all(np.diff(starts) >= 0)
+        _check(rise, f"its hash_starts do not rise from 0 to {len(low)}.")
+        high = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))
+        arrays["word_hashes"] = high << LOW_BITS | low
+        _check(np.all(arrays["word_hashes"][1:] > arrays["word_hashes"][:-1]), "its hashes do not rise.")
+    if "weight_codes" in arrays:
+        arrays["word_weights"] = decoded_weights(arrays["weight_codes"], header["weight_range"])
 
 
 def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
@@ -333,11 +429,14 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)
     _check(cells == 1 or seen, f"its pyramid cannot be {grids!r:.100}.")
     lengths = {name: (0, *shape)[-1] for name, (_, shape) in forms.items()}
-    m = lengths.get("scores", 0)
+    compact = header["schema"] > 1 and "groups" in forms and _is_count(n, 1, d) and heads in ([], [n])
+    m = d - n if compact else lengths.get("scores", 0)
     _check(d - MOST_GROUPS <= m < d, f"{d} words cannot have {m} merges.")
     sizes = all(_is_count(size, d - m, d) for size in [n, *heads]) and sorted(set(heads)) == heads
     _check(sizes and (len(classes) > 1 or not heads), f"its heads or n_words do not suit {d} words and {m} merges.")
     wanted: dict[str, Any] = {"merges": ("<i4", (m, 2)), "scores": ("<f8", (m,))}
+    if compact:
+        wanted = {"groups": ("|u1" if n <= 1 << 8 else "<u2", (d,))}
     for size in heads:
         wanted[f"head_{size}_coef"] = "<f4", (len(classes), cells * size)
         wanted[f"head_{size}_intercept"] = "<f4", (len(classes),)
@@ -347,12 +446,19 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
         if parts or name in forms:
             wanted[name] = "<f4", (size, max(1, lengths.get(name, 1)))
     optional: dict[str, Any] = {"word_totals": ("<f8", (d,))}
+    span = header["weight_range"]
+    ratio = isinstance(span, list) and len(span) == 2 and all(isinstance(end, float) for end in span)
+    _check(span is None or (ratio and 0 < span[0] <= span[1] < LARGEST), f"its weight_range cannot be {span!r:.100}.")
+    if span is not None:
+        wanted["weight_codes"] = "|u1", (d,)
     if header["schema"] > 1:
-        optional["word_weights"] = "<f4", (d,)
+        optional |= {} if span is not None else {"word_weights": ("<f4", (d,))}
         if header["items"] == "table":
             optional["column_shift"] = "<f8", (d,)
         n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
-        optional["tables"] = "<i4", (min(max(n_tables, 2), MOST_TABLES), d)
+        optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
+        if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
+            wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)

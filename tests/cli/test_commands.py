@@ -98,6 +98,26 @@ def test_cut_needs_no_training(stripes, tmp_path):
     assert Model.load(tmp_path / "two-5.bagwise").n_groups == 5
 
 
+def test_compact_models_are_small_and_say_what_they_lost(tmp_path):
+    source, model = write_text_folder(tmp_path / "things"), tmp_path / "things.bagwise"
+    options = ("--groups", 5, "--folds", 0, "--no-report", "--no-index", "--jobs", 1, "--out", model)
+    bagwise("fit", source, *options)
+    whole = Model.load(model)
+    output = bagwise("fit", source, *options, "--compact", "--force")
+    words = whole.hierarchy.n_words
+    assert f"Compact: 0 of {words} words have the hash of another, weights are rounded by at most 0." in output
+    assert "0 of 36 predictions differ." in output
+    assert Model.load(model).lookup.size == words
+    assert "words have no names; 0 words lost to equal hashes" in " ".join(bagwise("info", model).split())
+    whole.save(tmp_path / "whole.bagwise")
+    found = as_json("cut", tmp_path / "whole.bagwise", "--groups", 5, "--compact", "--out", tmp_path / "small.bagwise")
+    assert found["compact"]["n_words_lost"] == 0
+    small = Model.load(tmp_path / "small.bagwise")
+    np.testing.assert_array_equal(small.word_hashes, Model.load(model).word_hashes)
+    assert small.predict(["a ripe pear"]).tolist() == ["fruit"]
+    assert "This model is compact: it always has 5 groups" in bagwise("cut", model, "--groups", 6, code=1)
+
+
 def test_evaluate_prints_the_errors_of_the_library(stripes, tmp_path):
     page = tmp_path / "tried.html"
     found = as_json("evaluate", stripes / "stripes.bagwise", stripes / "stripes.zip", "--report", page)

@@ -81,6 +81,34 @@ HEADERS = {  # a change of the header, and what is said of it
     "fewer classes": ({"classes": ["a"]}, "do not suit"),
     "more classes": ({"classes": list("abcdef")}, "its array 'head_._coef'"),
 }
+COMPACT = {  # a change of the header or of an array of a compact model, and what is said of it
+    "schema": ({"schema": 1}, {}, "not that of a model"),
+    "cut": ({"n_words": 2}, {}, "do not suit|expected"),
+    "range": ({"weight_range": [0.0, 1.0]}, {}, "its weight_range cannot be"),
+    "text as range": ({"weight_range": "1"}, {}, "its weight_range cannot be"),
+    "no range": ({"weight_range": None}, {}, "its array 'weight_codes'"),
+    "items": ({"items": "table"}, {}, "its array 'hash"),
+    "groups": ({}, {"groups": lambda groups: groups[::-1]}, "its groups are not numbered by their first words"),
+    "large groups": ({}, {"groups": lambda groups: groups + 200}, "its groups are not numbered"),
+    "one group": ({}, {"groups": lambda groups: 0 * groups}, "its groups are not numbered"),
+    "starts": ({}, {"hash_starts": lambda starts: starts[::-1]}, "its hash_starts do not rise"),
+    "negative starts": ({}, {"hash_starts": lambda starts: starts - 1}, "its hash_starts do not rise"),
+    "hashes": ({}, {"hashes": lambda low: 0 * low, "hash_starts": lambda s: 0 * s + (s > s[0]) * s[-1]}, "do not rise"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(COMPACT))
+def test_compact_files_that_lie_are_refused(case, tmp_path):
+    about, entries, data = taken_apart(MADE["compact texts"]().save(tmp_path / "m.bagwise"))
+    changes, arrays, message = COMPACT[case]
+    data = bytearray(data)
+    for name, change in arrays.items():
+        first, end = entries[name]["data_offsets"]
+        values = np.frombuffer(bytes(data[first:end]), runtime.TYPES[entries[name]["dtype"]])
+        data[first:end] = change(values).astype(values.dtype).tobytes()
+    refused(put_together(tmp_path / "m.bagwise", about | changes, entries, bytes(data)), message)
+
+
 LIBRARY_HEADERS = {  # what the runtime has no use for
     "criterion": ({"criterion": 3}, "must be texts"),
     "descriptor": ({"descriptor": {"name": "os.system", "parameters": {}}}, "Unknown descriptor|A model of"),

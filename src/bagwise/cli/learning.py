@@ -63,6 +63,9 @@ def fit(
     markdown: Annotated[
         Path | None, typer.Option(help="Also write the report as Markdown with pictures into this folder.")
     ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Write a small model: one cut, hashes instead of words.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps with estimates of memory and time; write nothing.")
     ] = False,
@@ -78,7 +81,7 @@ def fit(
         return
     check_outputs([outputs.model, outputs.report, outputs.index], force)
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
-    run_fit(session, source, chosen, outputs)
+    run_fit(session, source, chosen, outputs, compact)
 
 
 @command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
@@ -135,8 +138,8 @@ def compare(
         session.wrote(write_comparison(comparison, report), "page")
 
 
-def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) -> None:
-    """Fit, evaluate on the test split, print and write everything."""
+def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, compact: bool = False) -> None:
+    """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model."""
     from bagwise.training import evaluate_model
     from bagwise.training import run_fit as fit
 
@@ -151,7 +154,12 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs) ->
     for note in fitted.notes:
         session.note(note)
     session.say()
-    session.wrote(fitted.model.save(outputs.model), "model")
+    saved = fitted.model
+    if compact:
+        from bagwise.cli.models import compacted
+
+        saved = compacted(session, saved, fitted.data.collection if evaluation is None else evaluation.collection)
+    session.wrote(saved.save(outputs.model), "model")
     if outputs.index is not None:
         from bagwise.training.item_index import index_of_fit
 

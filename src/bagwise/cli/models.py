@@ -14,7 +14,7 @@ from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
 
-__all__ = ["cut", "export", "info", "warmup"]
+__all__ = ["compacted", "cut", "export", "info", "warmup"]
 
 _PANEL = "Model files and installation"
 _MOST_CLASSES = 8
@@ -44,6 +44,9 @@ def cut(
     model: ModelPath,
     groups: Annotated[int, typer.Option("--groups", "--to", min=1, help="Number of groups.")],
     out: Annotated[Path | None, typer.Option(help="New model file. Default: NAME-N.bagwise.")] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Write a small model: this cut only, hashes instead of words.")
+    ] = False,
     force: Force = False,
 ) -> None:
     """Write a model with another number of groups, without training."""
@@ -57,7 +60,25 @@ def cut(
             f"There is no classifier for {groups} groups, so the new model cannot predict; sizes with one: {sizes}."
         )
     session.answer(n_groups=groups)
-    session.wrote(smaller.save(target), "model")
+    session.wrote((compacted(session, smaller) if compact else smaller).save(target), "model")
+
+
+def compacted(session: Session, model: Any, items: Any = None) -> Any:
+    """Return the compact form of a model, and say what it loses; `items` are predicted by both if they are texts."""
+    small = model.compact()
+    lost = small.provenance["compact"]
+    what = f"Compact: {lost['n_words_lost']:,} of {model.hierarchy.n_words:,} words have the hash of another"
+    if small.word_hashes is None:
+        what = "Compact"
+    if small.word_hashes is not None and small.word_weights is not None:
+        what += f", weights are rounded by at most {100 * lost['weight_error']:.1f} %"
+    if items is not None and model.modality == "texts" and small.heads:
+        n_changed = int((small.predict(items) != model.predict(items)).sum())
+        lost = {**lost, "n_items": len(items), "n_changed": n_changed}
+        what += f", {n_changed:,} of {len(items):,} predictions differ"
+    session.say(f"{what}.")
+    session.answer(compact=lost)
+    return small
 
 
 @command(_PANEL)
@@ -119,6 +140,9 @@ def _print_model(session: Session, model: Any) -> None:
     if model.path is not None and model.n_groups in model.path.sizes:
         error = model.path.errors[model.path.sizes.index(model.n_groups)]
         lines.append(("error", f"{percent(error)} with {model.n_groups} groups, {model.path.protocol}"))
+    if "compact" in made:
+        lost = made["compact"]
+        lines.append(("compact", f"words have no names; {lost['n_words_lost']:,} words lost to equal hashes"))
     if made.get("content_hash"):
         lines.append(("content hash", str(made["content_hash"])))
     for name, value in lines:

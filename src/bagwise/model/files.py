@@ -14,14 +14,18 @@ import bagwise
 from bagwise._io.tensors import PackedStrings, check_file_path, tensor_pieces, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.model.compact import encoded_weights, groups_of
 from bagwise.model.parts import DescriptorRecord, Head, PathErrors
 from bagwise.runtime import (
+    HASH_BITS,
     KIND,
+    LOW_BITS,
     MOST_HEADER,
     OPTIONAL,
     SCHEMA,
     ModelFileError,
     codebook_names,
+    decoded_weights,
     name_of,
     read_model_file,
 )
@@ -91,21 +95,52 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "options": model.options,
         "provenance": model.provenance,
     }
-    used = {name: value for name, value in _optional(model).items() if value != OPTIONAL[name]}
-    if used or any(getattr(model, name) is not None for name in ("word_weights", "column_shift", "tables")):
+    weights, span = _weight_tensors(model)
+    tensors = _group_tensors(model) | weights | _hash_tensors(model)
+    if model.column_shift is not None:
+        tensors["column_shift"] = model.column_shift
+    used = {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
+    if used or not {"merges", "scores"} >= tensors.keys():
         header |= {"schema": SCHEMA, **used}
-    merges: NDArray[np.int64] = model.hierarchy.merges
-    tensors: dict[str, NDArray[Any]] = {"merges": merges.astype(np.int32), "scores": model.hierarchy.scores}
     tensors |= dict(zip(codebook_names(model.vocabularies), model.codebooks, strict=False))
-    for name in ("word_totals", "word_weights", "column_shift", "tables"):
-        if getattr(model, name) is not None:
-            tensors[name] = getattr(model, name)
+    if model.word_totals is not None:
+        tensors["word_totals"] = model.word_totals
     if model.word_names is not None:
         names = PackedStrings.of(model.word_names)
         tensors["names"], tensors["name_offsets"] = names.text, names.offsets
     for size, head in model.heads.items():
         tensors[f"head_{size}_coef"], tensors[f"head_{size}_intercept"] = head.coef, head.intercept
     return header, tensors
+
+
+def _group_tensors(model: Any) -> dict[str, NDArray[Any]]:
+    """Return tables, and merges with their scores, or groups where merges say no more."""
+    hierarchy = model.hierarchy
+    groups = groups_of(hierarchy) if model.n_groups == hierarchy.min_groups else None
+    tables = {} if model.tables is None else {"tables": model.tables}
+    if groups is None:
+        return {"merges": hierarchy.merges.astype(np.int32), "scores": hierarchy.scores, **tables}
+    dtype = np.uint8 if model.n_groups <= 1 << 8 else np.uint16
+    return {name: array.astype(dtype) for name, array in {"groups": groups, **tables}.items()}
+
+
+def _weight_tensors(model: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the weights of words, as bytes if that changes none of them, and what the header has of them."""
+    if model.word_weights is None:
+        return {}, {}
+    codes, span = encoded_weights(model.word_weights)
+    if np.array_equal(decoded_weights(codes, span), model.word_weights):
+        return {"weight_codes": codes}, {"weight_range": span}
+    return {"word_weights": model.word_weights}, {}
+
+
+def _hash_tensors(model: Any) -> dict[str, NDArray[Any]]:
+    """Return the lower bits of hashes of words, and where words with the same upper bits begin."""
+    if model.word_hashes is None:
+        return {}
+    starts = np.searchsorted(model.word_hashes, np.arange((1 << HASH_BITS - LOW_BITS) + 1) << LOW_BITS)
+    low = model.word_hashes & ((1 << LOW_BITS) - 1)
+    return {"hashes": low.astype(np.uint16), "hash_starts": starts.astype(np.int32)}
 
 
 def _optional(model: Any) -> dict[str, Any]:
@@ -131,6 +166,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "descriptor": descriptor,
         "codebook": [tensors[name] for name in codebook_names(header["vocabularies"]) if name in tensors] or None,
         "word_names": PackedStrings(tensors["names"], tensors["name_offsets"]).tolist() if "names" in tensors else None,
+        "word_hashes": tensors.get("word_hashes"),
         "word_totals": tensors.get("word_totals"),
         "tokenizer": header["tokenizer"],
         "pyramid": header["pyramid"],

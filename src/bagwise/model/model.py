@@ -19,6 +19,7 @@ from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
+from bagwise.model.compact import compact_parameters, groups_of
 from bagwise.model.parts import (
     DescriptorRecord,
     Head,
@@ -30,6 +31,7 @@ from bagwise.model.parts import (
     json_copy,
 )
 from bagwise.runtime import (
+    HASH_BITS,
     ITEMS,
     MOST_CELLS,
     MOST_GROUPS,
@@ -76,6 +78,8 @@ class Model:
         list has one codebook per vocabulary, d words together; the attribute is a tuple then.
     word_names : sequence of str, default=None
         The vocabulary of texts, or the names of the columns of a table.
+    word_hashes : array-like of shape (d,), default=None
+        For texts, hashes of the vocabulary instead of `word_names`, in ascending order; see `compact`.
     word_totals : array-like of shape (d,), default=None
         Occurrences of each word, to name groups by their most frequent words.
     tokenizer : mapping, default={}
@@ -145,6 +149,7 @@ class Model:
     descriptor: LazyDescriptor = LazyDescriptor()  # noqa: RUF009 - it has no state
     codebook: NDArray[np.float32] | tuple[NDArray[np.float32], ...] | None = None
     word_names: tuple[str, ...] | None = None
+    word_hashes: NDArray[np.uint32] | None = None
     word_totals: NDArray[np.float64] | None = None
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     pyramid: tuple[tuple[int, int], ...] = ((1, 1),)
@@ -220,8 +225,10 @@ class Model:
         self._check_codebooks(seen)
         if not seen and self.pyramid != ((1, 1),):
             raise BagwiseError(f"{self.modality} have no positions, so there is no pyramid; got {self.pyramid}.")
-        if self.modality == "texts" and self.word_names is None:
-            raise BagwiseError("A model of texts needs word_names, its vocabulary.")
+        if self.modality == "texts" and (self.word_names is None) == (self.word_hashes is None):
+            raise BagwiseError("A model of texts needs word_names, its vocabulary, or word_hashes, but not both.")
+        if self.word_hashes is not None:
+            self._check_hashes()
         if self.word_names is not None:
             if seen:
                 raise BagwiseError(f"Words of {self.modality} have no names, but word_names were given.")
@@ -234,13 +241,23 @@ class Model:
             raise BagwiseError(f"word_weights must not be negative; the smallest is {self.word_weights.min():g}.")
         if self.column_shift is not None and self.modality != "table":
             raise BagwiseError(f"Only the columns of a table are shifted, but the model takes {self.modality}.")
-        for name in ("word_names", "word_totals", "word_weights", "column_shift"):
+        for name in ("word_names", "word_hashes", "word_totals", "word_weights", "column_shift"):
             held = getattr(self, name)
             if held is not None and len(held) != n:
                 raise BagwiseError(f"{name} must have one entry per word of the hierarchy, {n}; got {len(held)}.")
         self._set(tokenizer=checked_tokenizer(self.tokenizer))
         if self.tokenizer and self.modality != "texts":
             raise BagwiseError(f"Only texts have a tokenizer, but the model takes {self.modality}.")
+
+    def _check_hashes(self) -> None:
+        hashes = np.asarray(self.word_hashes)
+        integers = hashes.ndim == 1 and hashes.dtype.kind in "iu"
+        rise = integers and (np.diff(hashes.astype(np.int64)) > 0).all()
+        if self.modality != "texts" or not rise or (len(hashes) and not 0 <= hashes[0] <= hashes[-1] < 1 << HASH_BITS):
+            raise BagwiseError(
+                f"word_hashes are ascending integers of {HASH_BITS} bits, and only for texts; got {hashes!r:.100}."
+            )
+        self._set(word_hashes=frozen(hashes.astype(np.uint32)))
 
     def _check_codebooks(self, seen: bool) -> None:
         """Check that there is a codebook for each descriptor that needs one, and that they have all words together."""
@@ -339,7 +356,7 @@ class Model:
         from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, VisualVectorizer
 
         if self.modality == "texts":
-            return TextVectorizer(self.tokenizer, self.word_names)
+            return TextVectorizer(self.tokenizer, self.word_names, self.word_hashes)
         n_words = self.hierarchy.n_words
         if self.modality == "table":
             return TableVectorizer(n_words, self.word_names)
@@ -424,6 +441,10 @@ class Model:
 
         With several tables, another number of groups than theirs gives a cut of the hierarchy, without tables.
         """
+        if n != self.n_groups and groups_of(self.hierarchy) is not None:
+            raise BagwiseError(
+                f"This model is compact: it always has {self.n_groups} groups, not {n}. Cut the model it was made from."
+            )
         other = copy.copy(self)
         other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n))
@@ -431,6 +452,34 @@ class Model:
             heads = {size: head for size, head in self.heads.items() if size != self.n_groups}
             other._set(tables=None, heads=heads)
         return other
+
+    def compact(self) -> Model:
+        """Return the model as it is cut, in a form whose file is small: about four bytes per word for texts.
+
+        The hierarchy has this cut alone, there is one head, and what is known about the fit is left out but for its
+        source. Words of texts become hashes of 24 bits, so that groups have no names. Of several words with one hash
+        only the most important is kept and counts for all; so does, by chance, a word outside of the vocabulary (one of
+        800 if there are 20,000 words). Their weights are rounded to 255 values in equal ratios. ``provenance`` has the
+        number of lost words and the largest relative error of a weight.
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy, Model
+        >>> model = Model(
+        ...     modality="texts",
+        ...     hierarchy=Hierarchy(3, [[0, 2], [0, 1]], [0.5, 0.1]),
+        ...     n_groups=2,
+        ...     word_names=["cat", "dog", "kitten"],
+        ... )
+        >>> small = model.compact()
+        >>> small, small.word_names, small.provenance
+        (<Model: texts, 3 words merged into 2 groups>, None, {'compact': {'n_words_lost': 0, 'weight_error': 0.0}})
+        >>> model.histograms(["a dog, a cat and its kitten"]).toarray(), model.lookup
+        (array([[1., 1., 1.]], dtype=float32), array([0, 1, 0]))
+        >>> small.histograms(["a dog, a cat and its kitten"]).toarray(), small.lookup  # by hashes: dog comes first
+        (array([[1., 1., 1.]], dtype=float32), array([0, 1, 1]))
+        """
+        return Model(**compact_parameters(self))
 
     def group_names(self) -> NDArray[Any]:
         """Return names of the groups: their most frequent words if words have names, otherwise numbers.
@@ -443,7 +492,7 @@ class Model:
         """
         from bagwise.merging.grouping import name_groups
 
-        if self.modality in ("images", "videos"):
+        if self.modality in ("images", "videos") or self.word_hashes is not None:
             return np.array([f"group{number}" for number in range(self.n_groups)], dtype=object)
         d = self.hierarchy.n_words
         words = [f"x{k}" for k in range(d)] if self.word_names is None else self.word_names

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,6 +37,7 @@ from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
 from bagwise.model.parts import DescriptorRecord, LazyDescriptor
+from bagwise.runtime import hash_words
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, Skipped
 from bagwise.sources.media import images_in_mode
@@ -366,8 +367,8 @@ def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> An
 class TextVectorizer(Vectorizer):
     """Count the words of texts.
 
-    `tokenizer` has options of `WordCounts`; `word_names` is the vocabulary. `fit_transform` learns up to `n_words`
-    words, the most frequent of those that occur in at least `min_count` texts.
+    `tokenizer` has options of `WordCounts`; `word_names` is the vocabulary, or `word_hashes` are its hashes, ascending.
+    `fit_transform` learns up to `n_words` words, the most frequent of those that occur in at least `min_count` texts.
     """
 
     modality = "texts"
@@ -376,13 +377,15 @@ class TextVectorizer(Vectorizer):
         self,
         tokenizer: Mapping[str, Any],
         word_names: Sequence[str] | None = None,
+        word_hashes: NDArray[np.uint32] | None = None,
         *,
         n_words: int = 20_000,
         min_count: int = 2,
     ) -> None:
         self.tokenizer = dict(tokenizer)
         self.word_names = None if word_names is None else tuple(word_names)
-        self.n_words = len(self.word_names or ())
+        self.word_hashes = word_hashes
+        self.n_words = len(self.word_names or ()) if word_hashes is None else len(word_hashes)
         self.max_words = n_words
         self.min_count = min_count
 
@@ -419,8 +422,24 @@ class TextVectorizer(Vectorizer):
     def _transform(self, X: Any, run: _Run) -> Histograms:
         """Count the words of texts."""
         texts = self._texts(X, run.on_error)
-        counts = self._fitted_counter.transform(_with_progress(texts, run.progress))
+        read = _with_progress(texts, run.progress)
+        counts = self._fitted_counter.transform(read) if self.word_hashes is None else self._count_hashes(read)
         return Histograms(sp.csr_array(counts, dtype=np.float32), np.array(texts.kept), tuple(texts.skipped))
+
+    def _count_hashes(self, texts: Iterable[str]) -> sp.csr_array:
+        """Count the words of texts by their hashes, as `RuntimeModel.transform_texts` does."""
+        split, hashes = self._counter().build_analyzer(), np.asarray(self.word_hashes)
+        columns, counts, lengths = [], [], [0]
+        for text in texts:
+            found = hash_words(split(text))
+            at = np.minimum(np.searchsorted(hashes, found), self.n_words - 1)
+            words, n = np.unique(at[hashes[at] == found], return_counts=True)
+            columns.append(words)
+            counts.append(np.ones_like(n) if self.tokenizer.get("binary") else n)
+            lengths.append(len(words))
+        data = np.concatenate([np.empty(0, np.float32), *counts])
+        indices = np.concatenate([np.empty(0, np.intp), *columns])
+        return sp.csr_array((data, indices, np.cumsum(lengths)), shape=(len(lengths) - 1, self.n_words))
 
     @staticmethod
     def _texts(X: Any, on_error: str) -> ItemIterator:
