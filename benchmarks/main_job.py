@@ -345,8 +345,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     strange = [name for name in chosen if name not in known]
     if strange:
         sys.exit(f"There is no data set {strange[0]!r}. Accepted: {', '.join(known)}.")
-    if options.splits is not None and options.splits < 1:
-        sys.exit(f"--splits must be at least 1, got {options.splits}.")
+    if options.splits is not None and not 1 <= options.splits <= 10:
+        sys.exit(f"--splits must be from 1 to 10, the folds of the movie reviews; got {options.splits}.")
     folders = dict.fromkeys(task.folder for name in chosen for task in known[name] if task.folder is not None)
     if folders and options.data is None:
         sys.exit("Say where the data sets are: --data DIR or BAGWISE_DATA=DIR.")

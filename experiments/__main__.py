@@ -52,6 +52,11 @@ written by `python -m experiments page` from the figures in `experiments/results
 `python -m experiments NAME --data DIR`, and goes on where it was. Plots show means, bands are their standard errors;
 the line below each experiment says how much of it is finished.
 
+These are merged counts and Hellinger-normalised histograms, of grey SIFT for images, as in the papers. The defaults of
+`bagwise fit` are others now: TF-IDF weights and groups that keep the scores of a classifier for texts, words of colours
+beside those of SIFT for images. `benchmarks/main_job.py` measures them beside TF-IDF with a linear SVM, PCA, feature
+selection and colour histograms. "All words" of texts below are without TF-IDF, with which they are a stronger baseline.
+
 That one method is better than another is *supported*, or *refuted*, where the interval of 99 % of their difference
 over tasks,
 splits or draws says so (Student, in pairs; ± is its standard error); otherwise it is *inconclusive*. Goals about

@@ -55,7 +55,10 @@ FIT_OPTIONS: Options = {
         "--words",
     ),
     "criterion": _option(
-        str, _LEARNING, "What merging preserves: csm, nda, aib, … Default: aib; without labels mmi or lpp."
+        str,
+        _LEARNING,
+        "What merging preserves: classifier, aib, csm, mmi, … Default: classifier for texts, csm for two classes of "
+        "images, else aib; without labels mmi.",
     ),
     "descriptor": _option(
         str,
