@@ -494,8 +494,7 @@ def learn_groups(
             assert codes is not None  # `class_names` has checked it
             progress("Merging words", 0, 0)
             whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
-            more: dict[str, Any] = {"n_refined": refined, "vocabularies": method.vocabularies}
-            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), whole, data.n_cells, **more)
+            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), whole, data.n_cells, refined)
             return path.hierarchy, {size: path.head(size) for size in sizes}
 
         y = codes if resolve_criterion(method.criterion).supervised else None
@@ -544,8 +543,7 @@ def cross_validate(
             def fit(X: Any, y: NDArray[np.int64], whole: Any) -> FollowedPath | TablesPath:
                 if method.n_tables > 1:
                     return TablesPath.fit(X, y, _svm(options), max(sizes), method.n_tables)
-                more: dict[str, Any] = {"n_refined": refined, "vocabularies": method.vocabularies}
-                return FollowedPath.fit(X, y, sizes, _svm(options), whole, data.n_cells, **more)
+                return FollowedPath.fit(X, y, sizes, _svm(options), whole, data.n_cells, refined)
 
             found = score_followed(weighted, codes, sizes, fit=fit, whole=weighted_whole, **common)
         else:

@@ -61,8 +61,9 @@ class Method:
         Whether square roots of relative frequencies are taken before or after the words of a group are summed. None:
         words have TF-IDF weights.
     vocabularies : tuple of int
-        Numbers of words of several vocabularies side by side. Each has relative frequencies and a hierarchy of its own,
-        and keeps its share of the groups. () for one vocabulary.
+        Numbers of words of several vocabularies side by side, each with its own relative frequencies; () for one. Each
+        is merged by itself and keeps its share of the groups, unless a classifier is followed: words of different
+        vocabularies with like weights are then merged as well.
     n_tables : int
         Number of groupings at once, see `CompactClassifier`. With several there is no hierarchy, and a vocabulary has
         no share of its own.
@@ -236,7 +237,6 @@ class FollowedPath:
         whole: Any = None,
         n_cells: int = 1,
         n_refined: int = 0,
-        vocabularies: tuple[int, ...] = (),
     ) -> FollowedPath:
         """Train the classifier on weighted words X, merge words, and fit the weights of groups to its scores.
 
@@ -247,11 +247,7 @@ class FollowedPath:
         """
         teacher = Teacher.of(svm.fit(X, codes), X)
         merged = teacher if n_cells == 1 else Teacher.of(svm.fit(whole, codes), whole)
-        parts = vocabularies or (len(merged.mass),)
-        refined = n_refined // len(parts)  # vocabularies have equal shares of the groups
-        hierarchy = merge_vocabularies(
-            parts, lambda part: merge_refined(merged.mass[part], merged.coef.T[part], "classifier", refined)
-        )
+        hierarchy = merge_refined(merged.mass, merged.coef.T, "classifier", n_refined)
         scores = teacher.scores(X)
         coefs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         moments: ScoreMoments | None = None
