@@ -229,6 +229,13 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
     assert "csm" in page.read_text()
     table = bagwise("compare", *common).splitlines()
     assert table[1].split() == ["groups", "csm", "aib"]
+    everything = as_json("compare", source, "--folds", 2, "--sizes", "2,5", "--report", page, "--force")
+    assert {"aib", "classifier", "csm"} <= {entry["name"] for entry in everything["criteria"]}
+    assert everything["references"][0]["name"] == "all words, TF-IDF"
+    assert "of the references is" in page.read_text()
+    table = bagwise("compare", source, "--folds", 2, "--sizes", "2,5").splitlines()
+    assert table[1].split() == ["groups", "2", "5", "time"]
+    assert any(line.startswith("SVD") for line in table)
     assert "Did you mean 'csm'" in bagwise("compare", source, "--criteria", "cms", code=1)
     assert "integers separated by commas" in bagwise("compare", source, "--sizes", "2,five", code=1)
     assert "--criterion" in bagwise("compare", source, "--criterion", "csm", code=2)  # it would do nothing

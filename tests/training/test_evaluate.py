@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.feature_selection import SelectKBest, chi2
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, open_collection
 from bagwise.errors import OptionError
@@ -25,7 +28,9 @@ from bagwise.training import (
     read_config,
     run_fit,
 )
+from bagwise.training.evaluate import suitable_criteria
 from bagwise.training.item_index import index_of_fit
+from bagwise.training.method import choose_method
 from small_sources import table, write_image_folder, write_records, write_text_folder
 
 OPTIONS = FitOptions(n_groups=4, folds=2, n_jobs=1)
@@ -157,6 +162,31 @@ def test_comparing_gives_what_fitting_gives():
         compare_criteria(rows(X, [None, *y[1:]]), ["csm"], **OPTIONS.to_dict(), sizes=[2])
     with pytest.raises(BagwiseError, match="at least two classes"):
         compare_criteria(rows(X, [None] * len(y)), ["lpp"], **OPTIONS.to_dict())
+
+
+def test_references_are_cross_validated_on_the_same_folds():
+    X, y = table()
+    compared = compare_criteria(rows(X, y), **OPTIONS.to_dict(), sizes=[2, X.shape[1]])
+    criteria = [one.name for one in compared if not one.reference]
+    assert criteria == suitable_criteria(choose_method(OPTIONS, "table", len(set(y))).criterion, *X.shape)
+    references = {one.name: one for one in compared if one.reference}
+    assert list(references) == ["all words, Hellinger", "SVD", "chi2 selection", "mRMR selection"]
+    everything = references["all words, Hellinger"].path.errors
+    assert everything[0] == everything[1]
+    # all words, as groups of their own, selected or rotated
+    assert all(one.path.errors[-1] == everything[0] for one in compared)
+    codes = np.unique(y, return_inverse=True)[1]
+    features, svm = np.sqrt(X / X.sum(axis=1, keepdims=True)), LinearSVC(C=OPTIONS.C, random_state=0, max_iter=3000)
+    wrong = {"all words, Hellinger": [], "SVD": [], "chi2 selection": []}
+    for train, test in StratifiedKFold(OPTIONS.folds, shuffle=True, random_state=0).split(X, codes):
+        rotation = np.linalg.svd(features[train], full_matrices=False)[2][:2].T
+        chosen = SelectKBest(chi2, k=2).fit(X[train], codes[train]).get_support()
+        for name, Z in zip(wrong, (features, features @ rotation, features[:, chosen]), strict=True):
+            wrong[name].append(np.mean(svm.fit(Z[train], codes[train]).predict(Z[test]) != codes[test]))
+    for name, errors in wrong.items():
+        assert references[name].path.errors[0] == pytest.approx(np.mean(errors), abs=1 / len(y)), name
+    some = compare_criteria(rows(X, y), ["csm"], references=True, **OPTIONS.to_dict(), sizes=[2])
+    assert [one.name for one in some] == ["csm", *references]
 
 
 def test_report_data_has_the_errors_and_confusions_of_the_fit(fitted):

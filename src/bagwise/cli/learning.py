@@ -17,6 +17,7 @@ from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["compare", "demo", "fit", "run_fit"]
 
+_MOST_COLUMNS = 6  # of a table of methods; more are its rows
 _PANEL = "Train"
 
 Source = Annotated[Path, typer.Argument(help="Folder, zip or tar archive, file of records, or table.")]
@@ -88,38 +89,54 @@ def fit(
 def compare(
     session: Session,
     source: Source,
-    criteria: Annotated[str, typer.Option(help="Names of criteria, separated by commas.")] = "csm,nda,aib",
+    criteria: Annotated[
+        str | None, typer.Option(help="Names of criteria, separated by commas. Default: all that suit the data.")
+    ] = None,
     sizes: Annotated[
         str | None, typer.Option(help="Numbers of groups, separated by commas. Default: 2,5,10,20,50, …")
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write an HTML page with a table and a chart.", metavar="PAGE")
     ] = None,
+    references: Annotated[
+        bool | None,
+        typer.Option(
+            "--references/--no-references",
+            help="Compare with all words, singular vectors and selected words too. Default: without --criteria.",
+        ),
+    ] = None,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Compare the errors and times of merging criteria by cross-validation on the same words and folds."""
+    """Compare the errors of criteria, of all words, of SVD and of selected words on the same words and folds."""
     from bagwise.merging.criteria import NAMED_CRITERIA
     from bagwise.training import compare_criteria
 
-    names = [name.strip() for name in criteria.split(",") if name.strip()]
-    for name in names:
+    names = None if criteria is None else [name.strip() for name in criteria.split(",") if name.strip()]
+    for name in names or ():
         if name not in NAMED_CRITERIA:
             raise unknown_name("--criteria", name, NAMED_CRITERIA)
     if report is not None:
         check_page(report, force, "--report")
     compared = compare_criteria(
-        source, names, sizes=_sizes(sizes), progress=session.progress, **fit_options(options).to_dict()
+        source,
+        names,
+        sizes=_sizes(sizes),
+        references=references,
+        progress=session.progress,
+        **fit_options(options).to_dict(),
     )
     path = compared[0].path
-    rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
     session.say(f"Errors, {path.protocol}")
-    session.table(["groups", *(one.name for one in compared)], rows)
-    session.say(f"time   {'  '.join(f'{one.name} {duration(one.seconds)}' for one in compared)}")
-    session.answer(
-        protocol=path.protocol,
-        sizes=list(path.sizes),
-        criteria=[
+    if len(compared) <= _MOST_COLUMNS:
+        rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
+        session.table(["groups", *(one.name for one in compared)], rows)
+        session.say(f"time   {'  '.join(f'{one.name} {duration(one.seconds)}' for one in compared)}")
+    else:
+        lines = [[one.name, *map(percent, one.path.errors), duration(one.seconds)] for one in compared]
+        session.table(["groups", *map(str, path.sizes), "time"], lines)
+    answers = {
+        key: [
             {
                 "name": one.name,
                 "errors": list(one.path.errors),
@@ -128,13 +145,19 @@ def compare(
                 "seconds": one.seconds,
             }
             for one in compared
-        ],
-    )
+            if one.reference == of_references
+        ]
+        for key, of_references in (("criteria", False), ("references", True))
+    }
+    session.answer(protocol=path.protocol, sizes=list(path.sizes), **answers)
     if report is not None:
         from bagwise.report import Comparison, CriterionResult, write_comparison
 
-        lines = [CriterionResult(one.name, one.path.errors, one.path.standard_errors, one.seconds) for one in compared]
-        comparison = Comparison(name_of_source(source), path.sizes, lines, path.protocol)
+        shown = [
+            CriterionResult(one.name, one.path.errors, one.path.standard_errors, one.seconds, one.reference)
+            for one in compared
+        ]
+        comparison = Comparison(name_of_source(source), path.sizes, shown, path.protocol)
         session.wrote(write_comparison(comparison, report), "page")
 
 

@@ -173,6 +173,9 @@ def _criterion_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
     return "".join(parts)
 
 
+_REFERENCE = "1 4"  # dots
+
+
 def series_style(place: int) -> tuple[str, str | None]:
     """Return the class and the dash pattern of the line of a criterion."""
     return f"series-{place % _N_COLORS + 1}", _DASHES[place // _N_COLORS % len(_DASHES)]
@@ -187,6 +190,7 @@ def comparison_chart(comparison: Comparison) -> str:
     legend_top = panel.bottom + 68
     for place, result in enumerate(comparison.criteria):
         kind, dash = series_style(place)
+        dash = _REFERENCE if result.reference else dash
         whole = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
         points = [whole[i] for i in thinned([point[0] for point in whole], result.errors, _MAX_DRAWN)]
         drawn = path(points, f"reach {kind}") + path(points, "line", dash=dash) + _knots(points)

@@ -223,12 +223,16 @@ class ReportData:
 
 
 class CriterionResult(NamedTuple):
-    """Errors of one criterion at each size, their standard errors (may be empty), and the seconds it took."""
+    """Errors of one criterion at each size, their standard errors (may be empty), and the seconds it took.
+
+    A `reference` is not merging, such as all words; its line is dotted.
+    """
 
     name: str
     errors: Sequence[float]
     standard_errors: Sequence[float] = ()
     seconds: float = 0.0
+    reference: bool = False
 
 
 @dataclass(frozen=True)

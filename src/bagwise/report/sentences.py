@@ -128,8 +128,21 @@ def about_timings(timings: Mapping[str, float]) -> Sentence:
 
 
 def about_comparison(comparison: Comparison) -> list[Sentence]:
-    """Give the best criteria at the smallest and the largest size, and the fastest and slowest criterion."""
+    """Give the best criteria at the smallest and the largest size, and the fastest and slowest criterion.
+
+    With references, give the lowest error of merging and that of the references instead.
+    """
     sentences: list[Sentence] = []
+    kinds = [[result for result in comparison.criteria if result.reference == kind] for kind in (False, True)]
+    if all(kinds):
+        for results, who in zip(kinds, ("merging", "the references"), strict=True):
+            lowest, place, name = min(
+                (error, place, result.name) for result in results for place, error in enumerate(result.errors)
+            )
+            size = plural(comparison.sizes[place], "group" if who == "merging" else "feature")
+            where = "" if name.startswith("all words") else f" with {size}"
+            sentences.append((f"The lowest error of {who} is {percent(lowest)}, by ", Name(name), f"{where}."))
+        return sentences
     for place, size in {0: comparison.sizes[0], len(comparison.sizes) - 1: comparison.sizes[-1]}.items():
         lowest = min(result.errors[place] for result in comparison.criteria)
         best = [Name(result.name) for result in comparison.criteria if result.errors[place] == lowest]

@@ -7,7 +7,8 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,17 @@ from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progr
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.media import images_in_mode
-from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
-from bagwise.training.method import adapt_to_table, choose_method
+from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, folds_of, make_svm, prepare
+from bagwise.training.method import Method, adapt_to_table, choose_method, no_convergence_warnings
 from bagwise.training.options import FitOptions, open_source
+from bagwise.training.references import references_for, score_reference
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]
 
+# Criteria of neighbours are compared by default up to so many items and words, those that keep all values up to so many
+# items times the square of the words.
+_MOST_NEIGHBORS = 5000
+_MOST_VALUES = 10**9
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
@@ -239,31 +245,40 @@ def _labelled(collection: Collection, model: Model) -> Collection:
 
 @dataclass(frozen=True)
 class ComparedCriterion:
-    """Errors of one criterion along its merging path, and the seconds that its cross-validation took."""
+    """Errors of one criterion along its merging path, and the seconds that its cross-validation took.
+
+    A `reference` is not merging: all words, components or selected words, see `bagwise.training.references`.
+    """
 
     name: str
     path: PathErrors
     seconds: float
+    reference: bool = False
 
 
 def compare_criteria(
     source: Any,
-    criteria: Sequence[str],
+    criteria: Sequence[str] | None = None,
     *,
     sizes: Sequence[int] | None = None,
+    references: bool | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> list[ComparedCriterion]:
-    """Cross-validate several criteria on the same words and the same folds.
+    """Cross-validate several criteria on the same words and the same folds, beside what else could be done.
 
     Parameters
     ----------
     source : Collection or path
         With labels.
-    criteria : sequence of str
-        Names from `bagwise.criteria`.
+    criteria : sequence of str, default=None
+        Names from `bagwise.criteria`. None: all that suit the numbers of items and words, the default of `fit_model`
+        first.
     sizes : sequence of int, default=None
         Numbers of groups; None: 2, 5, 10, 20 and so on up to all words.
+    references : bool, default=None
+        Whether to add a linear SVM on all words, on as many singular vectors, and on as many words selected by chi² and
+        mRMR; those that would take too long are left out. None: if `criteria` is None.
     progress : callable, default=None
         See `fit_model`.
     **options
@@ -272,7 +287,7 @@ def compare_criteria(
     Returns
     -------
     compared : list of ComparedCriterion
-        In the order of `criteria`.
+        In the order of `criteria`, then the references.
 
     Warns
     -----
@@ -288,9 +303,9 @@ def compare_criteria(
     [('csm', (0.0,)), ('aib', (0.0,))]
     """
     chosen = FitOptions(**options)
-    if not criteria:
+    if criteria is not None and not criteria:
         raise BagwiseError(f"There are no criteria to compare. Choose from {', '.join(sorted(NAMED_CRITERIA))}.")
-    for name in criteria:
+    for name in criteria or ():
         resolve_criterion(name)
     if chosen.folds < 2:
         raise OptionError("folds", f"Comparing criteria needs at least 2 folds, got folds={chosen.folds}.")
@@ -306,12 +321,45 @@ def compare_criteria(
     tried = path_sizes(n_words) if sizes is None else tuple(sorted(set(sizes)))
     for note in prepared.log.notes:
         warnings.warn(note, SkippedItemsWarning, stacklevel=2)
-    compared, modality = [], prepared.data.collection.modality
-    for name in criteria:
+    data, codes, compared = prepared.data, prepared.codes, []
+
+    def method_of(criterion: str) -> Method:
+        asked, modality = chosen.with_changes(criterion=criterion), data.collection.modality
+        method = choose_method(asked, modality, len(prepared.classes), data.vocabularies)
+        return adapt_to_table(method, data.whole(), modality, asked)
+
+    default = method_of("auto")
+    for name in suitable_criteria(default.criterion, *data.whole().shape) if criteria is None else criteria:
         started = time.perf_counter()
-        asked, vocabularies = chosen.with_changes(criterion=name), prepared.data.vocabularies
-        method = choose_method(asked, modality, len(prepared.classes), vocabularies)
-        method = adapt_to_table(method, prepared.data.whole(), modality, asked)
-        path, _ = cross_validate(prepared.data, prepared.codes, tried, method, chosen, report)
+        path, _ = cross_validate(data, codes, tried, method_of(name), chosen, report)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
+    if not (criteria is None if references is None else references):
+        return compared
+    # as the default weights words, but Hellinger normalisation is the same before and after for single words
+    usual = default if default.root != "before" else replace(default, root="after")
+    splits, svm = folds_of(codes, chosen), make_svm(chosen)
+    with no_convergence_warnings():
+        widths = [size * data.n_cells for size in tried]
+        for one in references_for(data.histograms, usual, widths, data.n_cells):
+            started = time.perf_counter()
+            follow = partial(report, f"Cross-validating {one.name}")
+            found = score_reference(one, codes, widths, splits, usual, svm, follow)
+            path = PathErrors(tried, tuple(found.errors), tuple(found.standard_errors), compared[0].path.protocol)
+            compared.append(ComparedCriterion(one.name, path, time.perf_counter() - started, reference=True))
     return compared
+
+
+def suitable_criteria(first: str, n_items: int, n_words: int) -> list[str]:
+    """Return the criteria to compare by default: `first`, and others whose time suits the size of the data.
+
+    >>> suitable_criteria("aib", 1000, 20_000)
+    ['aib', 'classifier', 'mlt', 'csm']
+    >>> suitable_criteria("csm", 300, 1000)
+    ['csm', 'aib', 'classifier', 'mlt', 'nda', 'lde', 'lpp', 'mmi']
+    """
+    names = [first, "aib", "classifier", "mlt", "csm"]
+    if n_items <= _MOST_NEIGHBORS and n_words <= _MOST_NEIGHBORS:
+        names += ["nda", "lde", "lpp"]
+    if n_items * n_words**2 <= _MOST_VALUES:
+        names += ["mmi"]
+    return list(dict.fromkeys(names))

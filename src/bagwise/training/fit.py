@@ -473,7 +473,7 @@ def _learn_tables(
     assert codes is not None  # `choose_method` has checked it
     progress("Merging words", 0, 0)
     with no_convergence_warnings():
-        path = TablesPath.fit(weighting.apply(data.histograms), codes, _svm(options), n_groups, method.n_tables)
+        path = TablesPath.fit(weighting.apply(data.histograms), codes, make_svm(options), n_groups, method.n_tables)
     return path.compact.hierarchy_, {n_groups: path.head()}, path.compact.tables_
 
 
@@ -494,7 +494,7 @@ def learn_groups(
             assert codes is not None  # `class_names` has checked it
             progress("Merging words", 0, 0)
             whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
-            path = FollowedPath.fit(weighted, codes, sizes, _svm(options), whole, data.n_cells, refined)
+            path = FollowedPath.fit(weighted, codes, sizes, make_svm(options), whole, data.n_cells, refined)
             return path.hierarchy, {size: path.head(size) for size in sizes}
 
         y = codes if resolve_criterion(method.criterion).supervised else None
@@ -511,13 +511,20 @@ def learn_groups(
         heads: dict[int, Head] = {}
         for k, size in enumerate(sizes if codes is not None else ()):
             features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
-            heads[size] = head_of(classifier_of(method, _svm(options)).fit(features.astype(np.float64), codes))
+            heads[size] = head_of(classifier_of(method, make_svm(options)).fit(features.astype(np.float64), codes))
             progress("Training classifiers", k + 1, len(sizes))
     return hierarchy, heads
 
 
-def _svm(options: FitOptions) -> LinearSVC:
+def make_svm(options: FitOptions) -> LinearSVC:
+    """Return the linear SVM of the options."""
     return LinearSVC(C=options.C, random_state=options.random_state, max_iter=3000)
+
+
+def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return the training and test items of each fold."""
+    splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
+    return list(splitter.split(codes, codes))
 
 
 def cross_validate(
@@ -530,8 +537,7 @@ def cross_validate(
     fold that did not train on it, shape (n_sizes, n_items). Weights of words, which do not depend on classes, are
     learned from all items.
     """
-    splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
-    splits = list(splitter.split(codes, codes))
+    splits = folds_of(codes, options)
     weighting, whole = choose_weighting(method, data.whole()), data.whole()
     weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
     follow = partial(progress, f"Cross-validating {method.criterion} at {len(sizes)} sizes")
@@ -542,8 +548,8 @@ def cross_validate(
 
             def fit(X: Any, y: NDArray[np.int64], whole: Any) -> FollowedPath | TablesPath:
                 if method.n_tables > 1:
-                    return TablesPath.fit(X, y, _svm(options), max(sizes), method.n_tables)
-                return FollowedPath.fit(X, y, sizes, _svm(options), whole, data.n_cells, refined)
+                    return TablesPath.fit(X, y, make_svm(options), max(sizes), method.n_tables)
+                return FollowedPath.fit(X, y, sizes, make_svm(options), whole, data.n_cells, refined)
 
             found = score_followed(weighted, codes, sizes, fit=fit, whole=weighted_whole, **common)
         else:
@@ -553,7 +559,7 @@ def cross_validate(
                 codes,
                 sizes,
                 merger=method.merger(),
-                estimator=make_pipeline(normalizer, classifier_of(method, _svm(options))),
+                estimator=make_pipeline(normalizer, classifier_of(method, make_svm(options))),
                 predict=True,
                 merge_on=method.merging_input(whole, weighted_whole),
                 n_cells=data.n_cells,
