@@ -139,8 +139,8 @@ def about_comparison(comparison: Comparison) -> list[Sentence]:
             lowest, place, name = min(
                 (error, place, result.name) for result in results for place, error in enumerate(result.errors)
             )
-            size = plural(comparison.sizes[place], "group" if who == "merging" else "feature")
-            where = "" if name.startswith("all words") else f" with {size}"
+            features = plural(comparison.sizes[place], "group" if who == "merging" else "feature")
+            where = "" if name.startswith("all words") else f" with {features}"
             sentences.append((f"The lowest error of {who} is {percent(lowest)}, by ", Name(name), f"{where}."))
         return sentences
     for place, size in {0: comparison.sizes[0], len(comparison.sizes) - 1: comparison.sizes[-1]}.items():
