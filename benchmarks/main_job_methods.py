@@ -37,9 +37,10 @@ from harness import peak_memory, timed
 
 SIZES = (10, 20, 50, 100, 200)
 TABLE_SIZES = (2, 5, 10, 20, 50)
+COMPACT_SIZES = (20, 50, 200)
 ALL, AUTO = "all", "auto"  # sizes: all words; what the default chose
 # names of methods, as rows have them
-OURS, PCA_OF_OURS = "bagwise", "PCA of bagwise's words"
+OURS, COMPACT, PCA_OF_OURS = "bagwise", "bagwise, compact file", "PCA of bagwise's words"
 TFIDF, NB, NBSVM_ = "TF-IDF + LinearSVC", "multinomial NB", "NBSVM"
 CHI2, MRMR, L1, SVD = "chi²", "mRMR", "L1", "SVD"
 FASTTEXT, QUANTISED = "fastText", "fastText, quantised"
@@ -74,9 +75,10 @@ def _svm() -> LinearSVC:
 def ours(path: Path) -> Iterator[Row]:
     """`fit_model` with all its defaults; all sizes are those of the one model, whose file holds them all.
 
-    For images, also PCA of its features of all words, with a linear SVM.
+    For texts, also compact files of some sizes, read again; for images, PCA of its features of all words, with a linear
+    SVM.
     """
-    from bagwise import fit_model
+    from bagwise import Model, fit_model
 
     seconds, model = timed(lambda: fit_model(path))
     with tempfile.TemporaryDirectory() as folder:
@@ -89,6 +91,12 @@ def ours(path: Path) -> Iterator[Row]:
     for size, n in [(AUTO, model.n_groups), *((n, n) for n in sizes), (ALL, n_words)]:
         error = _error(model.cut(n).predict(histograms), y)
         yield _row(OURS, size, error, seconds, n_bytes, n_groups=n, n_words=n_words) | {"memory": memory}
+    if model.modality == "texts":
+        for size, n in [(AUTO, model.n_groups), *((n, n) for n in COMPACT_SIZES if n in sizes)]:
+            with tempfile.TemporaryDirectory() as folder:
+                path = model.cut(n).compact().save(Path(folder, "model.bagwise"))
+                small, n_bytes = Model.load(path), path.stat().st_size
+            yield _row(COMPACT, size, _error(small.predict(test), y), seconds, n_bytes, n_groups=n) | {"memory": memory}
     if model.modality == "images":
         data, whole = model.result.data, model.cut(n_words)
         train, held = (np.asarray(one.toarray()) for one in map(whole.group, (data.histograms, histograms)))
