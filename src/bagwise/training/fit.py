@@ -206,8 +206,9 @@ def fit_model(
         Number of groups. "auto": the smallest number whose error in cross-validation is within one standard error of
         the best; 50 if there is no cross-validation.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "classifier" for texts if there are at least twice as many groups as
-        classes, "csm" for two classes of images or videos, "aib" for anything else with classes, "mmi" without.
+        A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
+        their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
+        for others; without classes "mmi".
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options

@@ -143,10 +143,12 @@ class _EachVocabulary(BaseEstimator):
 def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
     """Choose the criterion and the place of the square root that the options leave open.
 
-    - Several tables: "classifier".
-    - Texts with at least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
-    - Two classes of images or videos: "csm", with roots before merging.
-    - Anything else with classes: "aib"; without classes: "mmi".
+    - No classes: "mmi".
+    - At least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
+    - Fewer groups: "csm" with roots before merging for two classes of images or videos, otherwise "aib".
+
+    By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
+    tables, "classifier" had the lowest errors, or none told apart from them, from 10 groups on.
     """
     asked, several = options.n_groups, n_classes >= 2
     if options.n_tables > 1:
@@ -161,14 +163,12 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "mmi", "there are no classes"
-    elif modality == "texts" and (asked == "auto" or int(asked) >= 2 * n_classes):
-        criterion, reason = "classifier", "texts with classes: groups keep the scores of a classifier on all words"
-    elif modality == "texts":
-        criterion, reason = "aib", f"{asked} groups are fewer than twice the number of classes, {n_classes}"
+    elif asked == "auto" or int(asked) >= 2 * n_classes:
+        criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
     elif modality in ("images", "videos") and n_classes == 2:
-        criterion, reason = "csm", f"two classes of {modality}"
+        criterion, reason = "csm", f"{asked} groups for two classes of {modality}"
     else:
-        criterion, reason = "aib", f"{modality} of {n_classes} classes"
+        criterion, reason = "aib", f"{asked} groups are fewer than twice the number of classes, {n_classes}"
     if modality == "texts":
         return Method(criterion, reason, None, n_tables=options.n_tables)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)

@@ -77,8 +77,9 @@ class FitOptions:
         words each), or the most frequent words of texts (None:
         20,000, without classes 3000). The columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "classifier" for texts if there are at least twice as many groups as
-        classes, "csm" for two classes of images or videos, "aib" for anything else with classes, "mmi" without.
+        A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
+        their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
+        for others; without classes "mmi".
     descriptor : str or list of str, default="auto"
         "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images, "hog-hof" for videos. Several
         in a list, or joined by "+", have a vocabulary each. "auto": "sift+color" for images, "sift" if they are grey.
