@@ -77,7 +77,7 @@ def test_equally_good_merges_are_in_a_valid_order():
     scoring = WeightLoss(np.ones(144), weights)
     (_, scores), (_, expected) = run(ChainSearch(scoring)), run(PartnerSearch(scoring))
     assert (np.diff(scores, 2) <= 1e-9).all()  # costs never fall
-    np.testing.assert_allclose(scores[:72], expected[:72])
+    np.testing.assert_allclose(scores[:60], expected[:60])
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -135,8 +135,9 @@ def test_equal_words_and_unseen_words_are_merged_first_at_no_cost(n_classes):
     assert labels[13] == labels[15] == labels[smallest]
 
 
-def test_no_word_ever_occurs():
-    hierarchy = merge_words(np.zeros((4, 5)), [0, 1, 0, 1], criterion="classifier")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_word_ever_occurs(n_classes):
+    hierarchy = merge_words(np.zeros((6, 5)), np.arange(6) % n_classes, criterion="classifier")
     assert hierarchy.min_groups == 1
     np.testing.assert_array_equal(hierarchy.scores, 0.0)
 

@@ -129,8 +129,9 @@ def advance_sorted(state, pairs, scores):
 class ChainState(NamedTuple):
     """Groups in slots, in the order of their smallest words, and a chain of slots, each nearest to the one before."""
 
-    means: np.ndarray  # (C, d) weights; infinite once a group is gone
-    products: np.ndarray  # (C, d) mass times weights
+    first: np.ndarray  # (few, d) the first few weights; infinite once a group is gone
+    others: np.ndarray  # (d, C - few) the other weights
+    products: np.ndarray  # (d, C) mass times weights
     mass: np.ndarray  # (d,)
     inverse: np.ndarray  # (d,) of the mass
     word: np.ndarray  # (d,) smallest word of the group in a slot; -1 once it is gone
@@ -140,27 +141,46 @@ class ChainState(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
+def _rest_of_distance(state, i, j):
+    """Squared distance between the weights in slots i and j, without the first few."""
+    total = 0.0
+    for c in range(state.others.shape[1]):
+        difference = state.others[i, c] - state.others[j, c]
+        total += difference * difference
+    return total
+
+
+@njit(cache=True, nogil=True)
 def _nearest(state, i, preferred):
-    """The slot whose merge with i costs least, and the cost; of equals `preferred`, then the first. Cost O(d C)."""
-    best, cost = -1, np.inf
+    """The slot whose merge with i costs least, and the cost; of equals `preferred`, then the first.
+
+    The first few weights give a lower bound of all costs; the others are added where that is below the least cost so
+    far. Cost O(d C) at most.
+    """
+    best, cost = preferred, np.inf
+    squares = np.zeros(_BLOCK)
+    if preferred >= 0:
+        for c in range(state.first.shape[0]):
+            difference = state.first[c, i] - state.first[c, preferred]
+            squares[0] += difference * difference
+        cost = (squares[0] + _rest_of_distance(state, i, preferred)) / (state.inverse[i] + state.inverse[preferred])
     size = state.counts[0]
-    squares = np.empty(_BLOCK)
     for start in range(0, size, _BLOCK):
         width = min(_BLOCK, size - start)
         squares[:width] = 0.0
-        for c in range(state.means.shape[0]):
-            own = state.means[c, i]
-            row = state.means[c, start : start + width]
+        for c in range(state.first.shape[0]):
+            own = state.first[c, i]
+            row = state.first[c, start : start + width]
             for j in range(width):
                 squares[j] += (own - row[j]) * (own - row[j])
-        inverse = state.inverse[start : start + width]
-        for j in range(width):
-            squares[j] /= state.inverse[i] + inverse[j]
         if start <= i < start + width:
             squares[i - start] = np.inf
+        inverse = state.inverse[start : start + width]
         for j in range(width):
-            if squares[j] < cost or (squares[j] == cost and start + j == preferred):
-                best, cost = start + j, squares[j]
+            if squares[j] < cost * (state.inverse[i] + inverse[j]):
+                found = (squares[j] + _rest_of_distance(state, i, start + j)) / (state.inverse[i] + inverse[j])
+                if found < cost:
+                    best, cost = start + j, found
     state.counts[3] += 1
     return best, cost
 
@@ -173,9 +193,9 @@ def _pack(state):
         if state.word[slot] >= 0:
             state.place[slot] = n
             state.word[n], state.mass[n], state.inverse[n] = state.word[slot], state.mass[slot], state.inverse[slot]
-            for c in range(state.means.shape[0]):
-                state.means[c, n] = state.means[c, slot]
-                state.products[c, n] = state.products[c, slot]
+            state.first[:, n] = state.first[:, slot]
+            state.others[n] = state.others[slot]
+            state.products[n] = state.products[slot]
             n += 1
     state.counts[0] = n
     for k in range(state.counts[2]):
@@ -209,9 +229,10 @@ def advance_chain(state, pairs, costs):
         costs[k] = cost
         state.mass[s] += state.mass[t]
         state.inverse[s] = 1.0 / state.mass[s]
-        for c in range(state.means.shape[0]):
-            state.products[c, s] += state.products[c, t]
-            state.means[c, s] = state.products[c, s] * state.inverse[s]
-            state.means[c, t] = np.inf
+        state.products[s] += state.products[t]
+        few = state.first.shape[0]
+        state.first[:, s] = state.products[s, :few] * state.inverse[s]
+        state.others[s] = state.products[s, few:] * state.inverse[s]
+        state.first[:, t] = np.inf
         state.word[t] = -1
         state.counts[1] -= 1

@@ -14,6 +14,8 @@ __all__ = ["ChainSearch", "SortedSearch"]
 
 # Merges between which Ctrl-C is handled.
 _CHUNK = 64
+# Weights by which words are compared first.
+_FEW = 4
 
 
 class SortedSearch(Search):
@@ -66,7 +68,7 @@ class ChainSearch(Search):
     reducible). So a pair of mutually nearest groups can be merged at once, whatever pairs are nearer elsewhere, and all
     merges are sorted by their costs afterwards. From any group, going to the nearest one again and again ends at such
     a pair, and what was gone through remains valid. The pairs are those of `PartnerSearch`, unless some are equally
-    good. All masses must be positive. About 3 d rows are compared, O(C d²) time; memory O(C d).
+    good. Words without mass must have been folded. About 3 d rows are compared, O(C d²) time; memory O(C d).
     """
 
     def __init__(self, scoring: WeightLoss) -> None:
@@ -75,10 +77,14 @@ class ChainSearch(Search):
         d = self.n_words
         self.start_score = float(scoring.offset + scoring.terms(states).sum())
         self._given: GivenMerges | None = None
-        inverse = 1.0 / states[:, 0]
-        products = np.ascontiguousarray(states[:, 1:].T)
+        inverse = 1.0 / np.where(states[:, 0] > 0, states[:, 0], 1.0)
+        # Rotating the weights keeps distances; the first few, which give bounds, then vary most.
+        directions = np.linalg.eigh(states[:, 1:].T @ (states[:, 1:] * inverse[:, np.newaxis]))[1][:, ::-1]
+        products = np.ascontiguousarray(states[:, 1:] @ directions)
+        weights = products * inverse[:, np.newaxis]
         self._state = kernels.ChainState(
-            means=products * inverse,
+            first=np.ascontiguousarray(weights[:, :_FEW].T),
+            others=np.ascontiguousarray(weights[:, _FEW:]),
             products=products,
             mass=states[:, 0].copy(),
             inverse=inverse,
