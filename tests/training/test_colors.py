@@ -31,7 +31,7 @@ def grey(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fit(colored):
-    return run_fit(colored, FitOptions(**SMALL))
+    return run_fit(colored, FitOptions(**SMALL, criterion="csm"))
 
 
 def test_colours_are_found(fit, grey):
