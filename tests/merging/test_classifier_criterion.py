@@ -264,6 +264,13 @@ class TestWeightsOfGroups:
         np.testing.assert_allclose(ours[0], expected[0], rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(ours[1], expected[1], rtol=1e-8)
 
+    def test_many_items_are_summed_in_batches(self, case, monkeypatch):
+        X, teacher, _ = case
+        whole = group_weights(X, teacher.scores(X))
+        monkeypatch.setattr("bagwise.merging.teacher._BATCH", 37)
+        for form in (np.asarray, sp.csr_array):
+            np.testing.assert_allclose(group_weights(form(X), teacher.scores(X))[0], whole[0], rtol=1e-8, atol=1e-12)
+
     def test_rare_classes_count_as_frequent_ones(self):
         scores = np.eye(3)[[0] * 80 + [1] * 10 + [2] * 10]
         weights = balanced_weights(scores)

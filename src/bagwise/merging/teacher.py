@@ -21,6 +21,7 @@ Values = NDArray[np.float64]
 RIDGE = 1e-2
 # Classes much rarer than this fraction of the mean size of a class count less than others.
 _RARE = 0.1
+_BATCH = 8192  # items that are summed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,16 +171,22 @@ class ScoreMoments:
     def of(cls, Z: Any, scores: Values, item_weights: Values | None = None) -> Self:
         """Sum over items; Z is dense or CSR. Without `item_weights` all classes count the same (`balanced_weights`)."""
         weights = balanced_weights(scores) if item_weights is None else item_weights
-        weighted = Z.multiply(weights[:, np.newaxis]).tocsr() if sp.issparse(Z) else Z * weights[:, np.newaxis]
-        gram = weighted.T @ Z
-        return cls(
-            float(weights.sum()),
-            np.asarray(gram.toarray() if sp.issparse(gram) else gram, dtype=np.float64),
-            np.asarray(weighted.T @ scores, dtype=np.float64),
-            np.asarray(weighted.sum(axis=0), dtype=np.float64).ravel(),
-            weights @ scores,
-            float(weights @ np.square(scores).sum(axis=1)),
+        n_groups = Z.shape[1]
+        gram, cross, group_sums = (
+            np.zeros((n_groups, n_groups)),
+            np.zeros((n_groups, scores.shape[1])),
+            np.zeros(n_groups),
         )
+        for start in range(0, Z.shape[0], _BATCH):
+            batch = slice(start, start + _BATCH)
+            part, own = Z[batch], weights[batch, np.newaxis]
+            weighted = part.multiply(own).tocsr() if sp.issparse(part) else part * own
+            product = weighted.T @ part
+            gram += product.toarray() if sp.issparse(product) else product
+            cross += weighted.T @ scores[batch]
+            group_sums += np.asarray(weighted.sum(axis=0)).ravel()
+        squares = float(weights @ np.square(scores).sum(axis=1))
+        return cls(float(weights.sum()), gram, cross, group_sums, weights @ scores, squares)
 
     def __add__(self, other: ScoreMoments) -> ScoreMoments:
         return ScoreMoments(
