@@ -49,6 +49,11 @@ def test_the_method_follows_from_modality_classes_and_options(options, modality,
     assert method.follows == (criterion == "classifier")
 
 
+def test_roots_of_sums_do_not_follow_a_classifier():
+    with pytest.raises(OptionError, match="root='after' is not for the criterion 'classifier'"):
+        choose_method(FitOptions(criterion="classifier", root="after"), "images", 3)
+
+
 def counted(n_classes=3, n=90, d=40, seed=0):
     """Counts of words that lean to classes, and classes."""
     random = np.random.default_rng(seed)

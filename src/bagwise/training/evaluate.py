@@ -324,7 +324,8 @@ def compare_criteria(
     data, codes, compared = prepared.data, prepared.codes, []
 
     def method_of(criterion: str) -> Method:
-        asked, modality = chosen.with_changes(criterion=criterion), data.collection.modality
+        root = "auto" if criterion == "classifier" else chosen.root  # it takes no roots after merging
+        asked, modality = chosen.with_changes(criterion=criterion, root=root), data.collection.modality
         method = choose_method(asked, modality, len(prepared.classes), data.vocabularies)
         return adapt_to_table(method, data.whole(), modality, asked)
 

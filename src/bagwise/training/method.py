@@ -173,6 +173,9 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         return Method(criterion, reason, None, n_tables=options.n_tables)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
     root = ("before" if before else "after") if options.root == "auto" else options.root
+    if criterion == "classifier" and root == "after":
+        message = "root='after' is not for the criterion 'classifier', whose scores are sums over words."
+        raise OptionError("root", f"{message} Set root='before', or another criterion.")
     return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else (), options.n_tables)
 
 
