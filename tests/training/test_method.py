@@ -31,6 +31,8 @@ from small_sources import texts, write_image_folder, write_text_folder
         ({"n_groups": 3}, "images", 2, "csm", "before"),
         ({"n_groups": 3, "root": "after"}, "images", 2, "csm", "after"),
         ({}, "images", 3, "classifier", "before"),
+        ({"root": "after"}, "images", 3, "aib", "after"),
+        ({"root": "after", "n_groups": 40}, "images", 2, "csm", "after"),
         ({"n_groups": 5}, "images", 3, "aib", "after"),
         ({"criterion": "csm"}, "images", 3, "csm", "after"),
         ({"criterion": "classifier"}, "images", 3, "classifier", "before"),

@@ -145,7 +145,7 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
 
     - No classes: "mmi".
     - At least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
-    - Fewer groups: "csm" with roots before merging for two classes of images or videos, otherwise "aib".
+    - Fewer groups, or roots after merging: "csm" for two classes of images or videos, otherwise "aib".
 
     By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
     tables, "classifier" had the lowest errors, or none told apart from them, from 10 groups on.
@@ -163,10 +163,13 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "mmi", "there are no classes"
-    elif asked == "auto" or int(asked) >= 2 * n_classes:
+    elif options.root != "after" and (asked == "auto" or int(asked) >= 2 * n_classes):
         criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
     elif modality in ("images", "videos") and n_classes == 2:
-        criterion, reason = "csm", f"{asked} groups for two classes of {modality}"
+        why = "roots after merging" if options.root == "after" else f"{asked} groups"
+        criterion, reason = "csm", f"{why} for two classes of {modality}"
+    elif options.root == "after":
+        criterion, reason = "aib", "roots are taken after merging"
     else:
         criterion, reason = "aib", f"{asked} groups are fewer than twice the number of classes, {n_classes}"
     if modality == "texts":
