@@ -64,6 +64,27 @@ MUTANTS = [
         "merging/test_greedy.py -k additive",
     ),
     Mutant(
+        "search by order of weights: pairs of groups that have changed are merged",
+        "merging/searches/_weight_kernels.py",
+        "state.version[left] == state.versions[top, 0] and state.version[right] == state.versions[top, 1]",
+        "state.version[left] >= 0 and state.version[right] >= 0",
+        "merging/test_classifier_criterion.py -k searches",
+    ),
+    Mutant(
+        "search by chains: the bound leaves out the mass of the other group",
+        "merging/searches/_weight_kernels.py",
+        "            if squares[j] < cost * (state.inverse[i] + inverse[j]):\n",
+        "            if squares[j] < cost * state.inverse[i]:\n",
+        "merging/test_classifier_criterion.py -k searches",
+    ),
+    Mutant(
+        "compact classifier: frequent classes count more",
+        "merging/teacher.py",
+        "    return given / (sizes + _RARE * sizes.mean())[codes]\n",
+        "    return given\n",
+        "merging/test_classifier_criterion.py -k rare",
+    ),
+    Mutant(
         "trace ratio: the floor of the denominator does not follow the trace",
         "merging/searches/_kernels.py",
         "    traces[FLOOR_B] = max(traces[FLOOR_B], TINY * abs(traces[TRACE_B]))\n",
