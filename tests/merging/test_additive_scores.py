@@ -79,6 +79,18 @@ def test_mmi_is_aib_with_samples_as_classes(case, weights):
         )
 
 
+def test_sparse_words_are_merged_like_dense_ones(monkeypatch):
+    """Samples in which both words occur are enough; until the end, when groups occur in all of them."""
+    X = sp.random_array((60, 90), density=0.1, rng=np.random.default_rng(0), format="csr")
+    for weights in ("uniform", "counts"):
+        sparse = merge_words(X, criterion=SampleInformationLoss(weights))
+        with monkeypatch.context() as patch:
+            patch.setattr("bagwise.merging.criteria.information._FILLED", 0)
+            dense = merge_words(X, criterion=SampleInformationLoss(weights))
+        np.testing.assert_array_equal(sparse.merges, dense.merges)
+        np.testing.assert_allclose(sparse.scores, dense.scores, atol=1e-12)
+
+
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 @given(labelled_counts(max_words=7))
 @settings(max_examples=25)

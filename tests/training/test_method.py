@@ -15,7 +15,7 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from bagwise.training import FitOptions, fit_model, run_fit
 from bagwise.training.fit import FittedModel
-from bagwise.training.method import FollowedPath, choose_method, choose_weighting, score_followed
+from bagwise.training.method import FollowedPath, adapt_to_size, choose_method, choose_weighting, score_followed
 from small_sources import texts, write_image_folder, write_text_folder
 
 
@@ -204,3 +204,15 @@ def test_tables_that_cannot_be_are_refused(options, message, tmp_path):
     source = write_image_folder(tmp_path / "stripes")
     with pytest.raises(OptionError, match=message):
         fit_model(source, descriptor="patches", n_words=12, n_tables=3, folds=0, **options)
+
+
+def test_data_that_are_too_large_for_mmi():
+    method = choose_method(FitOptions(), "texts", 0)
+    assert adapt_to_size(method, FitOptions(), 2000, 5000) is method
+    for large in ((5000, 20_000), (10**6, 10**6)):
+        assert adapt_to_size(method, FitOptions(), *large).criterion == "lpp"
+        asked = FitOptions(criterion="mmi")
+        assert adapt_to_size(choose_method(asked, "texts", 0), asked, *large).criterion == "mmi"
+    assert adapt_to_size(method, FitOptions(memory_limit="1MB"), 2000, 5000).criterion == "lpp"
+    supervised = choose_method(FitOptions(), "table", 2)
+    assert adapt_to_size(supervised, FitOptions(), 10**6, 10**6) is supervised

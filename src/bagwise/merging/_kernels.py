@@ -251,3 +251,20 @@ def pool_sparse(starts, words, values, labels, factors, out_starts, out_groups, 
         _pool_to_few(starts, words, values, labels, factors, out_starts, out_groups, out_values, signs)
     else:
         _pool_to_many(starts, words, values, labels, factors, out_starts, out_groups, out_values, signs)
+
+
+@njit(cache=True, nogil=True)
+def add_joint_terms(state, others, out):
+    """``out[j] += Σ_i [f(state[i] + others[j, i]) - f(state[i]) - f(others[j, i])]`` with ``f(x) = x log x``.
+
+    Only samples in which both words occur count. Cost: non-zeros of the state times rows; logarithms of common ones.
+    """
+    for i in range(state.shape[0]):
+        a = state[i]
+        if a == 0.0:
+            continue
+        own = a * np.log(a)
+        for j in range(others.shape[0]):
+            b = others[j, i]
+            if b > 0.0:
+                out[j] += (a + b) * np.log(a + b) - own - b * np.log(b)

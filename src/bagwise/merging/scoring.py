@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring", "WeightLoss"]
+from bagwise.merging._kernels import add_joint_terms
+
+__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring", "SparseInformation"]
+__all__ += ["WeightLoss"]
 
 Values = NDArray[np.float64]
 _SMALLEST = np.finfo(np.float64).tiny
@@ -108,6 +111,29 @@ class Information(Scoring):
         numbers[occurring] = np.unique(conditional, axis=0, return_inverse=True)[1].reshape(-1)
         numbers[probability == 0] = numbers[occurring[0]]
         return numbers
+
+
+class SparseInformation(Information):
+    """`Information` between words and many samples, in most of which a word does not occur.
+
+    States have a last column, the probability of the word.
+    """
+
+    def __init__(self, states: NDArray[np.float64]) -> None:
+        super().__init__(states)
+        self.states = np.column_stack([states, states.sum(axis=1)])
+
+    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
+        return self._sum_of_logs(states[:, :-1], 0.0) - x_log_x(states[:, -1])
+
+    def gains(self, state, term, others, other_terms):  # noqa: D102
+        gains = x_log_x(others[:, -1]) + x_log_x(state[-1:]) - x_log_x(others[:, -1] + state[-1])
+        add_joint_terms(np.ascontiguousarray(state[:-1]), others, gains)
+        return gains
+
+    def ties(self) -> NDArray[np.intp]:
+        """Those of `Information`."""
+        return Information.ties(Information(self.states[:, :-1]))
 
 
 class WeightLoss(Scoring):

@@ -41,6 +41,7 @@ from bagwise.training.method import (
     FollowedPath,
     Method,
     TablesPath,
+    adapt_to_size,
     adapt_to_table,
     choose_method,
     choose_weighting,
@@ -208,7 +209,7 @@ def fit_model(
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
-        for others; without classes "mmi".
+        for others; without classes "mmi", or "lpp" if that would take too long.
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
@@ -261,6 +262,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     validated = codes is not None and prepared.enough_for_folds(options)
     modality = data.collection.modality
     method = choose_method(options, modality, len(classes), data.vocabularies)
+    method = adapt_to_size(method, options, *data.whole().shape)
     method = adapt_to_table(method, data.whole(), modality, options)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")

@@ -18,11 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
+from bagwise._utils.memory import resolve_limit
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import OptionError
 from bagwise.merging.compact import MOST_FITTED, CompactClassifier
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.engine import merge_refined
 from bagwise.merging.hierarchy import Hierarchy
@@ -46,6 +47,8 @@ __all__ = [
 
 # Steps of `BagNormalizer`: Hellinger normalisation.
 HELLINGER = ("l1", "power")
+# Items times the square of the words from which merging by "mmi" takes more than some minutes.
+_MOST_WORK = 5 * 10**11
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,16 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         message = "root='after' is not for the criterion 'classifier', whose scores are sums over words."
         raise OptionError("root", f"{message} Set root='before', or another criterion.")
     return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else (), options.n_tables)
+
+
+def adapt_to_size(method: Method, options: FitOptions, n_items: int, n_words: int) -> Method:
+    """Without classes, take "lpp" for data that are too large for "mmi", the default."""
+    if options.criterion != "auto" or method.criterion != "mmi":
+        return method
+    limit = resolve_limit(options.memory_limit)
+    if n_items * n_words**2 <= _MOST_WORK and (limit is None or bytes_of_values(n_items, n_words) <= limit):
+        return method
+    return replace(method, criterion="lpp", reason="there are no classes, and too many words and items for mmi")
 
 
 def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -> Method:

@@ -20,7 +20,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
 from bagwise.training.fit import check_groups, class_names, split_source
-from bagwise.training.method import choose_method
+from bagwise.training.method import adapt_to_size, choose_method
 from bagwise.training.options import (
     FitOptions,
     check_options,
@@ -145,7 +145,8 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     words = _forecast_words(collection, chosen, threads, speed)
     check_groups(chosen, words.n_words)
     classes = class_names(collection, chosen)
-    criterion = choose_method(chosen, collection.modality, len(classes)).criterion
+    method = choose_method(chosen, collection.modality, len(classes))
+    criterion = adapt_to_size(method, chosen, len(collection), words.n_words).criterion
     n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(chosen.pyramid))
     entries = words.per_item * n
     merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)

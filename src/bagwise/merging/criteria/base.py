@@ -205,10 +205,15 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
     return codes.astype(np.intp)
 
 
+def bytes_of_values(n_samples: int, n_words: int) -> int:
+    """Memory for the values of all words in all samples, dense and copied once."""
+    return 2 * 8 * n_samples * n_words
+
+
 def check_values_fit(X: Any, memory_limit: Limit, who: str) -> None:
     """Raise if the values of all words in all samples, dense and copied once, would exceed the limit."""
     check_memory(
-        2 * 8 * X.shape[0] * X.shape[1],
+        bytes_of_values(*X.shape),
         memory_limit,
         f"The criterion {who!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
         "use a criterion that needs only sums over classes, such as 'aib'; without labels, SketchMerger, or "
