@@ -209,7 +209,7 @@ def fit_model(
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
-        for others; without classes "mmi", or "lpp" if that would take too long.
+        for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options

@@ -196,9 +196,17 @@ def adapt_to_size(method: Method, options: FitOptions, n_items: int, n_words: in
 
 
 def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -> Method:
-    """Find out whether a table holds measurements, which are scaled (`find_scaling`), unless `root` is given."""
+    """Find out whether a table holds measurements, which are scaled (`find_scaling`), unless `root` is given.
+
+    The default criterion with classes is "aib" then: a classifier on all columns, which "classifier" follows, overfits
+    where there are more columns than items, as of genes.
+    """
     scaling = find_scaling(X) if modality == "table" and options.root == "auto" else None
-    return method if scaling is None else replace(method, scaling=scaling, root="after")
+    if scaling is None:
+        return method
+    if options.criterion == "auto" and method.criterion == "classifier" and method.n_tables == 1:
+        method = replace(method, criterion="aib", reason="columns are measurements")
+    return replace(method, scaling=scaling, root="after")
 
 
 def refined_size(options: FitOptions, n_classes: int) -> int:

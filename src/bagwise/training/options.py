@@ -79,7 +79,7 @@ class FitOptions:
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
-        for others; without classes "mmi", or "lpp" if that would take too long.
+        for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
     descriptor : str or list of str, default="auto"
         "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images, "hog-hof" for videos. Several
         in a list, or joined by "+", have a vocabulary each. "auto": "sift+color" for images, "sift" if they are grey.
