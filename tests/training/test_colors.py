@@ -129,7 +129,11 @@ def test_reports_show_patches_of_both_vocabularies_in_colour(fit, tmp_path):
         assert has_color(pixels)
     assert words == {"DenseSIFT": 12, "ColorCells": 6}
     cut = dataclasses.replace(fit, model=fit.model.cut(1), held_out=None)
-    assert fit_report_data(cut).groups[0].vocabulary == ""
+    (mixed,) = fit_report_data(cut).groups
+    assert mixed.vocabulary == ""
+    # patches of 16 pixels and cells of 8, enlarged by factors, in turn
+    sides = [len(np.unique(np.array(Image.open(io.BytesIO(patch)).convert("RGB")), axis=0)) for patch in mixed.patches]
+    assert [side > 8 for side in sides[:6]] == [True, False] * 3
     fit_report = write_report(data, tmp_path / "report.html").read_text(encoding="utf-8")
     assert " of ColorCells, " in fit_report
     write_markdown(data, tmp_path / "markdown")

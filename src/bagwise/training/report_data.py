@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from operator import itemgetter
 from typing import Any
 
@@ -329,12 +330,15 @@ def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float6
 def _patches(
     model: Model, collection: Collection, samples: Mapping[int, WordSample], groups: NDArray[np.int64]
 ) -> dict[int, list[bytes]]:
-    """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and group."""
+    """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and vocabulary.
+
+    A group of words of several vocabularies, whose distances cannot be compared, shows patches of each in turn.
+    """
     wanted = set(groups.tolist())
     described = [record.parameters for record in model.descriptor_records]
-    sides = [_side(record) for record in model.descriptor_records] or [_DEFAULT_SIDE]
+    sides = [_side(record) for record in model.descriptor_records] or [_DEFAULT_SIDE] * len(model.vocabularies)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
-    found: dict[int, list[tuple[float, int, NDArray[Any]]]] = {group: [] for group in wanted}
+    found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, (words, distances, positions) in samples.items():
         if positions is None or not len(words):
             continue
@@ -346,12 +350,18 @@ def _patches(
         groups_of = np.atleast_2d(model.lookup)[:, words]
         for group in wanted.intersection(groups_of.ravel().tolist()):
             own = np.flatnonzero((groups_of == group).any(axis=0))
-            best = own[np.argmin(distances[own])]
-            patch = _cut_out(image, positions[best], sides[vocabulary_of[words[best]]])
-            found[group].append((float(distances[best]), number, patch.copy()))
+            for vocabulary in np.unique(vocabulary_of[words[own]]).tolist():
+                mine = own[vocabulary_of[words[own]] == vocabulary]
+                best = mine[np.argmin(distances[mine])]
+                patch = _cut_out(image, positions[best], sides[vocabulary])
+                found[group][vocabulary].append((float(distances[best]), number, patch.copy()))
     n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
-    nearest = {group: sorted(some, key=itemgetter(0, 1))[:n_each] for group, some in found.items()}
-    return {group: [thumbnail(patch, PATCH_SIDE) for *_, patch in some] for group, some in nearest.items()}
+    shown = {}
+    for group, by_vocabulary in found.items():
+        nearest = [sorted(some, key=itemgetter(0, 1)) for some in by_vocabulary]
+        turns = [entry for turn in zip_longest(*nearest) for entry in turn if entry is not None]
+        shown[group] = [thumbnail(patch, PATCH_SIDE) for *_, patch in turns[:n_each]]
+    return shown
 
 
 def _side(record: DescriptorRecord) -> int:
