@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, Model, WordMerger, open_collection, runtime
 from bagwise.sources import TableCollection
-from bagwise.training import FitOptions, ItemIndex, count_words, fit_model, plan_fit, run_fit
+from bagwise.training import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
 from small_sources import (
     table,
     texts,
@@ -382,6 +382,9 @@ def test_a_table_of_measurements(tmp_path):
     assert Model.load(path) == model
     features = model.transform(X)
     assert features.min() > -1e-6
+    expected = features.sum(axis=0) / features.sum()
+    for group in fit_report_data(fit).groups:
+        assert group.frequency == pytest.approx(expected[group.number], rel=1e-4)
     svm = make_pipeline(StandardScaler(), LinearSVC(C=FitOptions().C, random_state=0, max_iter=3000))
     expected = svm.fit(features.astype(np.float64), fit.codes).decision_function(features.astype(np.float64))
     np.testing.assert_allclose(model.decision_function(X), expected, atol=2e-3)

@@ -291,7 +291,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         hierarchy=hierarchy,
         n_groups=n_groups,
         **data.vectorizer.parameters(),
-        word_totals=np.asarray(data.whole().sum(axis=0), dtype=np.float64).ravel(),
+        word_totals=_totals(data.whole(), weighting.shift),
         term=weighting.term,
         word_weights=weighting.weights,
         column_shift=weighting.shift,
@@ -517,6 +517,12 @@ def learn_groups(
             heads[size] = head_of(classifier_of(method, make_svm(options)).fit(features.astype(np.float64), codes))
             progress("Training classifiers", k + 1, len(sizes))
     return hierarchy, heads
+
+
+def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the occurrences of each word, or the sum of each column of measurements above its minimum."""
+    totals = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
+    return totals if shift is None else np.maximum(totals - X.shape[0] * shift, 0.0)
 
 
 def make_svm(options: FitOptions) -> LinearSVC:
