@@ -456,11 +456,11 @@ class Model:
     def compact(self) -> Model:
         """Return the model as it is cut, in a form whose file is small: about four bytes per word for texts.
 
-        The hierarchy has this cut alone, there is one head, and what is known about the fit is left out but for its
-        source. Words of texts become hashes of 24 bits, so that groups have no names. Of several words with one hash
-        only the most important is kept and counts for all; so does, by chance, a word outside of the vocabulary (one of
-        800 if there are 20,000 words). Their weights are rounded to 255 values in equal ratios. ``provenance`` has the
-        number of lost words and the largest relative error of a weight.
+        The hierarchy has this cut alone, there is one head, and of the fit only the source is known. For texts, words
+        become hashes of 24 bits, so that groups have no names, and weights of words are rounded to 255 values in equal
+        ratios. Of several words with one hash the most important is kept, and counts for all of them. Words outside of
+        the vocabulary that happen to have one of its hashes are counted too: one of 800 if there are 20,000 words.
+        ``provenance["compact"]`` has the number of words that were lost and the largest relative error of a weight.
 
         Examples
         --------
