@@ -86,6 +86,9 @@ def test_features_are_those_of_the_model_up_to_the_rounding_of_weights(tmp_path)
     assert loaded.path.sizes == (model.n_groups,)
     np.testing.assert_array_equal(loaded.decision_function(texts), scores)
     assert loaded.compact() == loaded
+    for odd in (3, {"n_words_lost": "x", "weight_error": []}):  # files may say anything
+        strange = dataclasses.replace(loaded, provenance={"compact": odd})
+        assert strange.compact().provenance == {"compact": {"n_words_lost": 0, "weight_error": 0.0}}
 
 
 def test_files_take_four_bytes_per_word(tmp_path):

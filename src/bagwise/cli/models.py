@@ -140,9 +140,9 @@ def _print_model(session: Session, model: Any) -> None:
     if model.path is not None and model.n_groups in model.path.sizes:
         error = model.path.errors[model.path.sizes.index(model.n_groups)]
         lines.append(("error", f"{percent(error)} with {model.n_groups} groups, {model.path.protocol}"))
-    if "compact" in made:
-        lost = made["compact"]
-        lines.append(("compact", f"words have no names; {lost['n_words_lost']:,} words lost to equal hashes"))
+    if model.word_hashes is not None:
+        lost = model.compact().provenance["compact"]["n_words_lost"]
+        lines.append(("compact", f"words have no names; {lost:,} words lost to equal hashes"))
     if made.get("content_hash"):
         lines.append(("content hash", str(made["content_hash"])))
     for name, value in lines:

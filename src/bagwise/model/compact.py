@@ -54,6 +54,9 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         at = path.sizes.index(model.n_groups) if model.n_groups in path.sizes else None
         path = None if at is None else PathErrors((n,), (path.errors[at],), (path.standard_errors[at],), path.protocol)
     lost = {"n_words_lost": model.hierarchy.n_words - len(words), "weight_error": round(error, 5)}
+    before = model.provenance.get("compact")  # of a model that was compact already
+    if isinstance(before, dict) and before.keys() == lost.keys() and set(map(type, before.values())) <= {int, float}:
+        lost = before
     changes = {
         "hierarchy": _flat_hierarchy(groups, model.hierarchy.criterion),
         "n_groups": n,
@@ -66,7 +69,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "path": path,
         "options": {name: value for name, value in model.options.items() if name in _OPTIONS and value is not None},
         "provenance": {name: value for name, value in model.provenance.items() if name in _PROVENANCE}
-        | {"compact": model.provenance.get("compact", lost)},
+        | {"compact": lost},
     }
     return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
 
