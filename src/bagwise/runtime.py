@@ -36,6 +36,7 @@ OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None,
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
+TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents", "token_pattern"}
 # Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
 # words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
@@ -74,13 +75,13 @@ class RuntimeModel:
         self._sizes = header["vocabularies"] or [self._d]
         self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
-        self._weights, self._tables = tensors.get("word_weights"), tensors.get("tables")
-        self._shift, self._hashes, self._flat = (
-            tensors.get("column_shift"),
-            tensors.get("word_hashes"),
-            "groups" in tensors,
-        )
+        self._weights, self._tables, self._hashes = map(tensors.get, ("word_weights", "tables", "word_hashes"))
+        self._shift, self._flat = tensors.get("column_shift"), "groups" in tensors
         self._names: Any = (tensors["names"], tensors["name_offsets"]) if "names" in tensors else None
+        rise = self._names is None or _rises(self._names[1], len(self._names[0]))
+        _check(rise, "the offsets of its names do not rise from 0 to the number of their bytes.")
+        sound = header["items"] != "texts" or _is_tokenizer(header["tokenizer"])
+        _check(sound, f"its tokenizer cannot be {header['tokenizer']!r:.200}.")
         known = self._tables is None or np.all((self._tables >= 0) & (self._tables < self.n_groups))
         _check(known, "its tables have groups that do not exist.")
         floats = [a for name, a in tensors.items() if name.startswith(("codebook", "column", "word_weights", "head"))]
@@ -191,8 +192,11 @@ class RuntimeModel:
         _check(self._names is not None, "This model has no vocabulary of words. Use transform_counts.")
         if not isinstance(self._names, dict):
             text, offsets = self._names[0].tobytes(), self._names[1].tolist()
-            parts = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets)]
-            self._names = {part: number for number, part in enumerate(parts)}
+            parts = [text[a:b] for a, b in itertools.pairwise(offsets)]
+            try:
+                self._names = {part.decode("utf-8", "surrogatepass"): number for number, part in enumerate(parts)}
+            except UnicodeDecodeError as error:
+                raise ModelFileError(f"A name of a word in this model is not UTF-8: {error}.") from error
         return np.array([self._names.get(word, -1) for word in words], np.intp)
 
     def scores(self, features: Any) -> np.ndarray:
@@ -216,14 +220,12 @@ class RuntimeModel:
     def _counts(self, descriptors: Any, positions: Any) -> np.ndarray:
         """Count the descriptors of one item at each word, cell by cell."""
         _check(self._words, "This model has no codebook. Use transform_counts.")
-        n, counts, first_word = len(self._sizes), np.zeros(self._n_columns), 0
-        several = n > 1
+        n, several, counts, first_word = len(self._sizes), len(self._sizes) > 1, np.zeros(self._n_columns), 0
         places = (positions if several else (positions,)) if positions is not None else (None,) * n
         fits = not several or (isinstance(descriptors, tuple) and len(descriptors) == len(places) == n)
         _check(fits, f"An item must be a tuple of {n} arrays of descriptors, one per vocabulary, and of {n} positions.")
-        for vocabulary, given, place in zip(
-            self._words, descriptors if several else (descriptors,), places, strict=True
-        ):
+        each = descriptors if several else (descriptors,)
+        for vocabulary, given, place in zip(self._words, each, places, strict=True):
             words, first = first_word + vocabulary.nearest(given), 0
             for rows, columns in self.header["pyramid"]:
                 cell = np.full(len(words), first)
@@ -319,14 +321,29 @@ def decoded_weights(codes: np.ndarray, span: list[float]) -> np.ndarray:
     return weights.astype(np.float32)[codes]
 
 
+def _is_tokenizer(options: Any) -> bool:
+    """Whether these are options of texts; what the runtime does not support is refused when texts are split."""
+    if not isinstance(options, dict) or not options.keys() <= TOKENIZER:
+        return False
+    pattern, spans, stop = map(options.get, ("token_pattern", "ngram_range", "stop_words"), (PATTERN, [1, 1], None))
+    try:
+        sound = len(pattern) <= 1000 and re.compile(pattern).groups <= 1
+    except (re.error, TypeError, RecursionError, OverflowError):
+        return False
+    few = isinstance(spans, list) and len(spans) == 2 and all(_is_count(n, 1, 20) for n in spans)
+    words = stop in (None, "english") or (isinstance(stop, list) and all(isinstance(word, str) for word in stop))
+    return sound and few and words and {type(options.get(name, True)) for name in ("binary", "lowercase")} == {bool}
+
+
 def _tokens(text: str, options: dict[str, Any]) -> list[str]:
     """Split a text into words and n-grams."""
     stop = options.get("stop_words")
+    stop = frozenset(stop) if isinstance(stop, list) else stop
     known = options.get("analyzer", "word") == "word" and not options.get("strip_accents") and stop != "english"
     _check(known, f"The runtime does not split texts as {options!r:.200} says. Count words, and use transform_counts.")
     pattern, (least, most) = options.get("token_pattern", PATTERN), options.get("ngram_range", (1, 1))
     words = re.findall(pattern, text.lower() if options.get("lowercase", True) else text)
-    words = [word for word in words if word not in set(stop)] if stop else words
+    words = [word for word in words if word not in stop] if stop else words
     spans = [(a, a + n) for n in range(least, most + 1) for a in range(len(words) - n + 1)]
     return [" ".join(words[a:b]) for a, b in spans]
 
@@ -393,8 +410,7 @@ def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         arrays["scores"] = np.full(len(arrays["merges"]), np.nan)
     if "hashes" in arrays:
         low, starts = arrays["hashes"], arrays["hash_starts"]
-        rise = starts[0] == 0 and starts[-1] == len(low) and np.all(np.diff(starts) >= 0)
-        _check(rise, f"its hash_starts do not rise from 0 to {len(low)}.")
+        _check(_rises(starts, len(low)), f"its hash_starts do not rise from 0 to {len(low)}.")
         high = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))
         arrays["word_hashes"] = high << LOW_BITS | low
         _check(np.all(arrays["word_hashes"][1:] > arrays["word_hashes"][:-1]), "its hashes do not rise.")
@@ -472,6 +488,11 @@ def _decoded(text: str | bytes) -> dict[str, Any]:
         raise ModelFileError(f"its header is no JSON ({error}).") from error
     _check(isinstance(found, dict), "its header is no JSON object.")
     return found
+
+
+def _rises(offsets: np.ndarray, end: int) -> bool:
+    """Whether offsets rise from 0 to `end`; compared without differences, which may overflow."""
+    return bool(offsets[0] == 0 and offsets[-1] == end and np.all(offsets[1:] >= offsets[:-1]))
 
 
 def _is_count(value: Any, least: int = 0, most: float = 1 << 62) -> bool:

@@ -13,7 +13,8 @@ from sklearn.svm import SVC, LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassifierLoss
-from bagwise.merging.engine import Engine, merge_refined, merge_scoring
+from bagwise.merging import engine
+from bagwise.merging.engine import Engine, merge_refined, merge_scoring, nearest_means
 from bagwise.merging.pooling import pool
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.partners import PartnerSearch
@@ -322,3 +323,13 @@ def test_refining_at_all_words_or_one_group_is_greedy():
     greedy = merge_scoring(WeightLoss(mass, weights), "classifier")
     for n_groups in (0, 1, 50, 99):
         np.testing.assert_array_equal(merge_refined(mass, weights, "classifier", n_groups).merges, greedy.merges)
+
+
+def test_distances_are_computed_a_few_words_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    mass, weights, labels = rng.gamma(1, size=50), rng.normal(size=(50, 3)), rng.integers(7, size=50)
+    whole = nearest_means(mass, weights, labels, 7)
+    assert not np.array_equal(whole, labels)
+    for most in (1, 50):
+        monkeypatch.setattr(engine, "_MOST_DISTANCES", most)
+        np.testing.assert_array_equal(nearest_means(mass, weights, labels, 7), whole)

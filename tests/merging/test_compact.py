@@ -186,6 +186,8 @@ class TestCompactClassifier:
         X, y = case
         with pytest.raises(BagwiseError, match=r"one label per sample, but y has shape \(120, 3\)"):
             CompactClassifier().fit(X, np.eye(120)[:, :3])
+        with pytest.raises(BagwiseError, match="one label per sample"):
+            CompactClassifier().fit(X, [["a"], ["a", "b"]] * 60)
         with pytest.raises(BagwiseError, match="at least two classes"):
             CompactClassifier().fit(X, np.zeros(120))
         compact = CompactClassifier().fit(X, y)
@@ -287,6 +289,10 @@ class TestCompress:
         assert isinstance(compact, CompactClassifier)
         np.testing.assert_array_equal(compact.coef_, CompactClassifier(RidgeClassifier(), n_groups=5).fit(X, y).coef_)
         assert compress(svm, n_groups=5).coef_.shape == (1, 5)
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame(X, columns=[f"word{k}" for k in range(X.shape[1])])
+        named = RidgeClassifier().fit(frame, y)  # scikit-learn warns where its names are missing
+        np.testing.assert_array_equal(compress(named, n_groups=5, X=frame).predict(frame), compact.predict(X))
 
     def test_what_cannot_be_compressed(self, pipeline):
         with pytest.raises(BagwiseError, match="GaussianNB is not a linear classifier"):

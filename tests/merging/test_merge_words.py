@@ -382,7 +382,7 @@ def test_a_callback_may_answer_with_a_numpy_bool(data):
     assert stopped.min_groups == 6
 
 
-@pytest.mark.parametrize("y", [5, sp.csr_array(np.eye(30)), np.ones((30, 2))])
+@pytest.mark.parametrize("y", [5, sp.csr_array(np.eye(30)), np.ones((30, 2)), [["a"], ["a", "b"]] * 15])
 def test_labels_of_a_wrong_shape(data, y):
     with pytest.raises(BagwiseError, match=r"one label per sample|one per sample"):
         merge_words(data[0], y, criterion="csm")

@@ -206,3 +206,16 @@ def test_hashes_that_cannot_be_are_refused():
         Model(modality="table", hierarchy=hierarchy, n_groups=2, word_hashes=[1, 2, 3])
     with pytest.raises(BagwiseError, match="but not both"):
         Model(modality="texts", hierarchy=hierarchy, n_groups=2, word_hashes=[1, 2, 3], word_names=list("abc"))
+
+
+def test_a_hierarchy_of_one_cut_keeps_its_heads(tmp_path):
+    """Merges that are those of a compact model, but with heads of several sizes."""
+    heads = {n: Head(np.ones((2, n)), [0, 1]) for n in (1, 2)}
+    flat = Hierarchy(3, [[0, 1], [0, 2]], [np.nan, np.nan])
+    model = Model(modality="table", hierarchy=flat, n_groups=1, classes=["a", "b"], heads=heads)
+    assert Model.load(model.save(tmp_path / "m.bagwise")) == model
+
+
+def test_weights_of_any_size_are_saved(tmp_path):
+    model = Model(modality="table", hierarchy=Hierarchy(3, [[0, 1]], [0.5]), n_groups=2, word_weights=[1e17, 1, 1])
+    assert Model.load(model.save(tmp_path / "m.bagwise")) == model

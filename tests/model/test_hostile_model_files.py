@@ -93,6 +93,11 @@ COMPACT = {  # a change of the header or of an array of a compact model, and wha
     "one group": ({}, {"groups": lambda groups: 0 * groups}, "its groups are not numbered"),
     "starts": ({}, {"hash_starts": lambda starts: starts[::-1]}, "its hash_starts do not rise"),
     "negative starts": ({}, {"hash_starts": lambda starts: starts - 1}, "its hash_starts do not rise"),
+    "starts whose differences overflow": (
+        {},
+        {"hash_starts": lambda s: np.concatenate([[0, 2**31 - 1, -(2**31), -1], s[4:]])},
+        "its hash_starts do not rise",
+    ),
     "hashes": ({}, {"hashes": lambda low: 0 * low, "hash_starts": lambda s: 0 * s + (s > s[0]) * s[-1]}, "do not rise"),
 }
 
@@ -222,7 +227,9 @@ def test_names_that_cannot_be_are_refused(wrong, tmp_path):
     about, entries, data = taken_apart(MADE["texts"]().save(tmp_path / "m.bagwise"))
     first, last = entries["name_offsets"]["data_offsets"]
     data = data[:first] + np.array(wrong, "<i8").tobytes() + data[last:]
-    refused(put_together(tmp_path / "m.bagwise", about, entries, data), "offsets of strings must rise", by=["library"])
+    refused(
+        put_together(tmp_path / "m.bagwise", about, entries, data), "offsets of (strings|its names)( must| do not) rise"
+    )
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
@@ -250,7 +257,32 @@ def test_names_are_utf8(tmp_path):
     about, entries, data = taken_apart(MADE["texts"]().save(tmp_path / "m.bagwise"))
     first, _ = entries["names"]["data_offsets"]
     data = data[:first] + b"\xff" + data[first + 1 :]
-    refused(put_together(tmp_path / "m.bagwise", about, entries, data), "not UTF-8", by=["library"])
+    path = put_together(tmp_path / "m.bagwise", about, entries, data)
+    refused(path, "not UTF-8", by=["library"])
+    with pytest.raises(runtime.ModelFileError, match="is not UTF-8"):
+        runtime.load(path).transform_texts("words")
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        [],
+        "word",
+        {"token_pattern": "("},
+        {"token_pattern": 3},
+        {"token_pattern": "(a)(b)"},
+        {"ngram_range": 3},
+        {"ngram_range": [1, 10**9]},
+        {"stop_words": 3},
+        {"stop_words": [3]},
+        {"lowercase": "no"},
+        {"preprocessor": "eval"},
+    ],
+    ids=repr,
+)
+def test_tokenizers_that_cannot_be_are_refused(tokenizer, tmp_path):
+    about, entries, data = taken_apart(MADE["texts"]().save(tmp_path / "m.bagwise"))
+    refused(put_together(tmp_path / "m.bagwise", about | {"tokenizer": tokenizer}, entries, data), "tokenizer")
 
 
 @given(cut=st.integers(0, 10**6), more=st.binary(max_size=9))

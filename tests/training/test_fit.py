@@ -393,6 +393,10 @@ def test_a_table_of_measurements(tmp_path):
     np.testing.assert_array_equal(merger.labels_, model.lookup)
     np.testing.assert_allclose(merger.transform(X), features, rtol=1e-4, atol=1e-4)
     assert model.path.errors[-1] < 0.06
+    assert plan_fit(table_of(X, y.astype(str)), n_groups=6, folds=0).criterion == "aib"
+    sparse = model.transform(sp.csr_array(X))
+    assert sp.issparse(sparse)
+    np.testing.assert_allclose(sparse.toarray(), features, rtol=1e-6)
     index = ItemIndex.build(model, fit.data.collection, fit.data.histograms)
     assert index.search(X[:3] - 1e-3, k=1)[0][0].id == fit.data.collection.ids[0]
 

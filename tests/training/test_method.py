@@ -206,6 +206,17 @@ def test_tables_that_cannot_be_are_refused(options, message, tmp_path):
         fit_model(source, descriptor="patches", n_words=12, n_tables=3, folds=0, **options)
 
 
+@pytest.mark.parametrize("folds", [0, 2])
+def test_tables_of_all_words_are_one(folds, tmp_path):
+    source = write_image_folder(tmp_path / "stripes", n_each=6)
+    options = {"descriptor": "patches", "n_words": 12, "folds": folds, "n_jobs": 1}
+    model = fit_model(source, n_groups=12, n_tables=3, **options)
+    assert model.tables is None
+    assert list(model.heads) == [12]
+    with pytest.raises(OptionError, match="n_tables=3, but there are only 2 words"):
+        fit_model(source, n_tables=3, **(options | {"n_words": 2}))
+
+
 def test_data_that_are_too_large_for_mmi():
     method = choose_method(FitOptions(), "texts", 0)
     assert adapt_to_size(method, FitOptions(), 2000, 5000) is method

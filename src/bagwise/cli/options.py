@@ -57,8 +57,8 @@ FIT_OPTIONS: Options = {
     "criterion": _option(
         str,
         _LEARNING,
-        "What merging preserves: classifier, aib, csm, mmi, … Default: classifier for texts, csm for two classes of "
-        "images, else aib; without labels mmi.",
+        "What merging preserves: classifier, aib, csm, mmi, … Default: classifier; for fewer than two groups per class "
+        "and for measurements aib or csm; without labels mmi or lpp.",
     ),
     "descriptor": _option(
         str,

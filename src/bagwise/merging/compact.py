@@ -180,8 +180,11 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         if y is None and isinstance(self.estimator, FrozenEstimator):
             X = validate_data(self, X, **checks)
         else:
-            shape = getattr(y, "shape", None) or np.asarray(y).shape
-            if len(shape) > 1 and shape[1] > 1:
+            try:
+                shape = getattr(y, "shape", None) or np.asarray(y).shape
+            except ValueError:  # lists of different lengths
+                shape = (len(y), "several")
+            if len(shape) > 1 and shape[1] != 1:
                 raise BagwiseError(
                     f"CompactClassifier takes one label per sample, but y has shape {shape}: several labels, or "
                     "indicators of them. Fit one classifier for each label, or use the labels of a single target."

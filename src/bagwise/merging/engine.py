@@ -44,6 +44,7 @@ __all__ = ["Callback", "Engine", "MergingInterrupted", "merge_refined", "merge_s
 Callback = Callable[[int, tuple[int, int], float], Any]
 STORES = ("auto", "dense", "factored", "sparse")
 _MOST_MOVES = 100  # rounds of moving words between groups
+_MOST_DISTANCES = 1 << 22  # between words and groups that are computed at a time, 32 MB
 # Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _CHUNK_SECONDS = 0.05
 # Squares of values up to this size, and of their inverses, are far from overflow.
@@ -463,14 +464,19 @@ def nearest_means(
         totals = np.bincount(labels, mass, minlength=n_groups)
         sums = np.stack([np.bincount(labels, mass * column, minlength=n_groups) for column in weights.T], axis=1)
         means = np.where(totals[:, np.newaxis] > 0, sums / np.where(totals > 0, totals, 1.0)[:, np.newaxis], means)
-        distances = np.square(means).sum(axis=1) - 2.0 * weights @ means.T
-        nearest = distances.argmin(axis=1)
-        # words move only where that is nearer, so that rounding moves none back and forth
-        own = np.take_along_axis(distances, labels[:, np.newaxis], axis=1)[:, 0]
-        moves = np.take_along_axis(distances, nearest[:, np.newaxis], axis=1)[:, 0] < own - 1e-12 * np.abs(own)
-        if not moves.any():
+        moved, squares = labels.copy(), np.square(means).sum(axis=1)
+        n_rows = max(1, _MOST_DISTANCES // n_groups)
+        for start in range(0, len(labels), n_rows):
+            part = slice(start, start + n_rows)
+            distances = squares - 2.0 * weights[part] @ means.T
+            nearest, at = distances.argmin(axis=1), np.arange(len(distances))
+            # words move only where that is nearer, so that rounding moves none back and forth
+            own = distances[at, labels[part]]
+            moves = distances[at, nearest] < own - 1e-12 * np.abs(own)
+            moved[part] = np.where(moves, nearest, labels[part])
+        if np.array_equal(moved, labels):
             break
-        labels = np.where(moves, nearest, labels)
+        labels = moved
     return labels
 
 
@@ -523,7 +529,10 @@ def _as_float64(X: Any) -> Any:
 def _check_labels(y: Any, X: Any) -> NDArray[Any]:
     if sp.issparse(y):
         raise BagwiseError("y must be an array of labels, one per sample; got a sparse matrix.")
-    labels = np.asarray(y)
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:  # lists of different lengths
+        raise BagwiseError("y must have one label per sample, but some samples have several.") from error
     if labels.ndim > 1 and labels.size == len(labels):
         labels = labels.reshape(-1)
     if labels.ndim != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -91,7 +92,9 @@ class Teacher:
         teacher = cls(coef, intercept, np.asarray(classes), np.ones(n_words))
         # coef_ of an SVC, for one, belongs to pairs of classes, not to classes
         probe = np.random.default_rng(0).normal(size=(4, n_words))
-        given = np.asarray(estimator.decision_function(probe)).reshape(len(probe), -1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the probe has no names of columns
+            given = np.asarray(estimator.decision_function(probe)).reshape(len(probe), -1)
         expected = teacher.scores(probe)
         if given.shape != expected.shape or not np.allclose(given, expected, rtol=1e-4, atol=1e-6):
             raise BagwiseError(

@@ -19,6 +19,7 @@ from bagwise.model.parts import DescriptorRecord, Head, PathErrors
 from bagwise.runtime import (
     HASH_BITS,
     KIND,
+    LARGEST,
     LOW_BITS,
     MOST_HEADER,
     OPTIONAL,
@@ -116,7 +117,8 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def _group_tensors(model: Any) -> dict[str, NDArray[Any]]:
     """Return tables, and merges with their scores, or groups where merges say no more."""
     hierarchy = model.hierarchy
-    groups = groups_of(hierarchy) if model.n_groups == hierarchy.min_groups else None
+    one_cut = model.n_groups == hierarchy.min_groups and {*model.heads} <= {model.n_groups}
+    groups = groups_of(hierarchy) if one_cut else None
     tables = {} if model.tables is None else {"tables": model.tables}
     if groups is None:
         return {"merges": hierarchy.merges.astype(np.int32), "scores": hierarchy.scores, **tables}
@@ -129,7 +131,7 @@ def _weight_tensors(model: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
     if model.word_weights is None:
         return {}, {}
     codes, span = encoded_weights(model.word_weights)
-    if np.array_equal(decoded_weights(codes, span), model.word_weights):
+    if span[1] < LARGEST and np.array_equal(decoded_weights(codes, span), model.word_weights):
         return {"weight_codes": codes}, {"weight_range": span}
     return {"word_weights": model.word_weights}, {}
 

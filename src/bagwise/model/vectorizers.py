@@ -60,6 +60,7 @@ __all__ = [
 Progress = Callable[[str, int, int], None]
 
 _BATCH_SIZE = 32
+_MOST_VALUES = 1 << 22  # of sparse histograms that are dense at a time
 _N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
 
 
@@ -83,6 +84,14 @@ def group_features(
     >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
     array([[0.5, 0.5]], dtype=float32)
     """
+    if weighting is not None and weighting.shift is not None and sp.issparse(histograms):
+        n, d = histograms.shape  # shifted zeros are none: the words of a few items at a time are dense
+        batches = [slice(start, start + max(1, _MOST_VALUES // d)) for start in range(0, n, max(1, _MOST_VALUES // d))]
+        parts = [
+            group_features(histograms[batch].toarray(), labels, n_groups, n_cells, normalize, weighting)
+            for batch in batches
+        ]
+        return sp.vstack([sp.csr_array((0, n_cells * n_groups), dtype=np.float32), *map(sp.csr_array, parts)], "csr")
     weighted = histograms if weighting is None else weighting.apply(histograms, n_cells)
     grouped = [pool(weighted, table, n_groups, n_cells=n_cells) for table in np.atleast_2d(labels)]
     return normalize_features(sum(grouped[1:], start=grouped[0]), normalize)

@@ -457,6 +457,9 @@ def _sizes(n_words: int, options: FitOptions) -> tuple[int, ...]:
     if options.n_tables == 1:
         return path_sizes(n_words, *asked)
     most = min(n_words, MOST_FITTED)
+    if most < options.n_tables:
+        message = f"n_tables={options.n_tables}, but there are only {n_words} words. Set at most {n_words}."
+        raise OptionError("n_tables", message)
     if any(size > most or size < options.n_tables for size in asked):
         accepted = f"{options.n_tables} to {most} groups"
         raise OptionError("n_groups", f"{options.n_tables} tables have {accepted} together; got {options.n_groups}.")
@@ -471,13 +474,14 @@ def _learn_tables(
     weighting: WordWeighting,
     options: FitOptions,
     progress: Progress,
-) -> tuple[Hierarchy, dict[int, Head], NDArray[np.int64]]:
+) -> tuple[Hierarchy, dict[int, Head], NDArray[np.int64] | None]:
     """Group words in several tables, and fit the classifier of these groups."""
     assert codes is not None  # `choose_method` has checked it
     progress("Merging words", 0, 0)
     with no_convergence_warnings():
         path = TablesPath.fit(weighting.apply(data.histograms), codes, make_svm(options), n_groups, method.n_tables)
-    return path.compact.hierarchy_, {n_groups: path.head()}, path.compact.tables_
+    tables = path.compact.tables_ if path.compact.n_tables_ > 1 else None  # one for as many groups as can be told apart
+    return path.compact.hierarchy_, {n_groups: path.head()}, tables
 
 
 def learn_groups(

@@ -20,7 +20,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
 from bagwise.training.fit import check_groups, class_names, split_source
-from bagwise.training.method import adapt_to_size, choose_method
+from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method
 from bagwise.training.options import (
     FitOptions,
     check_options,
@@ -146,7 +146,10 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     check_groups(chosen, words.n_words)
     classes = class_names(collection, chosen)
     method = choose_method(chosen, collection.modality, len(classes))
-    criterion = adapt_to_size(method, chosen, len(collection), words.n_words).criterion
+    method = adapt_to_size(method, chosen, len(collection), words.n_words)
+    if isinstance(collection, TableCollection):
+        method = adapt_to_table(method, collection.X, collection.modality, chosen)
+    criterion = method.criterion
     n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(chosen.pyramid))
     entries = words.per_item * n
     merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
