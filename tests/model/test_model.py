@@ -198,7 +198,7 @@ def test_predictions_are_the_largest_scores(pictured):
     with pytest.raises(BagwiseError, match=r"has classifiers for 2, 4 groups, not for 3\. Cut it"):
         pictured.cut(3).predict(bags)
     with pytest.raises(BagwiseError, match="fitted without classes"):
-        dataclasses.replace(pictured, heads={}).predict(bags)
+        dataclasses.replace(pictured, heads={}, classes=()).predict(bags)
 
 
 def test_names_follow_words_and_cells(pictured, worded):
@@ -445,6 +445,9 @@ def test_features_of_tables_are_sums_over_the_groups_of_each():
     np.testing.assert_allclose(model.transform(sp.csr_array(counts)).toarray(), expected, atol=1e-6)
     assert [len(words) for words in model.groups()] == [4, 4, 3, 2, 3]
     assert model.feature_names().shape == (5,)
+    alone = dataclasses.replace(model, heads={5: model.head})
+    with pytest.raises(BagwiseError, match="no classifier for 4 groups"):
+        alone.cut(4).predict(counts)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -136,3 +137,11 @@ def test_columns_of_measurements_are_shifted(tmp_path):
     np.testing.assert_allclose(ours.transform_counts(X), model.transform(X), rtol=1e-6)
     words = np.arange(6)
     np.testing.assert_allclose(ours.transform_counts((words, X[0])), model.transform(X)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["weighted texts", "tables", "images"])
+def test_all_constants_are_used(name, tmp_path):
+    graph = onnx.load(export_onnx(MADE[name](), tmp_path / "model.onnx")).graph
+    assert {constant.name for constant in graph.initializer} == {
+        given for node in graph.node for given in node.input if given.startswith("constant_")
+    }

@@ -182,12 +182,13 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         else:
             try:
                 shape = getattr(y, "shape", None) or np.asarray(y).shape
-            except ValueError:  # lists of different lengths
-                shape = (len(y), "several")
-            if len(shape) > 1 and shape[1] != 1:
+                given = f"has shape {shape}: several labels, or indicators of them" if shape[1:] > (1,) else ""
+            except ValueError:
+                given = "has lists of different lengths: several labels"
+            if given:
                 raise BagwiseError(
-                    f"CompactClassifier takes one label per sample, but y has shape {shape}: several labels, or "
-                    "indicators of them. Fit one classifier for each label, or use the labels of a single target."
+                    f"CompactClassifier takes one label per sample, but y {given}. Fit one classifier for each label, "
+                    "or use the labels of a single target."
                 )
             X, y = validate_data(self, X, y, **checks)
             class_codes(y, type(self).__name__)  # at least two classes

@@ -431,7 +431,8 @@ class Model:
         """The linear classifier for `n_groups`."""
         if self.n_groups not in self.heads:
             if not self.heads:
-                raise BagwiseError("This model has no classifier: it was fitted without classes. Use transform.")
+                why = f"for {self.n_groups} groups" if self.classes else "because it was fitted without classes"
+                raise BagwiseError(f"This model has no classifier {why}. Use transform.")
             sizes = ", ".join(map(str, self.heads))
             raise BagwiseError(f"This model has classifiers for {sizes} groups, not for {self.n_groups}. Cut it there.")
         return self.heads[self.n_groups]

@@ -171,11 +171,11 @@ def _add_scattered(graph: _Graph, zeros: str, columns: str, values: str) -> str:
 
 def _add_steps(graph: _Graph, rows: str, steps: tuple[str, ...]) -> str:
     """Normalise rows, see `bagwise.codebooks.normalizing.normalize_rows`."""
-    one, zero, axis = (graph.constant(value) for value in (np.float32(1), np.float32(0), np.array([1])))
     for step in steps:
         if step == "power":
             rows = graph.add("Mul", graph.add("Sign", rows), graph.add("Sqrt", graph.add("Abs", rows)))
             continue
+        one, zero, axis = (graph.constant(value) for value in (np.float32(1), np.float32(0), np.array([1])))
         # by the largest value first, so that squares neither overflow nor underflow
         for norm in ("Max", step.upper()):
             size = graph.add(f"Reduce{norm}", graph.add("Abs", rows), axis)
