@@ -79,7 +79,7 @@ FIT_OPTIONS: Options = {
         metavar="before|after",
     ),
     "n_tables": _option(int, _LEARNING, "Groupings at once, for many classes of images. Default: 1.", "--tables"),
-    "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 2."),
+    "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 1."),
     "stop_words": _option(str, _LEARNING, "Texts: english removes English stop words."),
     "ngrams": _option(int, _LEARNING, "Texts: maximum length of n-grams. Default: 1."),
     "C": _option(float, _LEARNING, "C of the linear SVM. Default: 1.", "--C"),

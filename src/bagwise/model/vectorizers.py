@@ -388,8 +388,8 @@ class TextVectorizer(Vectorizer):
         word_names: Sequence[str] | None = None,
         word_hashes: NDArray[np.uint32] | None = None,
         *,
-        n_words: int = 20_000,
-        min_count: int = 2,
+        n_words: int = 30_000,
+        min_count: int = 1,
     ) -> None:
         self.tokenizer = dict(tokenizer)
         self.word_names = None if word_names is None else tuple(word_names)

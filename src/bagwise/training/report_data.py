@@ -368,8 +368,10 @@ def _patches(
 
 
 def _side(record: DescriptorRecord) -> int:
-    """Return the side of the square of pixels that a descriptor covers."""
+    """Return the side of the square of pixels that a descriptor covers, at the largest of its scales."""
     parameters = record.parameters
+    if "patch" in parameters and "scales" in parameters:
+        return round(parameters["patch"] * max(parameters["scales"]))
     if record.name == "HogLbp":  # gradients of the neighbouring cells
         return 3 * int(parameters["cell"])
     return int(parameters.get("patch") or parameters.get("cell") or _DEFAULT_SIDE)
