@@ -53,9 +53,10 @@ written by `python -m experiments page` from the figures in `experiments/results
 the line below each experiment says how much of it is finished.
 
 These are merged counts and Hellinger-normalised histograms, of grey SIFT for images, as in the papers. The defaults of
-`bagwise fit` are others now: groups that keep the scores of a classifier on all words, TF-IDF weights for texts, words of
-colours beside those of SIFT of two sizes for images. `benchmarks/main_job.py` measures them beside TF-IDF with a linear
-SVM, PCA, feature selection and colour histograms. Three claims of the last edition do not stand as advice any more:
+`bagwise fit` are others now: groups that keep the scores of a classifier on all words, TF-IDF weights for texts, words
+of colours beside those of SIFT of two sizes for images. `benchmarks/main_job.py` measures them beside TF-IDF with a
+linear SVM, PCA, feature selection and colour histograms. Three claims of the last edition do not stand as advice any
+more:
 
 - that AIB, MLT or DITC with 20 words do as well on texts as all words: "all words" below are without TF-IDF, with which
   they are a stronger baseline, and only groups that keep a classifier's scores come near it;
