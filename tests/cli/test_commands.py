@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import json
 import sys
 
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 from bagwise import Model, open_collection
 from bagwise.training import ItemIndex, evaluate_model
 from commands import as_json, bagwise
+from model_cases import MADE
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
 
 IMAGES = ("--descriptor", "patches", "--words", 12, "--to", 4, "--folds", 2)
@@ -96,6 +98,15 @@ def test_cut_needs_no_training(stripes, tmp_path):
     assert (told["n_words"], told["vocabulary_size"]) == (2, 12)
     bagwise("cut", tmp_path / "two.bagwise", "--to", 5)
     assert Model.load(tmp_path / "two-5.bagwise").n_groups == 5
+
+
+def test_a_cut_of_tables_has_no_classifier_and_says_so(tmp_path):
+    model = MADE["tables"]()
+    dataclasses.replace(model, heads={5: model.head}).save(tmp_path / "m.bagwise")
+    told = " ".join(bagwise("cut", tmp_path / "m.bagwise", "--groups", 4).split())
+    assert "There is no classifier for 4 groups, so the new model cannot predict; sizes with one: 5." in told
+    told = " ".join(bagwise("evaluate", tmp_path / "m-4.bagwise", tmp_path, code=1).split())
+    assert "This model has no classifier" in told
 
 
 def test_compact_models_are_small_and_say_what_they_lost(tmp_path):

@@ -16,6 +16,7 @@ from bagwise.descriptors import (
     LocalBinaryPatterns,
     Patches,
 )
+from bagwise.descriptors.base import describe_items
 from bagwise.descriptors.images import shrink
 from bagwise.sources.media import shrunk_size
 
@@ -140,3 +141,12 @@ def test_the_cache_knows_the_size(tmp_path):
         again = DenseSIFT(max_side=side, cache=folder).transform(collection)
         np.testing.assert_array_equal(again.values, found.values)
         np.testing.assert_array_equal(found.values, DenseSIFT(max_side=side).transform(collection).values)
+
+
+def test_sizes_of_descriptors_side_by_side_do_not_depend_on_each_other(tmp_path):
+    Image.fromarray(photo(300, 400)).save(tmp_path / "photo.jpg", quality=95)
+    images = open_collection(tmp_path, mode="rgb")
+    sides = [None, 90, 41]
+    (batch,) = describe_items([ColorCells(max_side=side) for side in sides], images)
+    for side, bags in zip(sides, batch, strict=True):
+        np.testing.assert_array_equal(bags[0], ColorCells(max_side=side).transform(images)[0])

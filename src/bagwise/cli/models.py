@@ -52,10 +52,11 @@ def cut(
     """Write a model with another number of groups, without training."""
     target = model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise") if out is None else out
     check_outputs([target], force)
-    smaller = load_model(model).cut(groups)
+    whole = load_model(model)
+    smaller = whole.cut(groups)
     session.say(f"{smaller.hierarchy.n_words:,} words, merged into {groups} groups")
-    if smaller.heads and groups not in smaller.heads:
-        sizes = ", ".join(map(str, smaller.heads))
+    if whole.heads and groups not in smaller.heads:
+        sizes = ", ".join(map(str, whole.heads))
         session.note(
             f"There is no classifier for {groups} groups, so the new model cannot predict; sizes with one: {sizes}."
         )

@@ -209,15 +209,13 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
 def _compute_each(
     descriptors: Sequence[ItemTransformer], caches: Sequence[ArrayCache | None], item: Any
 ) -> list[Arrays]:
-    """Load the arrays of each descriptor from its cache, or compute them; the item is read at most once."""
+    """Load the arrays of each descriptor from its cache, or compute them; the item is read once for each size."""
     with item_errors(item.id):
         key = item.fingerprint() if any(cache is not None for cache in caches) else ""
         held = [None if cache is None else cache.load(key) for cache in caches]
-        content = None
-        if None in held:
-            sides = [descriptor._image_side for descriptor in descriptors]
-            content = item.load(None if None in sides else max(side for side in sides if side is not None))
-        found = [d._arrays(content) if arrays is None else arrays for d, arrays in zip(descriptors, held, strict=True)]
+        both = list(zip(descriptors, held, strict=True))
+        contents = {side: item.load(side) for side in {one._image_side for one, arrays in both if arrays is None}}
+        found = [one._arrays(contents[one._image_side]) if arrays is None else arrays for one, arrays in both]
     for cache, arrays, computed in zip(caches, held, found, strict=True):
         if cache is not None and arrays is None:
             cache.save(key, computed)  # a full disk is not an error of the item
@@ -227,7 +225,7 @@ def _compute_each(
 def describe_items(
     descriptors: Sequence[ItemTransformer], X: Any, *, batch_size: int = 64, on_error: str = "raise"
 ) -> ItemIterator:
-    """Describe items by one or several descriptors, batch by batch; each item is read once.
+    """Describe items by one or several descriptors, batch by batch; each item is read once for each size.
 
     The iterator is that of `ItemTransformer.iter_transform`, with `n_jobs` and `verbose` of the first descriptor, and
     yields tuples: what each descriptor makes of the batch.

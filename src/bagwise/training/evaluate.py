@@ -196,8 +196,8 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
     chosen = FitOptions(**options)
     if not model.heads:
         raise BagwiseError(
-            "This model was fitted without classes and has no classifier, so there is no error to estimate. "
-            "Fit a model to items with labels: one folder per class, or a column of labels."
+            f"This model {'' if model.classes else 'was fitted without classes and '}has no classifier, so there is no "
+            "error to estimate. Fit a model to items with labels: one folder per class, or a column of labels."
         )
     if chosen.label is None and not isinstance(source, Collection) and os.path.isfile(source):
         chosen = chosen.with_changes(label=model.options.get("label"))
