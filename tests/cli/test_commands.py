@@ -6,8 +6,10 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from typer.testing import CliRunner
 
 from bagwise import Model, open_collection
+from bagwise.cli.app import app
 from bagwise.training import ItemIndex, evaluate_model
 from commands import as_json, bagwise
 from model_cases import MADE
@@ -103,7 +105,7 @@ def test_cut_needs_no_training(stripes, tmp_path):
 def test_a_cut_of_tables_has_no_classifier_and_says_so(tmp_path):
     model = MADE["tables"]()
     dataclasses.replace(model, heads={5: model.head}).save(tmp_path / "m.bagwise")
-    told = " ".join(bagwise("cut", tmp_path / "m.bagwise", "--groups", 4).split())
+    told = CliRunner().invoke(app, ["cut", str(tmp_path / "m.bagwise"), "--groups", "4"]).stderr
     assert "There is no classifier for 4 groups, so the new model cannot predict; sizes with one: 5." in told
     told = " ".join(bagwise("evaluate", tmp_path / "m-4.bagwise", tmp_path, code=1).split())
     assert "This model has no classifier" in told
