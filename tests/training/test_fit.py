@@ -281,8 +281,10 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
         run_fit(write_image_folder(tmp_path / "stripes"), FitOptions(descriptor="hog-hof"))
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.txt").write_text("")
-    with pytest.raises(BagwiseError, match="no word that occurs"):
+    with pytest.raises(BagwiseError, match=r"have no word\."):
         run_fit(tmp_path / "empty", FitOptions())
+    with pytest.raises(BagwiseError, match="no word that occurs in 3 of them"):
+        run_fit(tmp_path / "empty", FitOptions(min_count=3))
 
 
 def test_saved_models_predict_the_same(image_folder, tmp_path):

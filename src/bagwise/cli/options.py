@@ -50,7 +50,7 @@ FIT_OPTIONS: Options = {
     "n_words": _option(
         int,
         _LEARNING,
-        "Size of the vocabulary. Default: 1000 for images and videos, 20000 for texts. Descriptors after the first "
+        "Size of the vocabulary. Default: 1000 for images and videos, 30000 for texts. Descriptors after the first "
         "have half as many words.",
         "--words",
     ),

@@ -417,9 +417,9 @@ class TextVectorizer(Vectorizer):
         except BagwiseError:
             raise
         except ValueError as error:  # scikit-learn's message about an empty vocabulary
+            rare = f" that occurs in {self.min_count} of them. Add texts, or lower min_count"
             raise BagwiseError(
-                f"The {len(texts.kept)} texts of {texts.source} have no word that occurs in {self.min_count} of them. "
-                "Add texts, or lower min_count."
+                f"The {len(texts.kept)} texts of {texts.source} have no word{rare if self.min_count > 1 else ''}."
             ) from error
         self.word_names = tuple(map(str, counter.get_feature_names_out()))
         self.n_words = len(self.word_names)
