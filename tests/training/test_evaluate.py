@@ -2,10 +2,12 @@ import json
 import os
 import re
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.feature_selection import SelectKBest, chi2
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
@@ -31,6 +33,7 @@ from bagwise.training import (
 from bagwise.training.evaluate import suitable_criteria
 from bagwise.training.item_index import index_of_fit
 from bagwise.training.method import choose_method
+from bagwise.training.references import _components
 from small_sources import table, write_image_folder, write_records, write_text_folder
 
 OPTIONS = FitOptions(n_groups=4, folds=2, n_jobs=1)
@@ -349,3 +352,23 @@ def test_errors_name_the_parameter_in_python_and_the_option_on_the_command_line(
     assert caught.value.parameter == parameter
     assert option in message_of(caught.value)
     assert not re.search(rf"(?<![\w-]){parameter}\b", message_of(caught.value))
+
+
+@pytest.mark.parametrize("shape", [(20, 50), (50, 20)])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_components_are_those_of_a_singular_value_decomposition(shape, form):
+    random = np.random.default_rng(0)
+    train, test = random.random(shape), random.random((7, shape[1]))
+    vectors = np.linalg.svd(train)[2]
+    for size, parts in zip((2, 9), _components(form(train), None, None, form(test), (2, 9)), strict=True):
+        for rows, found in zip((train, test), parts, strict=True):
+            np.testing.assert_allclose(np.abs(found), np.abs(rows @ vectors[:size].T), atol=1e-9)
+
+
+def test_components_of_many_words_take_little_memory():
+    X = sp.random_array((300, 30_000), density=0.002, format="csr", rng=np.random.default_rng(0))
+    tracemalloc.start()
+    list(_components(X, None, None, X[:50], (10, 200)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * 30_000 * 8 / 4

@@ -106,16 +106,16 @@ def _keep_all(
 def _components(
     train: Any, counts: Any, codes: NDArray[np.int64], test: Any, sizes: Sequence[int]
 ) -> Iterator[tuple[Any, Any]]:
-    """Project onto the leading right singular vectors, all computed at once from the smaller Gram matrix."""
+    """Project onto the leading right singular vectors, all computed at once from the smaller Gram matrix.
+
+    With fewer items than words the vectors, one number per word and component, are not formed.
+    """
     by_items = train.shape[0] <= train.shape[1]
     gram = train @ train.T if by_items else train.T @ train
     values, vectors = np.linalg.eigh(gram.toarray() if sp.issparse(gram) else np.asarray(gram))
     kept = np.flatnonzero(values > 1e-10 * max(values[-1], np.finfo(float).tiny))[::-1]
-    if by_items:
-        vectors = np.asarray(train.T @ (vectors[:, kept] / np.sqrt(values[kept])))
-    else:
-        vectors = vectors[:, kept]
-    projected = [np.asarray(rows @ vectors) for rows in (train, test)]
+    vectors = vectors[:, kept] / (np.sqrt(values[kept]) if by_items else 1.0)
+    projected = [np.asarray((rows @ train.T if by_items else rows) @ vectors) for rows in (train, test)]
     for size in sizes:
         yield projected[0][:, :size], projected[1][:, :size]
 
