@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, Model, WordMerger, open_collection, runtime
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
+from bagwise.training.fit import folds_of
 from small_sources import (
     table,
     texts,
@@ -401,6 +402,23 @@ def test_a_table_of_measurements(tmp_path):
     np.testing.assert_allclose(sparse.toarray(), features, rtol=1e-6)
     index = ItemIndex.build(model, fit.data.collection, fit.data.histograms)
     assert index.search(X[:3] - 1e-3, k=1)[0][0].id == fit.data.collection.ids[0]
+
+
+@pytest.mark.parametrize("root", ["auto", "after"])
+def test_errors_of_folds_are_those_of_models_of_the_other_folds(root):
+    """Measurements are scaled for merging in each fold; sums are scaled only where the model does so."""
+    X, y = load_wine(return_X_y=True)
+    X, y = X - X.mean(axis=0), y.astype(str)
+    options = FitOptions(n_groups=5, folds=3, criterion="aib", root=root, n_jobs=1)
+    fit = run_fit(table_of(X, y), options)
+    assert (fit.model.column_shift is None) == (root == "after")
+    errors = []
+    for train, test in folds_of(fit.codes, options):
+        one = run_fit(table_of(X[train], y[train]), options.with_changes(folds=0)).model
+        errors.append(np.mean(one.predict(X[test]) != y[test]))
+    found = dict(zip(fit.model.path.sizes, fit.model.path.errors, strict=True))[5]
+    tolerance = 0.012 if root == "auto" else 1e-9  # scales of folds are those of all items
+    assert found == pytest.approx(np.mean(errors), abs=tolerance)
 
 
 def test_counts_in_a_table_are_not_scaled():

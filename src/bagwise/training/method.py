@@ -112,8 +112,7 @@ class Method:
 
     def merger(self) -> Any:
         """Return an estimator that does the same as `merge`, for cross-validation."""
-        merger = WordMerger(criterion=self.criterion)
-        return _EachVocabulary(merger, self.vocabularies) if self.vocabularies else merger
+        return _EachVocabulary(WordMerger(criterion=self.criterion), self.vocabularies)
 
 
 def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
@@ -123,7 +122,7 @@ def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hiera
 
 
 class _EachVocabulary(BaseEstimator):
-    """A merger that merges the words of each vocabulary by itself."""
+    """A merger that merges the words of each vocabulary by itself; () for one. Words are weighted before."""
 
     def __init__(self, merger: WordMerger, vocabularies: tuple[int, ...]) -> None:
         self.merger = merger
@@ -135,12 +134,12 @@ class _EachVocabulary(BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> _EachVocabulary:
         self.hierarchy_ = merge_vocabularies(
-            self.vocabularies, lambda part: clone(self.merger).fit(X[:, part], y).hierarchy_
+            self.vocabularies or (X.shape[1],), lambda part: clone(self.merger).fit(X[:, part], y).hierarchy_
         )
         return self
 
     def _weights(self) -> dict[str, Any]:
-        return {}  # histograms are weighted before
+        return {}
 
 
 def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
