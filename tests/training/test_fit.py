@@ -264,6 +264,8 @@ def test_what_cannot_be_learned_from_is_said(tmp_path):
     for wrong in (2, -1, 5000, True, 480.0, None):
         with pytest.raises(BagwiseError, match="max_side must be an integer from 3 to 4096, or 0"):
             FitOptions(max_side=wrong)
+    with pytest.raises(BagwiseError, match="root is for images, videos and table, but these are texts"):
+        run_fit(path, FitOptions(root="before"))
     with pytest.raises(BagwiseError, match="pyramid is for images, but these are texts"):
         run_fit(path, FitOptions(pyramid=5))
     with pytest.raises(BagwiseError, match="columns of a table are its words"):

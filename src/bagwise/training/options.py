@@ -121,7 +121,8 @@ class FitOptions:
     cache : path, default=None
         Folder in which descriptors are cached, so that an interrupted fit continues where it stopped.
     memory_limit : int, float or str, default=None
-        Descriptors beyond this size go to a temporary file during a fit. None: 32 MiB.
+        Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. Without classes, "auto" takes
+        "lpp" where the data of "mmi" would exceed it; None: 80 % of the free memory.
     random_state : int, default=0
         The same seed gives the same model.
     n_jobs : int, default=-1
@@ -358,7 +359,7 @@ def check_options(options: FitOptions, modality: str) -> None:
         raise OptionError("pyramid", f"pyramid is for images, but these are {modality}. Remove pyramid.")
     for name, modalities in _ONLY_FOR.items():
         if modality not in modalities and getattr(options, name) != getattr(FitOptions, name):
-            accepted = " and ".join(modalities)
+            accepted = " and ".join(filter(None, (", ".join(modalities[:-1]), modalities[-1])))
             raise OptionError(name, f"{name} is for {accepted}, but these are {modality}. Remove {name}.")
     if modality == "table" and options.n_words is not None:
         raise OptionError("n_words", "The columns of a table are its words; n_words does not apply. Remove n_words.")
