@@ -35,8 +35,10 @@ from numpy.typing import NDArray
 
 from bagwise import fit_model, open_collection
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
+from bagwise.descriptors.base import describe_items
 from bagwise.sources import Collection
 from bagwise.training import FitOptions
+from bagwise.training.options import make_descriptors
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
 HEIGHT, WIDTH = 220, 300
@@ -191,14 +193,15 @@ def write_photos(folder: Path, n_photos: int, height: int, width: int) -> None:
 
 def use_photos(folder: str, n_photos: int, way: str, n_jobs: int) -> dict[str, float]:
     """Decode, describe, or fit a model to some photos; in a process of its own."""
-    photos = open_collection(folder)[:n_photos]
+    photos = open_collection(folder, mode="rgb")[:n_photos]
     side = FitOptions().max_side
-    descriptor = DenseSIFT(max_side=side or None, n_jobs=n_jobs)
-    descriptor.describe(photos[0].load(side))  # compiled code is loaded before the clock starts
+    descriptors = make_descriptors(FitOptions(descriptor="sift+color", n_jobs=n_jobs), "images")  # those of a fit
+    for descriptor in descriptors:
+        descriptor.describe(photos[0].load(side))  # compiled code is loaded before the clock starts
     ways: dict[str, Callable[[], Any]] = {
         "decode": lambda: [item.load().shape for item in photos],
         "decode at a reduced scale": lambda: [item.load(side).shape for item in photos],
-        "describe": lambda: [bags.n_rows for bags in descriptor.iter_transform(photos, 32)],
+        "describe": lambda: [len(batch) for batch in describe_items(descriptors, photos, batch_size=32)],
         "fit": lambda: fit_model(photos, n_groups=20, folds=0, n_jobs=n_jobs).result.timings,
     }
     with PeakMemory() as memory:
