@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
-from bagwise._utils.memory import resolve_limit
+from bagwise._utils.memory import parse_size
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import OptionError
 from bagwise.merging.compact import MOST_FITTED, CompactClassifier
@@ -49,6 +50,7 @@ __all__ = [
 HELLINGER = ("l1", "power")
 # Items times the square of the words from which merging by "mmi" takes more than some minutes.
 _MOST_WORK = 5 * 10**11
+_MOST_VALUES = 4 * 2**30  # bytes; not the free memory, so that the model does not depend on the machine
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,8 @@ def adapt_to_size(method: Method, options: FitOptions, n_items: int, n_words: in
     """Without classes, take "lpp" for data that are too large for "mmi", the default."""
     if options.criterion != "auto" or method.criterion != "mmi":
         return method
-    limit = resolve_limit(options.memory_limit)
-    if n_items * n_words**2 <= _MOST_WORK and (limit is None or bytes_of_values(n_items, n_words) <= limit):
+    limit = _MOST_VALUES if options.memory_limit is None else parse_size(options.memory_limit)
+    if n_items * n_words**2 <= _MOST_WORK and bytes_of_values(n_items, n_words) <= limit:
         return method
     return replace(method, criterion="lpp", reason="there are no classes, and too many words and items for mmi")
 
@@ -372,7 +374,9 @@ def score_followed(
     predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
+        started = time.perf_counter()
         path = fit(X[train], codes[train], whole[train])
+        times[fold] = time.perf_counter() - started
         held_out = X[test]
         for k, size in enumerate(sizes):
             predicted[k, test] = path.predict(held_out, size)
