@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import re
 import subprocess
 import tempfile
@@ -268,7 +269,8 @@ def fasttext(path: Path, python: str) -> Iterator[Row]:
         for name, texts, labels in (("train", split.texts, split.y), ("test", split.texts_test, split.y_test)):
             files.append(Path(folder, name))
             tokens = (" ".join(re.findall(TOKEN, text.lower())) for text in texts)
-            lines = (f"__label__{classes.index(label)} {line}\n" for label, line in zip(labels, tokens, strict=True))
+            lines = [f"__label__{classes.index(label)} {line}\n" for label, line in zip(labels, tokens, strict=True)]
+            random.Random(0).shuffle(lines)  # it learns from lines in their order, and ours come class by class
             files[-1].write_text("".join(lines), encoding="utf-8")
         command = [python, "-c", FASTTEXT_SCRIPT, *map(str, files), folder, *map(str, CUTOFFS)]
         run = subprocess.run(command, capture_output=True, text=True)
