@@ -34,6 +34,8 @@ from small_sources import texts, write_image_folder, write_text_folder
         ({"root": "after"}, "images", 3, "aib", "after"),
         ({"root": "after", "n_groups": 40}, "images", 2, "csm", "after"),
         ({"n_groups": 5}, "images", 3, "aib", "after"),
+        ({"pyramid": 5}, "images", 3, "aib", "after"),
+        ({"pyramid": 5}, "images", 2, "csm", "before"),
         ({"criterion": "csm"}, "images", 3, "csm", "after"),
         ({"criterion": "classifier"}, "images", 3, "classifier", "before"),
         ({"n_groups": 2}, "videos", 2, "csm", "before"),

@@ -208,8 +208,8 @@ def fit_model(
         the best; 50 if there is no cross-validation.
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
-        their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
-        for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
+        their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
+        videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options

@@ -149,7 +149,8 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
 
     - No classes: "mmi".
     - At least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
-    - Fewer groups, or roots after merging: "csm" for two classes of images or videos, otherwise "aib".
+    - Fewer groups, a pyramid (its cells share the groups, but not the weights), or roots after merging: "csm" for two
+      classes of images or videos, otherwise "aib".
 
     By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
     tables, "classifier" had the lowest errors, or none told apart from them, from 10 groups on.
@@ -167,13 +168,16 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "mmi", "there are no classes"
-    elif options.root != "after" and (asked == "auto" or int(asked) >= 2 * n_classes):
+    elif options.root != "after" and options.pyramid is None and (asked == "auto" or int(asked) >= 2 * n_classes):
         criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
     elif modality in ("images", "videos") and n_classes == 2:
-        why = "roots after merging" if options.root == "after" else f"{asked} groups"
+        why = (
+            "roots after merging" if options.root == "after" else "a pyramid" if options.pyramid else f"{asked} groups"
+        )
         criterion, reason = "csm", f"{why} for two classes of {modality}"
-    elif options.root == "after":
-        criterion, reason = "aib", "roots are taken after merging"
+    elif options.root == "after" or options.pyramid is not None:
+        after = options.root == "after"
+        criterion, reason = "aib", "roots are taken after merging" if after else "cells of a pyramid share the groups"
     else:
         criterion, reason = "aib", f"{asked} groups are fewer than twice the number of classes, {n_classes}"
     if modality == "texts":

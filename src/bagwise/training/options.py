@@ -81,8 +81,8 @@ class FitOptions:
         30,000, without classes 3000). The columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
-        their number is chosen by cross-validation; with fewer groups "csm" for two classes of images or videos, "aib"
-        for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
+        their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
+        videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
     descriptor : str or list of str, default="auto"
         "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images, "hog-hof" for videos. Several
         in a list, or joined by "+", have a vocabulary each. "auto": "sift+color" for images, "sift" if they are grey.
