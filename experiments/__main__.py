@@ -61,7 +61,7 @@ more:
 - that AIB, MLT or DITC with 20 words do as well on texts as all words: "all words" below are without TF-IDF, with which
   they are a stronger baseline, and only groups that keep a classifier's scores come near it;
 - that CSM is the criterion for two classes of images, and AIB for many: the criterion "classifier" has lower errors, or
-  none told apart from theirs, from 10 groups on;
+  errors within the noise of theirs, from 10 groups on;
 - that classifiers are to be trained again on merged words: right for AIB, it overfits where words were merged by a
   classifier.
 
