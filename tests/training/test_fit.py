@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, Model, WordMerger, open_collection, runtime
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
-from bagwise.training.fit import folds_of
+from bagwise.training.method import folds_of
 from small_sources import (
     table,
     texts,

@@ -24,8 +24,8 @@ from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progr
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.media import images_in_mode
-from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, folds_of, make_svm, prepare
-from bagwise.training.method import Method, adapt_to_table, choose_method, no_convergence_warnings
+from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
+from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions, open_source
 from bagwise.training.references import references_for, score_reference
 

@@ -20,19 +20,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.svm import LinearSVC
 
 import bagwise
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.errors import BagwiseError, OptionError
-from bagwise.merging.compact import MOST_FITTED
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
-from bagwise.merging.path import path_sizes, score_path
+from bagwise.merging.path import score_path
 from bagwise.model import Head, Model, PathErrors
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
@@ -46,10 +43,13 @@ from bagwise.training.method import (
     choose_method,
     choose_weighting,
     classifier_of,
+    folds_of,
     head_of,
+    make_svm,
     no_convergence_warnings,
     refined_size,
     score_followed,
+    sizes_of,
 )
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
 
@@ -267,7 +267,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole())
-    sizes = _sizes(data.n_words, options)
+    sizes = sizes_of(data.n_words, options)
     if method.n_tables == 1:
         with log.timed("merging"):
             hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report)
@@ -451,21 +451,6 @@ def check_groups(options: FitOptions, n_words: int) -> None:
         raise OptionError("n_groups", message)
 
 
-def _sizes(n_words: int, options: FitOptions) -> tuple[int, ...]:
-    """Return the numbers of groups along the path; several tables have a limited number."""
-    asked = () if options.n_groups == "auto" else (int(options.n_groups),)
-    if options.n_tables == 1:
-        return path_sizes(n_words, *asked)
-    most = min(n_words, MOST_FITTED)
-    if most < options.n_tables:
-        message = f"n_tables={options.n_tables}, but there are only {n_words} words. Set at most {n_words}."
-        raise OptionError("n_tables", message)
-    if any(size > most or size < options.n_tables for size in asked):
-        accepted = f"{options.n_tables} to {most} groups"
-        raise OptionError("n_groups", f"{options.n_tables} tables have {accepted} together; got {options.n_groups}.")
-    return tuple(size for size in path_sizes(n_words, *asked) if options.n_tables <= size <= most)
-
-
 def _learn_tables(
     data: WordData,
     codes: NDArray[np.int64] | None,
@@ -480,7 +465,7 @@ def _learn_tables(
     progress("Merging words", 0, 0)
     with no_convergence_warnings():
         path = TablesPath.fit(weighting.apply(data.histograms), codes, make_svm(options), n_groups, method.n_tables)
-    tables = path.compact.tables_ if path.compact.n_tables_ > 1 else None  # one for as many groups as can be told apart
+    tables = path.compact.tables_ if path.compact.n_tables_ > 1 else None  # one where all words are groups
     return path.compact.hierarchy_, {n_groups: path.head()}, tables
 
 
@@ -527,17 +512,6 @@ def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Return the occurrences of each word, or the sum of each column of measurements above its minimum."""
     totals = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
     return totals if shift is None else np.maximum(totals - X.shape[0] * shift, 0.0)
-
-
-def make_svm(options: FitOptions) -> LinearSVC:
-    """Return the linear SVM of the options."""
-    return LinearSVC(C=options.C, random_state=options.random_state, max_iter=3000)
-
-
-def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return the training and test items of each fold."""
-    splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
-    return list(splitter.split(codes, codes))
 
 
 def cross_validate(

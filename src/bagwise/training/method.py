@@ -14,6 +14,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -28,7 +29,7 @@ from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.engine import merge_refined
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.path import PathScores
+from bagwise.merging.path import PathScores, path_sizes
 from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
@@ -153,7 +154,7 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
       classes of images or videos, otherwise "aib".
 
     By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
-    tables, "classifier" had the lowest errors, or none told apart from them, from 10 groups on.
+    tables, "classifier" had the lowest errors, or errors within the noise of them, from 10 groups on.
     """
     asked, several = options.n_groups, n_classes >= 2
     if options.n_tables > 1:
@@ -233,6 +234,32 @@ def choose_weighting(method: Method, counts: Any) -> WordWeighting:
     if method.root == "before":
         return WordWeighting("sqrt", None, "l2", method.vocabularies)
     return WordWeighting("count", None, "l1", method.vocabularies) if method.vocabularies else WordWeighting()
+
+
+def sizes_of(n_words: int, options: FitOptions) -> tuple[int, ...]:
+    """Return the numbers of groups along the path; several tables have a limited number."""
+    asked = () if options.n_groups == "auto" else (int(options.n_groups),)
+    if options.n_tables == 1:
+        return path_sizes(n_words, *asked)
+    most = min(n_words, MOST_FITTED)
+    if most < options.n_tables:
+        message = f"n_tables={options.n_tables}, but there are only {n_words} words. Set at most {n_words}."
+        raise OptionError("n_tables", message)
+    if any(size > most or size < options.n_tables for size in asked):
+        accepted = f"{options.n_tables} to {most} groups"
+        raise OptionError("n_groups", f"{options.n_tables} tables have {accepted} together; got {options.n_groups}.")
+    return tuple(size for size in path_sizes(n_words, *asked) if options.n_tables <= size <= most)
+
+
+def make_svm(options: FitOptions) -> LinearSVC:
+    """Return the linear SVM of the options."""
+    return LinearSVC(C=options.C, random_state=options.random_state, max_iter=3000)
+
+
+def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return the training and test items of each fold."""
+    splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
+    return list(splitter.split(codes, codes))
 
 
 @contextmanager
