@@ -11,11 +11,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """Figures of a method on a data set with one seed.
+
+    The role is "default" (ours, with nothing set), "variant" (ours, with parameters), "published" (the form of the
+    paper) or "plain" (what people would use instead).
+    """
+
+    data: str
+    method: str
+    role: str
+    seed: int
+    measures: dict[str, float]
+    seconds: float
 
 
 def machine() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,7 +47,12 @@ def test_the_quick_benchmark_of_encoders_runs():
 
 @pytest.mark.parametrize(
     ("name", "archive"),
-    [("smoothing", "newsgroups_3pairs.zip"), ("scene15", "scene15.zip"), ("main_job", "newsgroups_3pairs")],
+    [
+        ("smoothing", "newsgroups_3pairs.zip"),
+        ("scene15", "scene15.zip"),
+        ("main_job", "newsgroups_3pairs"),
+        ("seed_methods", "nowhere"),
+    ],
 )
 def test_a_benchmark_without_its_data_says_what_it_needs(name, archive, monkeypatch):
     """In this process, since importing takes longer than anything else here."""
@@ -148,3 +154,26 @@ def test_goals_of_the_main_job_are_judged_by_the_figures(main_job, at_20, at_200
     within, never = (next(what for what in judged if part in what) for part in ("within 0.3", "never more than 0.5"))
     assert (judged[within], judged[never]) == verdicts
     assert judged["six newsgroups, 20 groups: within 0.6 points"] is None
+
+
+def test_the_benchmark_of_the_papers_methods_goes_on_from_finished_seeds(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = importlib.import_module("seed_methods")
+    Row = script.Row
+    measured = []
+
+    def measure(data, seeds, quick):
+        for seed in seeds:
+            measured.append(seed)
+            yield Row("texts", "peer", "plain", seed, {"error": 0.2 + 0.1 * seed}, 2.0)
+            yield Row("texts", "ours", "default", seed, {"error": 0.1}, 1.0)
+
+    monkeypatch.setitem(sys.modules, "seed_methods_topics", SimpleNamespace(measure=measure))
+    script.run("topics", tmp_path, [0], False, tmp_path)
+    rows = script.run("topics", tmp_path, [0, 1], False, tmp_path)
+    assert measured == [0, 1]
+    assert rows == script.read_rows(tmp_path, "topics")
+    lines = script.table(rows)
+    assert [(line["method"], line["seeds"]) for line in lines] == [("ours", 2), ("peer", 2)]  # defaults first
+    assert [line["error"] for line in lines] == ["0.100 ± 0.000", "0.250 ± 0.071"]
+    assert "topics, seed 1: texts, ours (default): error 0.1; 1.0 s" in capsys.readouterr().out
