@@ -176,7 +176,9 @@ def _scores(learning: Learning, setting: Setting, *others: Images) -> list[NDArr
     """
 
     def fit() -> tuple[Any, NDArray[np.float64]]:
-        lda = LatentDirichlet(setting["topics"], max_iter=30, restarts=3, random_state=learning.seed)
+        lda = LatentDirichlet(
+            setting["topics"], solver="vb", prior="fixed", max_iter=30, restarts=3, random_state=learning.seed
+        )
         model = make_pipeline(
             FreeEnergyScore(FrozenEstimator(lda.fit(learning.images.counts)), word_block="word"),
             FunctionTransformer(lambda scores: scores.toarray(), accept_sparse=True),

@@ -106,7 +106,13 @@ def damped(counts: sp.csr_array) -> sp.csr_array:
 
 def topic_model(setting: Setting) -> LatentDirichlet:
     return LatentDirichlet(
-        setting["topics"], topic_word_prior=setting["eta"], max_iter=N_PASSES, restarts=3, random_state=0
+        setting["topics"],
+        solver="vb",
+        prior="fixed",
+        topic_word_prior=setting["eta"],
+        max_iter=N_PASSES,
+        restarts=3,
+        random_state=0,
     )
 
 

@@ -1,5 +1,6 @@
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_planted_topics_are_found(solver):
 
 
 @pytest.mark.parametrize("smoothing", ["bayes", "map"])
-@pytest.mark.parametrize("prior", ["fixed", "symmetric", "asymmetric"])
+@pytest.mark.parametrize("prior", ["auto", "fixed", "symmetric", "asymmetric"])
 def test_the_bound_never_falls(smoothing, prior):
     X, _ = topic_counts(np.random.default_rng(0), 60, 50, n_topics=5)
     for restarts in (0, 4, None):
@@ -66,7 +67,7 @@ def test_the_bound_never_falls(smoothing, prior):
         assert np.diff(lda.bounds_).min() >= -1e-9 * abs(lda.bounds_[-1])
         assert lda.bounds_[-1] > lda.bounds_[0] + 1
         assert lda.n_iter_ == len(lda.bounds_) <= 25
-        assert (len(set(lda.doc_topic_prior_)) == 1) == (prior != "asymmetric")
+        assert (len(set(lda.doc_topic_prior_)) == 1) == (prior not in ("auto", "asymmetric"))
         assert (lda.doc_topic_prior_[0] == 1 / 6) == (prior == "fixed")
 
 
@@ -104,7 +105,7 @@ def test_from_the_same_topics_it_gets_as_far_as_scikit_learn(n_passes):
 
 def test_documents_that_start_afresh_find_better_topics_than_those_that_go_on():
     X, _ = topic_counts(np.random.default_rng(3), 200, 150, n_topics=15)
-    fit = lambda seed, **how: LatentDirichlet(15, random_state=seed, **how).fit(X).bounds_[-1]  # noqa: E731
+    fit = lambda seed, **how: LatentDirichlet(15, solver="vb", random_state=seed, **how).fit(X).bounds_[-1]  # noqa: E731
     afresh, on = [[fit(seed, restarts=restarts) for seed in range(3)] for restarts in (None, 0)]
     assert min(np.array(afresh) - on) > 0
 
@@ -179,7 +180,7 @@ def test_files(tmp_path):
     np.testing.assert_array_equal(again.transform(X), lda.transform(X))
     np.testing.assert_array_equal(again.bounds_, lda.bounds_)
     np.testing.assert_array_equal(again.partial_fit(X).topics_, lda.partial_fit(X).topics_)
-    assert again.n_iter_ == lda.n_iter_
+    assert (again.n_iter_, again.solver_) == (lda.n_iter_, lda.solver_)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(lda)).transform(X), lda.transform(X))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BagwiseError, match="cut short"):
@@ -210,6 +211,7 @@ def test_files_of_earlier_versions_load():
     np.testing.assert_allclose(lda.bound(expected["X"]), expected["bound"], rtol=1e-9)
     assert lda.n_iter_ == len(lda.bounds_) == 8
     assert lda.n_samples_seen_ == 12
+    assert lda.solver_ == lda.solver == "vb"
     lda.partial_fit(expected["X"])
 
 
@@ -267,7 +269,7 @@ def test_models_of_tomotopy():
 
 def test_gibbs_says_what_it_needs(monkeypatch):
     X = np.eye(4) * 3
-    monkeypatch.setitem(__import__("sys").modules, "tomotopy", None)
+    monkeypatch.setitem(sys.modules, "tomotopy", None)
     with pytest.raises(BagwiseError, match=r'pip install "bagwise\[topics\]"'):
         LatentDirichlet(2, solver="gibbs").fit(X)
 
@@ -284,6 +286,56 @@ def test_gibbs_takes_whole_numbers():
     lda = make().fit(X)
     np.testing.assert_array_equal(lda.topics_, make().fit(X).topics_)
     np.testing.assert_allclose(lda.components_.sum() - 20 * 3 * 0.01, X.sum(), rtol=1e-5)
+
+
+def test_auto_samples_where_it_can(monkeypatch, tmp_path):
+    pytest.importorskip("tomotopy")
+    X, _ = topic_counts(np.random.default_rng(8), 60, 20)
+    lda = LatentDirichlet(3, max_iter=100, random_state=0).fit(X)
+    assert lda.solver_ == "gibbs"
+    assert lda.n_iter_ == 100
+    assert len(set(lda.doc_topic_prior_)) == 3
+    np.testing.assert_allclose(lda.components_.sum() - 20 * 3 * 0.01, X.sum())
+    again = LatentDirichlet(3, max_iter=100, n_jobs=2, random_state=0).fit(sp.csr_array(X))
+    assert lda.components_.tobytes() == again.components_.tobytes()
+    assert lda.doc_topic_prior_.tobytes() == again.doc_topic_prior_.tobytes()
+    explicit = LatentDirichlet(3, solver="gibbs", prior="asymmetric", max_iter=100, random_state=0).fit(X)
+    assert lda.components_.tobytes() == explicit.components_.tobytes()
+    given = LatentDirichlet(3, doc_topic_prior=0.2, max_iter=100, random_state=0).fit(X)
+    assert given.solver_ == "gibbs"
+    np.testing.assert_array_equal(given.doc_topic_prior_, np.full(3, 0.2))
+    again = LatentDirichlet.load(lda.save(tmp_path / "topics.safetensors"))
+    assert (again.solver, again.solver_) == ("auto", "gibbs")
+    np.testing.assert_array_equal(again.transform(X), lda.transform(X))
+    assert again.partial_fit(X).solver_ == "online"
+    monkeypatch.setitem(sys.modules, "tomotopy", None)
+    without, variational = (LatentDirichlet(3, solver=name, random_state=0).fit(X) for name in ("auto", "vb"))
+    assert without.solver_ == "vb"
+    assert without.components_.tobytes() == variational.components_.tobytes()
+    assert len(set(without.doc_topic_prior_)) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "weights"),
+    [
+        ({"max_iter": 99}, None),
+        ({"smoothing": "map"}, None),
+        ({"smoothing": "map", "topic_word_prior": 0}, None),
+        ({"prior": "symmetric"}, None),
+        ({"warm_start": True}, None),
+        ({}, 0.5),
+    ],
+)
+def test_auto_is_variational_where_sampling_is_not_possible(how, weights):
+    X, _ = topic_counts(np.random.default_rng(8), 20, 10)
+    weights = None if weights is None else np.full(20, weights)
+    assert LatentDirichlet(2, tol=0.1, random_state=0, **how).fit(X, sample_weight=weights).solver_ == "vb"
+
+
+def test_auto_is_variational_for_counts_that_are_no_tokens():
+    X, _ = topic_counts(np.random.default_rng(8), 20, 10)
+    for counts in (X + np.log1p(X), 20 * X, np.zeros((3, 2))):
+        assert LatentDirichlet(2, tol=0.1, random_state=0).fit(counts).solver_ == "vb"
 
 
 def test_unusual_data():

@@ -25,7 +25,7 @@ def starts(monkeypatch):
 
 def test_documents_start_afresh_as_long_as_it_helps_and_then_go_on(starts):
     X, _ = topic_counts(np.random.default_rng(0), 100, 60, n_topics=5)
-    lda = LatentDirichlet(5, max_iter=500, random_state=0).fit(X)
+    lda = LatentDirichlet(5, solver="vb", max_iter=500, random_state=0).fit(X)
     afresh = starts.index(False)
     assert afresh > 5
     assert not any(starts[afresh:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -22,19 +22,11 @@ from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.topics.documents import TopicModel
 from bagwise.topics.exchange import read_fitted, read_model, write_model
-from bagwise.topics.inference import (
-    FLOOR,
-    SMOOTHINGS,
-    CountReader,
-    Posterior,
-    completion_perplexity,
-    infer,
-    split_tokens,
-)
-from bagwise.topics.tables import TopicTables
+from bagwise.topics.inference import SMOOTHINGS
+from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics
 from bagwise.topics.training import (
-    PRIORS,
     SMALLEST,
     State,
     Training,
@@ -42,16 +34,17 @@ from bagwise.topics.training import (
     has_converged,
     online_passes,
     online_step,
-    sample_topics,
 )
 
 __all__ = ["TEMPLATES", "LatentDirichlet", "new_model"]
 
 # solver: passes (for "gibbs" sweeps) where max_iter is None
-SOLVERS = {"vb": 100, "online": 10, "gibbs": 500}
+PASSES = {"vb": 100, "online": 10, "gibbs": 300}
+SOLVERS = ("auto", *PASSES)
+PRIORS = ("auto", "fixed", "symmetric", "asymmetric")
 
 
-class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentDirichlet(TopicModel):
     """Latent Dirichlet allocation: topics are distributions over words, documents are mixtures of topics.
 
     Drop-in replacement of `sklearn.decomposition.LatentDirichletAllocation`, with the same parameter names.
@@ -65,22 +58,24 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
     ----------
     n_components : int, default=10
         Number of topics. It may exceed the number of words or documents.
-    solver : {"vb", "online", "gibbs"}, default="vb"
+    solver : {"auto", "vb", "online", "gibbs"}, default="auto"
         "vb": variational EM over all documents. "online": variational EM in mini-batches, for many documents. "gibbs":
-        collapsed Gibbs sampling by tomotopy (``pip install "bagwise[topics]"``), for integer counts. The topic
-        proportions of documents are inferred in the same way for all.
+        collapsed Gibbs sampling by tomotopy (``pip install "bagwise[topics]"``), for integer counts; its topics are
+        usually better. "auto": "gibbs" on one thread where it is possible, otherwise "vb"; see Notes. `solver_` says
+        which. The topic proportions of documents are inferred in the same way for all.
     doc_topic_prior : float or array-like of shape (n_components,), default=None
         Dirichlet prior α of the topic proportions, or its start if it is learned; at least 1e-6. None:
         1 / n_components, or 50 / n_components for "gibbs".
-    prior : {"fixed", "symmetric", "asymmetric"}, default="fixed"
-        Whether α stays fixed, or is learned as one value or one value per topic.
+    prior : {"auto", "fixed", "symmetric", "asymmetric"}, default="auto"
+        Whether α stays fixed, or is learned as one value or one value per topic. "auto": "fixed" if `doc_topic_prior`
+        is given, otherwise "asymmetric".
     topic_word_prior : float or None, default=0.01
         Pseudocount η of each word in each topic. Above 0, except for ``smoothing="map"``. None: 1 / n_components.
     smoothing : {"bayes", "map"}, default="bayes"
         Training uses a posterior of the topics ("bayes", prior Dir(η)), or their most likely value ("map", prior
         Dir(1 + η); with ``topic_word_prior=0`` maximum likelihood).
     max_iter : int, default=None
-        Maximum number of passes over the documents, or sweeps of "gibbs". None: 100 for "vb", 10 for "online", 500 for
+        Maximum number of passes over the documents, or sweeps of "gibbs". None: 100 for "vb", 10 for "online", 300 for
         "gibbs".
     tol : float, default=1e-5
         "vb" stops when a pass increases the ELBO by less than this fraction of it.
@@ -103,14 +98,18 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
     warm_start : bool, default=False
         Whether `fit` continues from the topics of the last fit.
     n_jobs : int, default=None
-        Number of threads. Results do not depend on it, except for "gibbs".
+        Number of threads. Results do not depend on it, except for ``solver="gibbs"``, where only one thread gives the
+        same topics again.
     random_state : int, RandomState or None, default=None
-        For the initial topics, and the order of documents in "online".
+        For the initial topics, the order of documents in "online", and sampling. An integer gives the same topics in
+        each fit.
     verbose : int, default=0
         1 shows a progress bar.
 
     Attributes
     ----------
+    solver_ : {"vb", "online", "gibbs"}
+        The solver that was used; "online" after `partial_fit`. Not set by `from_fitted`.
     components_ : ndarray of shape (n_components, n_features_in_)
         Pseudocounts λ of each word in each topic, `topic_word_prior` included.
     topics_ : ndarray of shape (n_components, n_features_in_)
@@ -138,6 +137,11 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
 
     Notes
     -----
+    ``solver="auto"`` samples if tomotopy is installed, counts and `sample_weight` are integers with at most ten tokens
+    per non-zero in the mean, and no parameter excludes it: "gibbs" has neither ``smoothing="map"`` nor
+    ``prior="symmetric"``, does not continue from a fitted model (`warm_start`), and needs at least 100 sweeps, so a
+    smaller `max_iter` means passes of "vb".
+
     A pass takes O(nnz K) time at most; less when documents have few topics, as with a small `doc_topic_prior`. Memory:
     about three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
 
@@ -159,11 +163,11 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
     --------
     >>> from bagwise import LatentDirichlet
     >>> X = [[4, 3, 0, 0], [5, 4, 0, 0], [0, 0, 4, 5], [0, 1, 5, 4]]
-    >>> lda = LatentDirichlet(2, random_state=0).fit(X)
+    >>> lda = LatentDirichlet(2, solver="vb", random_state=0).fit(X)
     >>> lda.transform(X).round(1)
-    array([[0.9, 0.1],
-           [0.9, 0.1],
-           [0.1, 0.9],
+    array([[1. , 0. ],
+           [1. , 0. ],
+           [0. , 1. ],
            [0.1, 0.9]])
     >>> lda.topics_.round(1)
     array([[0.5, 0.5, 0. , 0. ],
@@ -198,9 +202,9 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         self,
         n_components: int = 10,
         *,
-        solver: str = "vb",
+        solver: str = "auto",
         doc_topic_prior: float | ArrayLike | None = None,
-        prior: str = "fixed",
+        prior: str = "auto",
         topic_word_prior: float | None = 0.01,
         smoothing: str = "bayes",
         max_iter: int | None = None,
@@ -248,69 +252,90 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         y : ignored
         sample_weight : array-like of shape (n_documents,), default=None
             Weight of each document. For "vb" and "gibbs" an integer weight counts like that many copies; "gibbs"
-            accepts no others.
+            accepts no others, and "auto" takes "vb" for them.
 
         Returns
         -------
         self : LatentDirichlet
         """
-        training = self._training()
+        self._check_names()
         if not self.warm_start:
             reset_fitted(self)
         earlier = self._state() if self.warm_start and hasattr(self, "components_") else None
-        counts, weights = self._weighted(self._counts(X, reset=earlier is None), sample_weight)
+        counts = self._counts(X, reset=earlier is None)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
+            counts, weights = counts[weights > 0], weights[weights > 0]
         rng = check_random_state(self.random_state)
-        state = self._start(counts.shape[1], rng) if earlier is None else earlier
-        n_passes = SOLVERS[self.solver] if self.max_iter is None else int(self.max_iter)
+        solver = self._choose(counts, weights) if self.solver == "auto" else self.solver
+        training = self._training()
+        n_passes = PASSES[solver] if self.max_iter is None else int(self.max_iter)
         n_samples = counts.shape[0] if weights is None else round(weights.sum())
-        if self.solver == "gibbs":
-            state = sample_topics(
-                counts,
-                self._doc_topic_prior(),
-                training.eta,
-                prior=self.prior,
-                n_sweeps=n_passes,
-                seed=int(rng.randint(2**31)),
-                n_threads=training.n_threads,
+        with ProgressBar("finding topics", n_passes, enabled=bool(self.verbose)) as bar:
+            if solver == "gibbs":
+                state = self._sample(counts, weights, training, n_passes, rng, bar)
+                self._store(state, [], n_samples, solver)
+                self.n_iter_ = n_passes
+                return self
+            state = self._start(counts.shape[1], rng) if earlier is None else earlier
+            passes = (
+                batch_passes(counts, state, training, weights)
+                if solver == "vb"
+                else online_passes(counts, state, training, rng, weights)
             )
-            self._store(state, [], n_samples)
-            self.n_iter_ = n_passes
-            return self
-        passes: Iterator[State]
-        if self.solver == "vb":
-            passes = batch_passes(counts, state, training, weights)
-        else:
-            passes = online_passes(counts, state, training, rng, weights)
-        bounds: list[float] = []
-        try:
-            with ProgressBar("finding topics", n_passes, enabled=bool(self.verbose)) as bar:
+            bounds: list[float] = []
+            try:
                 for state in passes:
                     bounds.append(state.bound)
                     bar.update(len(bounds))
                     if len(bounds) == n_passes:
                         break
-                    if self.solver == "vb" and len(bounds) > 1 and has_converged(bounds[-2], bounds[-1], self.tol):
+                    if solver == "vb" and len(bounds) > 1 and has_converged(bounds[-2], bounds[-1], self.tol):
                         break
-        finally:  # also after Ctrl-C, if a pass is complete
-            if bounds:
-                self._store(state, bounds, n_samples)
-                lengths = np.asarray(counts.sum(axis=1)).ravel()
-                n_tokens = lengths.sum() if weights is None else lengths @ weights
-                self.bound_ = float(np.exp(-bounds[-1] / n_tokens)) if n_tokens > 0 else float("nan")
+            finally:  # also after Ctrl-C, if a pass is complete
+                if bounds:
+                    self._store(state, bounds, n_samples, solver)
+                    lengths = np.asarray(counts.sum(axis=1)).ravel()
+                    n_tokens = lengths.sum() if weights is None else lengths @ weights
+                    self.bound_ = float(np.exp(-bounds[-1] / n_tokens)) if n_tokens > 0 else float("nan")
         return self
 
-    def _weighted(
-        self, counts: sp.csr_array, sample_weight: ArrayLike | None
-    ) -> tuple[sp.csr_array, NDArray[np.float64] | None]:
-        """Documents of positive weight with their weights; repeated by their weights for "gibbs"."""
-        if sample_weight is None:
-            return counts, None
-        weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
-        if self.solver == "gibbs":
+    def _choose(self, counts: sp.csr_array, weights: NDArray[np.float64] | None) -> str:
+        """The solver of "auto"."""
+        possible = (
+            self.smoothing == "bayes"
+            and self.topic_word_prior != 0
+            and self._prior() != "symmetric"
+            and not self.warm_start
+            and (self.max_iter is None or self.max_iter >= FEWEST_SWEEPS)
+            and (weights is None or is_whole(weights))
+        )
+        return "gibbs" if possible and can_sample(counts) else "vb"
+
+    def _sample(
+        self,
+        counts: sp.csr_array,
+        weights: NDArray[np.float64] | None,
+        training: Training,
+        n_sweeps: int,
+        rng: np.random.RandomState,
+        bar: ProgressBar,
+    ) -> State:
+        if weights is not None:
             if not is_whole(weights):
                 raise BagwiseError('solver="gibbs" takes integers as sample_weight. Round them, or use another solver.')
-            return counts[np.repeat(np.arange(len(weights)), weights.astype(np.int64))], None
-        return counts[weights > 0], weights[weights > 0]
+            counts = counts[np.repeat(np.arange(len(weights)), weights.astype(np.int64))]
+        return sample_topics(
+            counts,
+            self._doc_topic_prior("gibbs"),
+            training.eta,
+            prior=training.prior,
+            n_sweeps=n_sweeps,
+            seed=int(rng.randint(2**31)),
+            n_threads=training.n_threads if self.solver == "gibbs" else 1,
+            report=bar.update,
+        )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -325,6 +350,7 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         -------
         self : LatentDirichlet
         """
+        self._check_names()
         training = self._training()
         first = not hasattr(self, "components_")
         counts = self._counts(X, reset=first)
@@ -334,10 +360,10 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
             batch = counts[start : start + training.batch_size]
             seen += batch.shape[0]
             state, _ = online_step(batch, state, training, max(seen, self.total_samples or 0))
-        self._store(state, [], seen)
+        self._store(state, [], seen, "online")
         return self
 
-    def _training(self) -> Training:
+    def _check_names(self) -> None:
         for name, known in (("solver", SOLVERS), ("prior", PRIORS), ("smoothing", SMOOTHINGS)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
@@ -346,10 +372,12 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
                 f"topic_word_prior=0 with smoothing={self.smoothing!r} and solver={self.solver!r} is not defined. "
                 'Give a value above 0, such as 0.01, or smoothing="map" and another solver than "gibbs".'
             )
+
+    def _training(self) -> Training:
         return Training(
-            eta=1 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior),
+            eta=self._eta(),
             smoothing=self.smoothing,
-            prior=self.prior,
+            prior=self._prior(),
             max_doc_update_iter=int(self.max_doc_update_iter),
             mean_change_tol=float(self.mean_change_tol),
             restarts=None if self.restarts is None else int(self.restarts),
@@ -360,10 +388,18 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
             n_threads=effective_n_jobs(self.n_jobs),
         )
 
-    def _doc_topic_prior(self) -> NDArray[np.float64]:
+    def _eta(self) -> float:
+        return 1 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior)
+
+    def _prior(self) -> str:
+        if self.prior == "auto":
+            return "asymmetric" if self.doc_topic_prior is None else "fixed"
+        return self.prior
+
+    def _doc_topic_prior(self, solver: str) -> NDArray[np.float64]:
         n = self.n_components
         if self.doc_topic_prior is None:
-            return np.full(n, max((50 if self.solver == "gibbs" else 1) / n, SMALLEST))
+            return np.full(n, max((50 if solver == "gibbs" else 1) / n, SMALLEST))
         alpha = np.asarray(self.doc_topic_prior, dtype=np.float64)
         if alpha.shape not in ((), (n,)) or not (np.isfinite(alpha) & (alpha >= SMALLEST)).all():
             raise BagwiseError(
@@ -375,7 +411,7 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
     def _start(self, n_words: int, rng: np.random.RandomState) -> State:
         """Random topics near the uniform distribution, with the generator calls of scikit-learn."""
         counts = rng.gamma(100.0, 0.01, (self.n_components, n_words))
-        return State(np.ascontiguousarray(counts.T), self._doc_topic_prior())
+        return State(np.ascontiguousarray(counts.T), self._doc_topic_prior("vb"))
 
     def _state(self) -> State:
         if len(self.doc_topic_prior_) != self.n_components:
@@ -385,121 +421,16 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
             )
         return State(np.ascontiguousarray(self.components_.T), self.doc_topic_prior_, n_updates=self.n_batch_iter_)
 
-    def _store(self, state: State, bounds: list[float], n_samples: int) -> None:
+    def _store(self, state: State, bounds: list[float], n_samples: int, solver: str | None) -> None:
+        if solver is not None:
+            self.solver_ = solver
         self.components_ = np.ascontiguousarray(state.counts.T)
         self.doc_topic_prior_ = state.alpha
-        self.topic_word_prior_ = self._training().eta
+        self.topic_word_prior_ = self._eta()
         self.bounds_ = np.array(bounds)
         self.n_iter_ = max(len(bounds), 1)
         self.n_samples_seen_ = n_samples
         self.n_batch_iter_ = state.n_updates
-
-    def posterior(self, X: Any) -> Posterior:
-        """Compute the variational posterior of documents: Dirichlet parameters, ELBO, expected emissions.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-
-        Returns
-        -------
-        posterior : Posterior
-        """
-        check_is_fitted(self)
-        return self.infer_counts(self._counts(X, reset=False))
-
-    def infer_counts(self, counts: sp.csr_array) -> Posterior:
-        """`posterior` of validated counts."""
-        return infer(
-            counts,
-            self.word_weights(),
-            self.doc_topic_prior_.copy(),  # arrays unpickled from mapped memory are read-only
-            max_iter=int(self.max_doc_update_iter),
-            tol=float(self.mean_change_tol),
-            n_threads=effective_n_jobs(self.n_jobs),
-        )
-
-    def word_weights(self) -> NDArray[np.float64]:
-        """`topics_` as words x topics, with positive values."""
-        return np.maximum(np.ascontiguousarray(self.topics_.T), FLOOR)
-
-    def transform(self, X: Any, *, normalize: bool = True) -> NDArray[np.float64]:
-        """Compute the expected topic proportions of documents.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-        normalize : bool, default=True
-            False gives the parameters of the Dirichlet posterior, whose normalised rows are the proportions.
-
-        Returns
-        -------
-        proportions : ndarray of shape (n_documents, n_components)
-            Rows sum to 1 if `normalize`.
-        """
-        posterior = self.posterior(X)
-        return posterior.proportions if normalize else posterior.gamma
-
-    def bound(self, X: Any) -> NDArray[np.float64]:
-        """Compute the ELBO of each document, a lower bound of its log-likelihood in nats.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-
-        Returns
-        -------
-        bounds : ndarray of shape (n_documents,)
-        """
-        return self.posterior(X).bounds
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Sum of `bound` over documents, for model selection. Higher is better.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-        y : ignored
-
-        Returns
-        -------
-        score : float
-        """
-        return float(self.bound(X).sum())
-
-    def perplexity(self, X: Any, held_out: Any = None, random_state: Any = 0) -> float:
-        """Perplexity of held-out tokens given the other tokens of their documents (document completion).
-
-        ``exp(-Σ n_dv log Σ_i proportion_di topics_iv / Σ n_dv)`` over the held-out tokens, with proportions inferred
-        from the other tokens. Lower is better; a uniform guess has the number of words.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words)
-            Proportions are inferred from it. Without `held_out`, integer counts: a random half of the tokens of each
-            document is predicted from the other half.
-        held_out : array-like or sparse matrix of shape (n_documents, n_words), default=None
-            Tokens to predict.
-        random_state : int, RandomState or None, default=0
-            For the split of the tokens.
-
-        Returns
-        -------
-        perplexity : float
-        """
-        check_is_fitted(self)
-        seen = self._counts(X, reset=False)
-        if held_out is None:
-            seen, hidden = split_tokens(seen, check_random_state(random_state))
-        else:
-            hidden = self._counts(held_out, reset=False)
-            if hidden.shape[0] != seen.shape[0]:
-                raise BagwiseError(
-                    f"X has {seen.shape[0]} documents, held_out {hidden.shape[0]}: give two parts of the same ones."
-                )
-        if hidden.nnz == 0:
-            raise BagwiseError("No tokens are held out, so there is nothing to predict. Documents need two tokens.")
-        return completion_perplexity(hidden, self.infer_counts(seen).proportions, self.word_weights())
 
     @classmethod
     def from_fitted(cls, model: Any, vocabulary: Sequence[str] | None = None) -> Self:
@@ -519,7 +450,7 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         counts, alpha, eta = read_fitted(model, vocabulary)
         lda = cls(len(alpha), doc_topic_prior=alpha, topic_word_prior=eta)
         lda.n_features_in_ = len(counts)
-        lda._store(State(counts, alpha), [], n_samples=0)
+        lda._store(State(counts, alpha), [], n_samples=0, solver=None)
         return lda
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -547,6 +478,7 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
             "n_documents_seen": self.n_samples_seen_,
             "words": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
             "bound": getattr(self, "bound_", None),
+            "solver": getattr(self, "solver_", None),
         }
         state = {"topic_counts": self.components_, "alpha": self.doc_topic_prior_, "bounds": self.bounds_}
         return write_model(path, header, state)
@@ -572,7 +504,8 @@ class LatentDirichlet(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin,
         if header["words"] is not None:
             lda.feature_names_in_ = np.array(header["words"], dtype=object)
         restored = State(state["topic_counts"].T, state["alpha"], n_updates=header["n_updates"])
-        lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"])
+        solver = header.get("solver", lda.solver)  # files of earlier versions lack it; they had no "auto"
+        lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], solver)
         lda.n_iter_ = header["n_iter"]
         if header.get("bound") is not None:  # files of earlier versions lack it
             lda.bound_ = header["bound"]

@@ -1,4 +1,4 @@
-"""Training of latent Dirichlet allocation: variational EM, online updates, Gibbs sampling, learned priors."""
+"""Variational training of latent Dirichlet allocation: all documents at once, in mini-batches, learned priors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
-from bagwise._utils.extras import require
-from bagwise.errors import BagwiseError
-from bagwise.topics.inference import Corpus, Posterior, check_whole, infer, mean_logs, topic_bound, topic_weights
+from bagwise.topics.inference import Corpus, Posterior, infer, mean_logs, topic_bound, topic_weights
 
-PRIORS = ("fixed", "symmetric", "asymmetric")
 SMALLEST = 1e-6  # lower bound of the prior: below it digamma falls under -10⁶
 _LARGEST = 1e6  # upper bound: documents with identical proportions have an infinite optimum
 # The first passes keep the prior: under topics that are still random all documents look alike, and it would diverge.
 _PASSES_BEFORE_PRIOR = 5
-_SWEEPS_BETWEEN_PRIORS = 10
 _MAX_HALVINGS = 40
 
 
@@ -272,44 +268,3 @@ def online_passes(
             bound += of_batch
         state = replace(state, bound=bound + topic_bound(state.counts, training.eta, training.smoothing))
         yield state
-
-
-def sample_topics(
-    X: sp.csr_array,
-    alpha: NDArray[np.float64],
-    eta: float,
-    *,
-    prior: str = "fixed",
-    n_sweeps: int = 500,
-    seed: int = 0,
-    n_threads: int = 1,
-) -> State:
-    """Collapsed Gibbs sampling by tomotopy; λ are the counts of the last sweep plus η.
-
-    A sweep draws ``p(z = i) ∝ (n_di + α_i) (n_iv + η) / (n_i + V η)`` for each token, with counts that leave the token
-    out. With one thread the same seed gives the same topics. With more, the threads of tomotopy work on copies that are
-    merged after each sweep, and results differ.
-    """
-    tomotopy = require("tomotopy", "topics", 'solver="gibbs"')
-    if prior == "symmetric":
-        raise BagwiseError(
-            'solver="gibbs" does not support prior="symmetric". Use prior="asymmetric" or "fixed", or another solver.'
-        )
-    check_whole(X, 'solver="gibbs"')
-    n_words, n_components = X.shape[1], len(alpha)
-    if X.nnz == 0:
-        raise BagwiseError('All documents are empty: solver="gibbs" has no token to sample. Give counts above 0.')
-    model = tomotopy.LDAModel(k=n_components, alpha=alpha.tolist(), eta=eta, seed=seed, min_cf=0, rm_top=0)
-    model.optim_interval = _SWEEPS_BETWEEN_PRIORS if prior == "asymmetric" else 0
-    names = np.arange(n_words).astype(str).astype(object)
-    for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
-        if begin < end:
-            tokens = np.repeat(X.indices[begin:end], X.data[begin:end].astype(np.int64))
-            model.add_doc(names[tokens].tolist())
-    model.train(n_sweeps, workers=n_threads)
-    order = np.array([int(name) for name in model.used_vocabs])
-    counts = np.full((n_words, n_components), eta)
-    for topic in range(n_components):
-        counts[order, topic] = model.get_topic_word_dist(topic, normalize=False)
-    learned = np.array(model.alpha, dtype=np.float64) if prior == "asymmetric" else alpha
-    return State(np.maximum(counts, eta), learned)
