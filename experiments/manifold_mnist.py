@@ -126,6 +126,7 @@ def histograms(
             digits,
             target,
             sigma=sigma,
+            metric="chi2",
             extractor=extractor,
             learn=learn,
             max_iter=settings["max_iter"],

@@ -15,6 +15,7 @@ from bagwise import Bags, ManifoldBagOfFeatures, open_collection
 from bagwise.descriptors import SentenceVectors
 from bagwise.sources import Collection
 from experiments.manifold_protocol import (
+    PUBLISHED_FORM,
     Figures,
     compared,
     kept_bags,
@@ -93,7 +94,9 @@ def learn_sentiment(products: Collection) -> Callable[[list[str]], NDArray[Any]]
 def repeat(options: Options, seed: int) -> Figures:
     """Both methods, for one draw of the reviews to learn on."""
     bags, labels = objects(options)
-    model = ManifoldBagOfFeatures(4, n_components=2, sigma_histogram=0.1, bandwidth=0.1)
+    model = ManifoldBagOfFeatures(
+        4, n_components=2, **(PUBLISHED_FORM | {"sigma_histogram": 0.1, "bandwidth": 0.1, "max_iter": 10})
+    )
     return repeat_once(bags, labels, len(bags) * 9 // 10, model, seed)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bagwise import Bags, ManifoldBagOfFeatures, open_collection
 from bagwise.descriptors import HogLbp
 from experiments.manifold_protocol import (
+    PUBLISHED_FORM,
     Figures,
     compared,
     kept_bags,
@@ -78,7 +79,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
 def repeat(options: Options, seed: int) -> Figures:
     """Both methods, for one draw of the images to learn on."""
     bags, labels = objects(options)
-    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=15, max_iter=40)
+    model = ManifoldBagOfFeatures(32 if options.quick else 128, n_components=15, **PUBLISHED_FORM)
     return repeat_once(bags, labels, len(bags) * 3000 // 4485, model, seed)
 
 

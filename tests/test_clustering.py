@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_clusters():
     np.testing.assert_array_equal(one.embedding_, two.embedding_)
 
 
-@pytest.mark.parametrize("metric", ["chi2", "euclidean"])
+@pytest.mark.parametrize("metric", ["chi2", "hellinger", "euclidean"])
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_array])
 def test_sparse_equals_dense(metric, form):
     X, _ = rings(np.random.default_rng(0))

@@ -49,41 +49,50 @@ def test_histograms_are_those_of_the_definition(problem, device):
         np.testing.assert_allclose(t, shares.mean(axis=0), atol=1e-12)
 
 
-def test_the_loss_is_that_of_the_definition(device):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_the_loss_is_that_of_the_definition(device, metric):
     T = np.random.default_rng(0).dirichlet(np.ones(6), 5)
     T[0, 2] = T[1, 2] = 0  # bins empty in both
     target = 0.5 * (np.eye(5) + 1)
-    distances = np.array([[0.5 * np.nansum((a - b) ** 2 / np.where(a + b > 0, a + b, 1)) for b in T] for a in T])
+    plain = {
+        "chi2": lambda a, b: 0.5 * np.sum((a - b) ** 2 / np.where(a + b > 0, a + b, 1)),
+        "hellinger": lambda a, b: 0.5 * np.sum((np.sqrt(a) - np.sqrt(b)) ** 2),
+    }[metric]
+    distances = np.array([[plain(a, b) for b in T] for a in T])
     expected = 0.5 * ((np.exp(-distances / 0.7) - target) ** 2).sum()
-    loss = manifold_loss(torch.tensor(T, device=device), torch.tensor(target), 0.7)  # a target of the processor will do
+    # a target of the processor will do
+    loss = manifold_loss(torch.tensor(T, device=device), torch.tensor(target), 0.7, metric)
     assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_loss_is_differentiated_rightly(device):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_the_loss_is_differentiated_rightly(device, metric):
     T = torch.softmax(torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), dim=1)
     target = torch.eye(6, dtype=torch.float64, device=device)
-    assert torch.autograd.gradcheck(lambda t: manifold_loss(t, target, 0.5), T.to(device).requires_grad_(True))
+    assert torch.autograd.gradcheck(lambda t: manifold_loss(t, target, 0.5, metric), T.to(device).requires_grad_(True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bins_that_are_all_but_empty_do_no_harm(device, dtype):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_bins_that_are_all_but_empty_do_no_harm(device, dtype, metric):
     tiny = torch.finfo(dtype).smallest_normal / 8
     T = torch.tensor([[1.0, tiny, 0.0], [1.0, 0.0, tiny], [0.5, 0.5, 0.0]], dtype=dtype, device=device)
     T.requires_grad_(True)
-    (G,) = torch.autograd.grad(manifold_loss(T, torch.eye(3), 0.5), T)
+    (G,) = torch.autograd.grad(manifold_loss(T, torch.eye(3), 0.5, metric), T)
     assert torch.isfinite(G).all()
 
 
-def test_blocks_of_pairs_do_not_matter(monkeypatch, device):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_blocks_of_pairs_do_not_matter(monkeypatch, device, metric):
     from bagwise import nn
 
     T = torch.rand(9, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
     T.requires_grad_(True)
     target = torch.eye(9, dtype=torch.float64, device=device)
-    whole = manifold_loss(T, target, 0.5)
+    whole = manifold_loss(T, target, 0.5, metric)
     (expected,) = torch.autograd.grad(whole, T)
-    monkeypatch.setattr(nn, "_BLOCK_NUMBERS", 80)
-    parts = manifold_loss(T, target, 0.5)
+    monkeypatch.setattr(nn, "_BLOCK_NUMBERS", 80 if metric == "chi2" else 20)
+    parts = manifold_loss(T, target, 0.5, metric)
     assert parts.item() == pytest.approx(whole.item())
     torch.testing.assert_close(torch.autograd.grad(parts, T)[0], expected)
 
@@ -103,10 +112,11 @@ def test_padding_is_ignored(problem, device):
     assert layer(padded, lengths=torch.zeros(4, dtype=torch.int64)).abs().sum() == 0
 
 
-def test_a_word_on_a_feature_has_a_finite_gradient(device):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_a_word_on_a_feature_has_a_finite_gradient(device, metric):
     values = torch.tensor([[0.0, 0], [1, 1], [2, 0]], device=device)
     layer = layer_of(values[:2], device, bandwidth=0.5)
-    manifold_loss(layer(values, offsets=torch.tensor([0, 2, 3])), torch.eye(2), 0.5).backward()
+    manifold_loss(layer(values, offsets=torch.tensor([0, 2, 3])), torch.eye(2), 0.5, metric).backward()
     assert torch.isfinite(layer.words.grad).all()
 
 
@@ -205,5 +215,7 @@ def test_bad_input(problem):
         layer(torch.tensor(np.asarray(bags.values)))
     with pytest.raises(BagwiseError, match=r"target must have the shape \(4, 4\); got \(3, 3\)"):
         manifold_loss(torch.rand(4, 2), torch.eye(3), 1.0)
+    with pytest.raises(BagwiseError, match="Unknown metric: 'chi'"):
+        manifold_loss(torch.rand(4, 2), torch.eye(4), 1.0, "chi")
     with pytest.raises(BagwiseError, match=r"codebook must have the shape \(4, 3\); got \(5, 3\)"):
         SoftBagOfFeatures(4, 3, codebook=words)

@@ -27,7 +27,7 @@ from bagwise.kernels.additive import additive_kernel
 __all__ = ["SpectralClusterer", "cluster_bags"]
 
 METHODS = ("kmeans", "spectral")
-METRICS = ("chi2", "euclidean")
+METRICS = ("chi2", "hellinger", "euclidean")
 
 
 class SpectralClusterer(ClusterMixin, BaseEstimator):
@@ -42,8 +42,8 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     n_clusters : int, default=8
         Number of clusters and of eigenvectors.
     n_neighbors : int, default=10
-    metric : {"chi2", "euclidean"}, default="chi2"
-        Distance between histograms; chi² needs non-negative values.
+    metric : {"chi2", "hellinger", "euclidean"}, default="chi2"
+        Distance between histograms; chi² and Hellinger need non-negative values.
     sigma : float or "auto", default="auto"
         Bandwidth of the edge weights ``exp(-distance / sigma)``. "auto": the median distance to the neighbours.
     laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
@@ -180,6 +180,8 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     def _distances(self, X: Any) -> NDArray[np.float64]:
         if self.metric == "euclidean":
             return euclidean_distances(X)
+        if self.metric == "hellinger":
+            return euclidean_distances(np.sqrt(X)) / np.sqrt(2.0)
         if not sp.issparse(X):
             return chi2_distances(X, n_threads=effective_n_jobs(self.n_jobs))
         # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) minus the kernel Σ 2ab / (a + b)
@@ -190,8 +192,8 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
 
     def _checked(self, X: Any, reset: bool) -> Any:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        if self.metric == "chi2":
-            check_non_negative(X, "metric='chi2'", "Use metric='euclidean', or histograms.")
+        if self.metric != "euclidean":
+            check_non_negative(X, f"metric='{self.metric}'", "Use metric='euclidean', or histograms.")
         return X
 
     def _sigma(self, distances: NDArray[np.float64]) -> float:
@@ -207,7 +209,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = self.metric == "chi2"
+        tags.input_tags.positive_only = self.metric != "euclidean"
         return tags
 
 

@@ -26,6 +26,7 @@ __all__ = ["SoftBagOfFeatures", "manifold_loss", "train_manifold"]
 
 # Numbers of a block of pairs of histograms.
 _BLOCK_NUMBERS = 2**24
+_METRICS = ("chi2", "hellinger")
 _LEARNABLE = ("codebook", "all")
 
 
@@ -35,7 +36,7 @@ class SoftBagOfFeatures(torch.nn.Module):
     Parameters
     ----------
     n_words, n_features : int
-    bandwidth : float, default=0.05
+    bandwidth : float, default=0.02
         g, in units of `scale`.
     scale : float, default=1.0
         Factor of the features.
@@ -54,7 +55,7 @@ class SoftBagOfFeatures(torch.nn.Module):
     """
 
     def __init__(
-        self, n_words: int, n_features: int, bandwidth: float = 0.05, *, scale: float = 1.0, codebook: Any = None
+        self, n_words: int, n_features: int, bandwidth: float = 0.02, *, scale: float = 1.0, codebook: Any = None
     ) -> None:
         super().__init__()
         self.bandwidth = float(bandwidth)
@@ -139,34 +140,52 @@ class _PairLoss(torch.autograd.Function):
     """The objective over all pairs, with its gradient computed block by block on the way."""
 
     @staticmethod
-    def forward(ctx: Any, T: Any, target: Any, sigma: float) -> Any:
-        n, n_words = T.shape
+    def forward(ctx: Any, T: Any, target: Any, sigma: float, metric: str) -> Any:
         gradient = torch.zeros_like(T)
         loss = torch.zeros((), dtype=T.dtype, device=T.device)
-        step = max(_BLOCK_NUMBERS // max(n * n_words, 1), 1)
-        for start in range(0, n, step):
-            a = T[start : start + step, None, :]
-            b = T[None, :, :]
-            inverse = 1.0 / (a + b)
-            inverse = torch.where(torch.isfinite(inverse), inverse, 0.0)  # two empty bins, or all but empty ones
-            difference = (a - b) * inverse
-            similarity = torch.exp(-0.5 * (difference * (a - b)).sum(dim=2) / sigma)
+        distances = _chi2_block if metric == "chi2" else _hellinger_block
+        # one row of the block and all histograms: n x n_words numbers for chi², n for Hellinger
+        step = max(_BLOCK_NUMBERS // max(len(T) * (T.shape[1] if metric == "chi2" else 1), 1), 1)
+        for start in range(0, len(T), step):
+            distance, pull_back = distances(T[start : start + step], T)
+            similarity = torch.exp(distance / -sigma)
             error = similarity - target[start : start + step]
             loss += 0.5 * (error**2).sum()
-            slope = (-1.0 / sigma) * error * similarity
             # both sides of an ordered pair: twice what one row of pairs gives, by symmetry
-            gradient[start : start + step] = torch.einsum("ij,ijk->ik", slope, difference * inverse * (a + 3.0 * b))
+            gradient[start : start + step] = pull_back((-1.0 / sigma) * error * similarity)
         ctx.save_for_backward(gradient)
         return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Any) -> Any:
         (gradient,) = ctx.saved_tensors
-        return upstream * gradient, None, None
+        return upstream * gradient, None, None, None
 
 
-def manifold_loss(T: Any, target: Any, sigma: float) -> Any:
-    """``½ Σ_ij (exp(-chi2(t_i, t_j) / sigma) - target_ij)²`` over all ordered pairs, differentiable in T.
+def _chi2_block(some: Any, T: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Distances of some histograms to all, and what turns slopes with respect to them into twice the gradient."""
+    a, b = some[:, None, :], T[None, :, :]
+    inverse = 1.0 / (a + b)
+    inverse = torch.where(torch.isfinite(inverse), inverse, 0.0)  # two empty bins, or all but empty ones
+    difference = (a - b) * inverse
+    distance = 0.5 * (difference * (a - b)).sum(dim=2)
+    return distance, lambda slope: torch.einsum("ij,ijk->ik", slope, difference * inverse * (a + 3.0 * b))
+
+
+def _hellinger_block(some: Any, T: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The same for squared Hellinger distances."""
+    a, b = some.sqrt(), T.sqrt()
+    distance = 0.5 * (some.sum(dim=1)[:, None] + T.sum(dim=1)) - a @ b.T
+    inverse = torch.where(some >= torch.finfo(T.dtype).tiny, 1.0 / a, 0.0)
+
+    def pull_back(slope: Any) -> Any:
+        return (inverse > 0) * (slope.sum(dim=1)[:, None] - (slope @ b) * inverse)
+
+    return distance.clamp(min=0.0), pull_back
+
+
+def manifold_loss(T: Any, target: Any, sigma: float, metric: str = "hellinger") -> Any:
+    """``½ Σ_ij (exp(-distance(t_i, t_j) / sigma) - target_ij)²`` over all ordered pairs, differentiable in T.
 
     Parameters
     ----------
@@ -175,14 +194,18 @@ def manifold_loss(T: Any, target: Any, sigma: float) -> Any:
     target : tensor of shape (n, n)
         Symmetric similarities.
     sigma : float
+    metric : {"hellinger", "chi2"}, default="hellinger"
+        Distance, as in `ManifoldBagOfFeatures`.
 
     Notes
     -----
     Pairs are processed in blocks; nothing of the size n x n x n_words is held, neither forward nor backward.
     """
+    if metric not in _METRICS:
+        raise unknown_name("metric", metric, _METRICS)
     if target.shape != (len(T), len(T)):
         raise BagwiseError(f"target must have the shape ({len(T)}, {len(T)}); got {tuple(target.shape)}.")
-    return _PairLoss.apply(T, target.to(T), float(sigma))
+    return _PairLoss.apply(T, target.to(T), float(sigma), metric)
 
 
 def train_manifold(
@@ -191,6 +214,7 @@ def train_manifold(
     target: Any,
     *,
     sigma: float,
+    metric: str = "hellinger",
     extractor: Any = None,
     learn: str = "codebook",
     max_iter: int = 10,
@@ -212,6 +236,8 @@ def train_manifold(
     target : array or tensor of shape (n, n)
         Similarities to reach, for example from `ManifoldBagOfFeatures`.
     sigma : float
+    metric : {"hellinger", "chi2"}, default="hellinger"
+        As in `manifold_loss`.
     extractor : nn.Module, default=None
         Turns a batch of inputs into features: objects x length x features.
     learn : {"codebook", "all"}, default="codebook"
@@ -245,7 +271,7 @@ def train_manifold(
         with torch.no_grad():
             T = torch.cat([layer(*part) for _, part in _batches(inputs, extractor, block, device)])
         T.requires_grad_(True)
-        loss = manifold_loss(T, target, sigma)
+        loss = manifold_loss(T, target, sigma, metric)
         objective.append(2.0 * loss.item() / max(n * (n - 1), 1))
         answer = None if callback is None else callback(step, objective[-1])
         if step == max_iter or (isinstance(answer, (bool, np.bool_)) and answer):

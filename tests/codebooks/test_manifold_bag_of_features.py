@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 
 from bagwise import Bags, BagwiseError, ManifoldBagOfFeatures
-from bagwise.codebooks.manifold.learning import SoftHistograms
+from bagwise.codebooks.manifold.learning import METRICS, SoftHistograms
 from bagwise.metrics import purity
 
 
@@ -96,6 +96,32 @@ def test_targets(target):
     model = ManifoldBagOfFeatures(8, n_components=2, target=target, random_state=0).fit(bags)
     assert model.embedding_.shape == (30, 2)
     assert model.objective_[-1] < model.objective_[0]
+
+
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_the_target_can_be_computed_again(metric):
+    """Until the first time it is as without; then it is the target of the histograms of that moment."""
+    bags, _ = moons(n=30)
+    once, often = (
+        ManifoldBagOfFeatures(8, n_components=2, metric=metric, retarget_every=n, max_iter=6, random_state=0).fit(bags)
+        for n in (None, 4)
+    )
+    np.testing.assert_array_equal(often.objective_[:4], once.objective_[:4])
+    assert often.objective_[4] != once.objective_[4]
+    assert not np.array_equal(often.codebook_, once.codebook_)
+
+
+def test_words_can_begin_as_random_features():
+    bags, _ = moons(n=30)
+    model = ManifoldBagOfFeatures(8, n_components=2, init="random", random_state=0).fit(bags)
+    features = np.concatenate(bags).astype(model.initial_codebook_.dtype)
+    assert all((features == word).all(axis=1).any() for word in model.initial_codebook_)
+    assert len(np.unique(model.initial_codebook_, axis=0)) == 8
+    assert model.objective_[-1] < model.objective_[0]
+    few = ManifoldBagOfFeatures(9, n_components=2, init="random", n_neighbors=2, random_state=0).fit(
+        [bag[:2] for bag in bags[:3]]
+    )
+    assert few.codebook_.shape == (9, 2)  # more words than features
 
 
 def test_a_target_of_ones_own():
@@ -195,10 +221,17 @@ def test_other_widths_are_refused(fitted):
         model.transform([np.ones((4, 3))])
 
 
-def test_bags_that_are_all_alike_have_no_median_distance():
+@pytest.mark.parametrize("metric", METRICS)
+def test_sigma_is_the_median_of_distances_above_zero(metric):
+    rng = np.random.default_rng(0)
     bags = [np.array([[0.0, 1], [1, 0], [2, 2]])] * 5
-    with pytest.raises(BagwiseError, match="median distance"):
-        ManifoldBagOfFeatures(2, n_components=2, sigma_histogram="auto", random_state=0).fit(bags)
+    model = ManifoldBagOfFeatures(2, n_components=2, metric=metric, max_iter=0, random_state=0)
+    assert model.fit(bags).sigma_histogram_ == 1
+    bags += [rng.normal(size=(4, 2)) for _ in range(3)]
+    model.fit(bags)
+    distances = METRICS[metric](model.transform(bags))
+    apart = distances[np.triu_indices(8, k=1)]
+    assert model.sigma_histogram_ == pytest.approx(np.median(apart[apart > 1e-12]), rel=1e-5)
 
 
 def test_offsets_of_the_features_do_not_matter():

@@ -23,17 +23,18 @@ def problem():
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 1e-5)])
-def test_histograms_and_gradients_are_those_of_numpy(problem, device, dtype, tolerance):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_histograms_and_gradients_are_those_of_numpy(problem, device, dtype, tolerance, metric):
     bags, words, target = problem
     soft = SoftHistograms(bags.values, bags.offsets, 0.4)
-    expected = pair_objective(soft.histograms(words), target, 0.7)
+    expected = pair_objective(soft.histograms(words), target, 0.7, metric=metric)
     by_word, by_feature = soft.pull_back(words, expected.gradient, features=True)
 
     layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words.astype(dtype)).to(device)
     values = torch.tensor(np.asarray(bags.values).astype(dtype), device=device, requires_grad=True)
     T = layer(values, offsets=torch.tensor(np.asarray(bags.offsets)))
     np.testing.assert_allclose(T.detach().cpu().numpy(), soft.histograms(words), atol=tolerance)
-    loss = manifold_loss(T, torch.tensor(target), 0.7)
+    loss = manifold_loss(T, torch.tensor(target), 0.7, metric)
     assert loss.item() == pytest.approx(expected.value, rel=tolerance)
     loss.backward()
     np.testing.assert_allclose(layer.words.grad.cpu().numpy(), by_word, atol=tolerance)
@@ -41,13 +42,15 @@ def test_histograms_and_gradients_are_those_of_numpy(problem, device, dtype, tol
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_training_words_is_learning_words(problem, device):
+@pytest.mark.parametrize("metric", ["chi2", "hellinger"])
+def test_training_words_is_learning_words(problem, device, metric):
     bags, words, target = problem
     learning = learn_words(
-        SoftHistograms(bags.values, bags.offsets, 0.4), words, target, sigma=0.7, max_iter=5, learning_rate=0.02
-    )
+        SoftHistograms(bags.values, bags.offsets, 0.4), words, target, sigma=0.7, max_iter=5, learning_rate=0.02,
+        metric=metric,
+    )  # fmt: skip
     layer = SoftBagOfFeatures(5, 3, 0.4, codebook=words).to(device)
-    objective = train_manifold(layer, bags, target, sigma=0.7, max_iter=5, learning_rate=0.02, block=2)
+    objective = train_manifold(layer, bags, target, sigma=0.7, metric=metric, max_iter=5, learning_rate=0.02, block=2)
     np.testing.assert_allclose(objective, learning.objective, rtol=1e-8)
     np.testing.assert_allclose(layer.words.detach().cpu().numpy(), learning.words, atol=1e-8)
 

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from bagwise import BagwiseError
-from bagwise.codebooks.manifold.learning import Adam, SoftHistograms, chi2_distances, learn_words, pair_objective
+from bagwise.codebooks.manifold.learning import (
+    METRICS,
+    Adam,
+    SoftHistograms,
+    chi2_distances,
+    learn_words,
+    pair_objective,
+)
 from bagwise.codebooks.manifold.target import embed, given_target, learn_target, neighbor_graph, use_labels
 
 
@@ -30,9 +37,17 @@ def plain_chi2(a, b):
     return 0.5 * np.sum(np.where(total > 0, (a - b) ** 2 / np.where(total > 0, total, 1), 0))
 
 
-def plain_objective(T, target, sigma):
+def plain_hellinger(a, b):
+    return 0.5 * np.sum((np.sqrt(a) - np.sqrt(b)) ** 2)
+
+
+PLAIN = {"chi2": plain_chi2, "hellinger": plain_hellinger}
+
+
+def plain_objective(T, target, sigma, metric):
+    distance = PLAIN[metric]
     return 0.5 * sum(
-        (np.exp(-plain_chi2(a, b) / sigma) - target[i, j]) ** 2 for i, a in enumerate(T) for j, b in enumerate(T)
+        (np.exp(-distance(a, b) / sigma) - target[i, j]) ** 2 for i, a in enumerate(T) for j, b in enumerate(T)
     )
 
 
@@ -49,13 +64,14 @@ def problems(draw):
     return values, offsets, V, target, draw(st.sampled_from([0.05, 0.5, 2.0])), draw(st.sampled_from([0.1, 1.0, 10.0]))
 
 
-def test_bins_that_are_all_but_empty_do_no_harm():
+@pytest.mark.parametrize("metric", METRICS)
+def test_bins_that_are_all_but_empty_do_no_harm(metric):
     """The far tail of a softmax is below the smallest normal number, whose inverse is the largest there is."""
     T = np.array([[1.0, 5e-324, 0.0], [1.0, 0.0, 5e-324], [0.5, 0.5, 1e-310]])
-    result = pair_objective(T, np.eye(3), 0.5)
-    expected = pair_objective(np.where(T < 1e-300, 0.0, T), np.eye(3), 0.5)
-    assert result.value == expected.value
-    np.testing.assert_array_equal(result.gradient, expected.gradient)
+    result = pair_objective(T, np.eye(3), 0.5, metric=metric)
+    expected = pair_objective(np.where(T < 1e-300, 0.0, T), np.eye(3), 0.5, metric=metric)
+    assert result.value == pytest.approx(expected.value)
+    np.testing.assert_allclose(result.gradient, expected.gradient)
 
 
 @given(problems())
@@ -106,14 +122,17 @@ def test_tiny_bandwidth_is_hard_assignment():
     np.testing.assert_allclose(T[0], np.bincount(nearest, minlength=6) / 50)
 
 
-@given(problems())
-def test_the_objective_is_that_of_the_definition(problem):
+@pytest.mark.parametrize("metric", METRICS)
+@given(problem=problems())
+def test_the_objective_is_that_of_the_definition(problem, metric):
     values, offsets, V, target, g, sigma = problem
     T = SoftHistograms(values, offsets, g).histograms(V)
-    result = pair_objective(T, target, sigma)
-    assert result.value == pytest.approx(plain_objective(T, target, sigma), rel=1e-9, abs=1e-12)
+    result = pair_objective(T, target, sigma, metric=metric)
+    assert result.value == pytest.approx(plain_objective(T, target, sigma, metric), rel=1e-9, abs=1e-12)
     assert np.isnan(result.held_out)
-    np.testing.assert_allclose(chi2_distances(T), [[plain_chi2(a, b) for b in T] for a in T], atol=1e-12)
+    expected = [[PLAIN[metric](a, b) for b in T] for a in T]
+    np.testing.assert_allclose(METRICS[metric](T), expected, atol=1e-12)
+    np.testing.assert_allclose(METRICS[metric](T[1:], T), expected[1:], atol=1e-12)
 
 
 def finite_differences(function, at, h=1e-6):
@@ -125,8 +144,9 @@ def finite_differences(function, at, h=1e-6):
     return gradient
 
 
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("seed", range(4))
-def test_gradients_are_those_of_finite_differences(seed):
+def test_gradients_are_those_of_finite_differences(seed, metric):
     rng = np.random.default_rng(seed)
     offsets = np.array([0, 3, 4, 8, 10])
     values, V = rng.normal(size=(10, 3)), rng.normal(size=(5, 3))
@@ -134,11 +154,11 @@ def test_gradients_are_those_of_finite_differences(seed):
     g, sigma = 0.7, 0.4
 
     def objective(T):
-        return pair_objective(T, target, sigma).value
+        return pair_objective(T, target, sigma, metric=metric).value
 
     soft = SoftHistograms(values, offsets, g)
     T = soft.histograms(V)
-    G = pair_objective(T, target, sigma).gradient
+    G = pair_objective(T, target, sigma, metric=metric).gradient
     np.testing.assert_allclose(G, finite_differences(objective, T), rtol=1e-4, atol=1e-7)
     by_word, by_feature = soft.pull_back(V, G, features=True)
     np.testing.assert_allclose(
@@ -152,30 +172,41 @@ def test_gradients_are_those_of_finite_differences(seed):
     )
 
 
-def test_a_word_on_a_feature_has_a_finite_gradient():
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_word_on_a_feature_has_a_finite_gradient(metric):
     values = np.array([[0.0, 0], [1, 1], [2, 0]])
     soft = SoftHistograms(values, np.array([0, 2, 3]), 0.5)
     V = values[:2].copy()
-    G = pair_objective(soft.histograms(V), np.eye(2), 0.5).gradient
+    G = pair_objective(soft.histograms(V), np.eye(2), 0.5, metric=metric).gradient
     assert np.isfinite(soft.pull_back(V, G)[0]).all()
 
 
-def test_bins_that_are_empty_in_both_histograms():
+@pytest.mark.parametrize("metric", METRICS)
+def test_bins_that_are_empty_in_both_histograms(metric):
     T = np.array([[1.0, 0, 0], [0.5, 0.5, 0]])
-    result = pair_objective(T, np.eye(2), 1.0)
+    result = pair_objective(T, np.eye(2), 1.0, metric=metric)
     assert np.isfinite(result.gradient).all()
     assert result.gradient[:, 2].tolist() == [0, 0]
 
 
-def test_held_out_pairs_are_summed_apart():
+@pytest.mark.parametrize("metric", METRICS)
+def test_held_out_pairs_are_summed_apart(metric, monkeypatch):
+    from bagwise.codebooks.manifold import learning as module
+
+    monkeypatch.setattr(module, "_ROWS", 13)
     rng = np.random.default_rng(0)
     T = rng.dirichlet(np.ones(6), size=60)
     target = np.eye(60)
-    whole = pair_objective(T, target, 0.5)
-    part = pair_objective(T, target, 0.5, held_out=0.2)
+    whole = pair_objective(T, target, 0.5, metric=metric)
+    part = pair_objective(T, target, 0.5, held_out=0.2, metric=metric)
+    plain = sum(
+        part_of.value for part_of in (pair_objective(T[[i, j]], np.eye(2), 0.5, metric=metric)
+                                      for i in range(60) for j in range(i))
+    )  # fmt: skip
+    assert whole.value == pytest.approx(plain)
     assert part.value + part.held_out == pytest.approx(whole.value)
     assert 0.1 * whole.value < part.held_out < 0.3 * whole.value
-    again = pair_objective(T, target, 0.5, held_out=0.2, n_threads=2)
+    again = pair_objective(T, target, 0.5, held_out=0.2, n_threads=2, metric=metric)
     assert again.value == part.value
     np.testing.assert_array_equal(again.gradient, part.gradient)
 

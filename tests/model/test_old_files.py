@@ -92,5 +92,6 @@ def test_topics(expected):
 
 def test_manifold_words(expected):
     model = ManifoldBagOfFeatures.load(FILES / "words.manifold")
+    assert (model.metric, model.init, model.retarget_every) == ("chi2", "k-means", None)  # what it was learned with
     np.testing.assert_allclose(model.codebook_, expected["codebook"], rtol=1e-6)
     np.testing.assert_allclose(model.transform([np.array(expected["bag"])])[0], expected["histogram"], rtol=1e-6)

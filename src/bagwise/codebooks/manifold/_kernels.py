@@ -1,6 +1,6 @@
 """Compiled code of manifold-optimised words: pairs of histograms, and rows of soft assignments.
 
-``chi2(a, b) = ½ Σ_k (a_k - b_k)² / (a_k + b_k)`` with 0/0 = 0.
+``chi2(a, b) = ½ Σ_k (a_k - b_k)² / (a_k + b_k)`` with 0/0 = 0; ``hellinger(a, b) = ½ Σ_k (√a_k - √b_k)²``.
 """
 
 import numpy as np
@@ -91,6 +91,31 @@ def add_pairs(T, target, sigma, threshold, start, stop, gradient, sums):
                 sums[0] += error * error
                 slope = -error * similarity / sigma
                 _add_pair_gradient(T[l], T[i], inverse, slope, gradient[l], gradient[i])
+
+
+@njit(cache=True, nogil=True)
+def turn_into_slopes(products, halves, target, sigma, threshold, start, sums):
+    """Turn ``Σ_k √(T[l, k] T[i, k])`` into slopes of the objective, in place: rows l from `start` on, all i.
+
+    `halves` are ½ Σ_k T[i, k]. The slope is ``-(w - target) w / sigma`` with ``w = exp(-hellinger(T[l], T[i]) /
+    sigma)``, and 0 for pairs held out. Errors of pairs with i < l are summed as by `add_pairs`. Cost O(1) a pair.
+    """
+    n = products.shape[1]
+    for r in range(products.shape[0]):
+        l = start + r
+        for i in range(n):
+            distance = max(halves[l] + halves[i] - products[r, i], 0.0)
+            similarity = np.exp(-distance / sigma)
+            error = similarity - target[l, i]
+            products[r, i] = -error * similarity / sigma
+            if i == l:
+                products[r, i] = 0.0
+            elif threshold > 0 and _is_held_out(max(l, i) * n + min(l, i), threshold):
+                products[r, i] = 0.0
+                if i < l:
+                    sums[1] += error * error
+            elif i < l:
+                sums[0] += error * error
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,8 @@ from bagwise._utils.threads import map_in_order, one_blas_thread, run_over_range
 from bagwise.codebooks._kernels import pool_dense
 from bagwise.codebooks.manifold import _kernels as kernels
 
-__all__ = ["Adam", "Learning", "Objective", "SoftHistograms", "chi2_distances", "learn_words", "pair_objective"]
+__all__ = ["METRICS", "Adam", "Learning", "Objective", "SoftHistograms", "chi2_distances", "hellinger_distances",
+           "learn_words", "pair_objective"]  # fmt: skip
 
 
 # Features whose distances to all words are held at a time: few enough to stay in the cache.
@@ -145,23 +146,86 @@ def chi2_distances(
     return out
 
 
+def hellinger_distances(
+    left: NDArray[np.float64], right: NDArray[np.float64] | None = None, n_threads: int = 1
+) -> NDArray[np.float64]:
+    """Squared Hellinger distances ``½ Σ_k (√a_k - √b_k)²`` between histograms: in [0, 1] if they sum to 1.
+
+    They are between half of the chi² distances and these. Computed as a matrix product, so much faster.
+    """
+    left = np.asarray(left, dtype=np.float64)
+    own = right is None
+    right = left if right is None else np.asarray(right, dtype=np.float64)
+    roots, other = np.sqrt(left), np.sqrt(right).T
+    out = np.empty((len(left), len(right)))
+    halves = 0.5 * left.sum(axis=1)[:, np.newaxis], 0.5 * right.sum(axis=1)
+
+    def fill(start: int, stop: int) -> None:
+        np.matmul(roots[start:stop], other, out=out[start:stop])
+        np.subtract(halves[0][start:stop] + halves[1], out[start:stop], out=out[start:stop])
+
+    with one_blas_thread():
+        run_over_ranges(fill, len(left), n_threads)
+    if own:
+        np.fill_diagonal(out, 0.0)
+    return np.maximum(out, 0.0, out=out)
+
+
+METRICS = {"chi2": chi2_distances, "hellinger": hellinger_distances}
+
+
 def pair_objective(
     T: NDArray[np.float64],
     target: NDArray[np.floating],
     sigma: float,
     *,
+    metric: str = "chi2",
     held_out: float = 0.0,
     n_threads: int = 1,
 ) -> Objective:
-    """Sum ``½ (exp(-chi2(t_i, t_j) / sigma) - target_ij)²`` over all ordered pairs, with its gradient.
+    """Sum ``½ (exp(-distance(t_i, t_j) / sigma) - target_ij)²`` over all ordered pairs, with its gradient.
 
-    T holds histograms in rows, `target` their symmetric similarities. A fraction `held_out` of the pairs, always the
-    same ones, enters neither the value nor the gradient and is summed separately. O(n² n_words) time, and memory for a
-    few gradients; never anything of the order n² n_words.
+    T holds histograms in rows, `target` their symmetric similarities; the distance is that of `METRICS`. A fraction
+    `held_out` of the pairs, always the same ones, enters neither the value nor the gradient and is summed separately.
+    O(n² n_words) time, and memory for a few gradients; never anything of the order n² n_words.
     """
-    n = len(T)
     T = np.ascontiguousarray(T, dtype=np.float64)
     threshold = np.uint64(round(held_out * 2**53))
+    add = _hellinger_objective if metric == "hellinger" else _chi2_objective
+    (value, apart), gradient = add(T, target, sigma, threshold, n_threads)
+    return Objective(value, apart if threshold else float("nan"), gradient)
+
+
+def _hellinger_objective(
+    T: NDArray[np.float64], target: NDArray[np.floating], sigma: float, threshold: np.uint64, n_threads: int
+) -> tuple[list[float], NDArray[np.float64]]:
+    """Sums over the pairs learned from and over those held out; and the gradient of the first.
+
+    ``∂hellinger(a, b)/∂a_k = ½ (1 - √b_k / √a_k)``, taken to be 0 where a_k is 0.
+    """
+    n = len(T)
+    roots, halves = np.sqrt(T), 0.5 * T.sum(axis=1)
+    inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=np.finfo(np.float64).tiny <= T)
+    gradient, sums = np.empty_like(T), np.zeros((-(-n // _ROWS), 2))
+
+    def add(first: int, last: int) -> None:
+        for part in range(first, last):
+            rows = slice(part * _ROWS, min((part + 1) * _ROWS, n))
+            slopes = roots[rows] @ roots.T
+            kernels.turn_into_slopes(slopes, halves, target, sigma, threshold, rows.start, sums[part])
+            gradient[rows] = slopes.sum(axis=1)[:, np.newaxis] - (slopes @ roots) * inverse[rows]
+
+    with one_blas_thread():
+        run_over_ranges(add, len(sums), n_threads, 1)
+    gradient *= inverse > 0
+    return sums.sum(axis=0).tolist(), gradient
+
+
+def _chi2_objective(
+    T: NDArray[np.float64], target: NDArray[np.floating], sigma: float, threshold: np.uint64, n_threads: int
+) -> tuple[list[float], NDArray[np.float64]]:
+    """Sums over the pairs learned from and over those held out; and the gradient of the first."""
+    n = len(T)
     # equal numbers of pairs: row l has l of them
     ends = np.rint(n * np.sqrt(np.linspace(0.0, 1.0, _PARTS + 1))).astype(np.int64)
     gradients = np.zeros((_PARTS, *T.shape))
@@ -172,8 +236,7 @@ def pair_objective(
             kernels.add_pairs(T, target, sigma, threshold, ends[part], ends[part + 1], gradients[part], sums[part])
 
     run_over_ranges(add, _PARTS, n_threads, 1)
-    value, apart = sums.sum(axis=0).tolist()
-    return Objective(value, apart if threshold else float("nan"), gradients.sum(axis=0))
+    return sums.sum(axis=0).tolist(), gradients.sum(axis=0)
 
 
 class Adam:
@@ -213,8 +276,11 @@ def learn_words(
     sigma: float,
     max_iter: int,
     learning_rate: float,
+    metric: str = "chi2",
     held_out: float = 0.0,
     patience: int = 2,
+    retarget: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
+    retarget_every: int | None = None,
     callback: Callable[[int, float], Any] | None = None,
     n_threads: int = 1,
     verbose: int = 0,
@@ -222,22 +288,27 @@ def learn_words(
     """Move words so that the similarities of histograms come close to a target.
 
     With `held_out` pairs, learning ends once their error has not fallen for `patience` steps, and the words with the
-    lowest error are kept. A callback gets the number of steps and the objective, and ends learning by returning True.
+    lowest error are kept. After every `retarget_every` steps `retarget` gives a new target for the current histograms;
+    errors before and after that are not compared. A callback gets the number of steps and the objective, and ends
+    learning by returning True.
     """
     n = soft.n_bags
     n_pairs = n * (n - 1) / 2
     learning = Learning(words.copy())
     adam = Adam(learning_rate, words.shape)
     words = words.copy()
-    waited = 0
+    waited, since = 0, 0
     with ProgressBar("moving words", max_iter + 1, enabled=verbose > 0) as bar:
         for step in range(max_iter + 1):
-            result = pair_objective(soft.histograms(words), target, sigma, held_out=held_out, n_threads=n_threads)
+            T = soft.histograms(words)
+            if retarget is not None and retarget_every is not None and step and step % retarget_every == 0:
+                target, since = retarget(T), step
+            result = pair_objective(T, target, sigma, metric=metric, held_out=held_out, n_threads=n_threads)
             learning.objective.append(result.value / (n_pairs * (1.0 - held_out)))
             improved = True
             if held_out > 0:
                 error = result.held_out / (n_pairs * held_out)
-                improved = error < min(learning.held_out, default=np.inf)
+                improved = error < min(learning.held_out[since:], default=np.inf)
                 learning.held_out.append(error)
             if improved:
                 learning.words, learning.n_iter, waited = words.copy(), step, 0
