@@ -64,20 +64,44 @@ def test_an_index_that_was_moved_needs_nothing_else(stripes, tmp_path):
     assert len(hits) == 5
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
-    assert hits[0]["score"] == pytest.approx(1, abs=1e-6)  # the query itself is in the index
+    assert hits[0]["score"] == 1  # the query itself is in the index
+    assert 0 <= found["queries"][0]["class_weight"] <= 1
     assert {hit["label"] for hit in hits} <= {"across", "down"}
     assert found == as_json("search", stripes / "stripes.index", query, "-k", 5) | {"index": str(moved)}
 
 
 def test_indexing_gives_what_a_fit_gives(stripes, tmp_path):
     output = bagwise("index", stripes / "stripes.bagwise", stripes / "stripes.zip", "--out", tmp_path / "again.index")
-    assert "24 images, 4 groups" in output
+    assert "24 images, 4 groups, compared by words and classes" in output
     query = stripes / "all" / "test"
     one, other = (as_json("search", index, query) for index in (tmp_path / "again.index", stripes / "stripes.index"))
     assert len(one["queries"]) == 12
     for mine, its in zip(one["queries"], other["queries"], strict=True):
         np.testing.assert_allclose([h["score"] for h in mine["hits"]], [h["score"] for h in its["hits"]], rtol=1e-6)
-    assert "index of 24 images" in bagwise("info", tmp_path / "again.index")
+    assert "index of 24 images, compared by words and classes" in bagwise("info", tmp_path / "again.index")
+
+
+def test_what_items_are_compared_by_can_be_chosen(words, tmp_path):
+    made = (words / "words.bagwise", words / "words", "--force", "--out", tmp_path / "words.index")
+    search = ("search", tmp_path / "words.index", "-t", "steel saw")
+    for options, by, metric in (
+        (("--by", "groups"), "groups", "hellinger"),
+        (("--by", "classes"), "classes", "inner"),
+        (("--metric", "chi2"), "words", "chi2"),
+        (("--by", "both"), "both", "inner"),
+    ):
+        assert as_json("index", *made, *options)["by"] == by
+        found = as_json(*search)
+        assert (found["by"], found["metric"]) == (by, metric)
+        assert {hit["label"] for hit in found["queries"][0]["hits"][:3]} == {"tools"}
+    assert "compared by classes, then words:" in bagwise(*search)
+    alone = as_json(*search, "--by", "words")
+    assert (alone["by"], alone["queries"][0]["class_weight"]) == ("words", 0)
+    assert "compared by words:" in bagwise(*search, "--by", "words")
+    bagwise(*search, "--page", tmp_path / "found.html")
+    assert "classes, then words" in (tmp_path / "found.html").read_text()
+    assert "cannot be searched by 'groups'" in " ".join(bagwise(*search, "--by", "groups", code=1).split())
+    assert "--by" in bagwise("index", *made, "--by", "size", code=1)
 
 
 def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):

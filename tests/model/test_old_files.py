@@ -58,6 +58,16 @@ def test_folders_of_items(tmp_path):
             np.testing.assert_array_equal(found, wanted)
 
 
+def test_items_compared_by_groups(tmp_path):
+    folder = FILES.parent / "files2"
+    wanted = json.loads((folder / "expected.json").read_text("utf-8"))["hits"]
+    old = ItemIndex.load(folder / "items.index")
+    queries = counts(4, old.model.hierarchy.n_words, seed=4)
+    for index in (old, ItemIndex.load(old.save(tmp_path / "items.index"))):
+        assert (index.by, index.blend) == ("groups", None)
+        assert [[list(hit) for hit in hits] for hits in index.search(queries, k=3)] == wanted
+
+
 @pytest.mark.parametrize("mmap", [True, False])
 def test_bags(expected, mmap):
     bags = Bags.load(FILES / "places.bags", mmap=mmap)

@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests python tests/models/make_files.py FOLDER
 
-``files1`` was written by version 0.1.0, in which an index of items was a folder. Old files are never written again:
-`tests/model/test_old_files.py` reads them.
+``files1`` was written by version 0.1.0, in which an index of items was a folder. ``files2`` has an index of items in
+one file, compared by groups: ``counts(8, 8, seed=3)`` with the names item0 to item7, every second of the class a, and
+what ``counts(4, 8, seed=4)`` find. Old files are never written again: `tests/model/test_old_files.py` reads them.
 """
 
 import json

@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, open_collection
 from bagwise.errors import OptionError
 from bagwise.report import render_report
+from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import TableCollection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.training import (
@@ -250,7 +251,7 @@ def test_evidence_adds_up_to_the_score():
 
 def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
     X, _ = table()
-    index = index_of_fit(fitted, None, "counts.csv", OPTIONS)
+    index = ItemIndex.build(fitted.model, fitted.data.collection, fitted.data.histograms, by="groups")
     shares = fitted.model.group(X, normalize=("l1",))
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(np.sqrt(shares), fitted.model.group(X), rtol=1e-5)  # Hellinger's kernel, squared
@@ -283,6 +284,12 @@ def test_an_index_replaces_no_folder(fitted, tmp_path):
         ({"source": 5}, "its source is 5; expected a path"),
         ({"classes": ["one"]}, "of 1 classes"),
         ({"classes": [1, 2]}, "its classes must be a list of str"),
+        ({"by": "size"}, "its by is 'size'; expected one of words, groups"),
+        ({"by": "words"}, "its by is 'words', and it has the tensors"),
+        ({"blend": {"soft": 1}}, "its blend is .*; expected numbers for soft, sharp"),
+        ({"blend": BlendSettings().to_header() | {"slope": -1}}, "its blend is .*; expected finite numbers from 0"),
+        ({"blend": BlendSettings().to_header() | {"n_neighbors": 0}}, "its blend is .*n_neighbors from 1"),
+        ({"blend": BlendSettings().to_header() | {"word_weight": 2}}, "its blend is .*weights from 0 to 1"),
     ],
 )
 def test_what_an_index_says_of_its_items_is_checked(fitted, tmp_path, wrong, message):

@@ -31,10 +31,11 @@ def info(
         _print_model(session, load_model(path))
         return
     opened = ItemIndex.load(path)
-    session.say(f"index of {how_many(len(opened), opened.model.modality)}, metric {opened.index.metric}")
+    session.say(f"index of {how_many(len(opened), opened.model.modality)}, compared by {opened.described}")
     session.say(f"source: {printable(opened.source)}")
     session.say()
-    session.answer(index={"n_items": len(opened), "metric": opened.index.metric, "source": opened.source})
+    told = {"n_items": len(opened), "by": opened.by, "metric": opened.index.metric, "source": opened.source}
+    session.answer(index=told)
     _print_model(session, opened.model)
 
 

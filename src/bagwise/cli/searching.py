@@ -30,27 +30,38 @@ def index(
     model: ModelPath,
     source: SourcePath,
     out: Annotated[Path | None, typer.Option(help="File of the index. Default: NAME.index.")] = None,
-    metric: Annotated[str, typer.Option(help="hellinger, chi2, intersection, euclidean or inner.")] = "hellinger",
+    by: Annotated[
+        str,
+        typer.Option(
+            help="What items are compared by: words, groups, classes or both; auto: both if there are classes"
+        ),
+    ] = "auto",
+    metric: Annotated[
+        str | None,
+        typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner."),
+    ] = None,
     force: Force = False,
     **options: Any,
 ) -> None:
     """Index items for bagwise search."""
     from bagwise.retrieval.histograms import METRICS
-    from bagwise.training.item_index import ItemIndex
+    from bagwise.training.item_index import SIMILARITIES, ItemIndex
 
-    if metric not in METRICS:
+    if metric is not None and metric not in METRICS:
         raise unknown_name("--metric", metric, METRICS)
+    if by not in ("auto", *SIMILARITIES):
+        raise unknown_name("--by", by, ("auto", *SIMILARITIES))
     target = Path(f"{name_of_source(source)}.index") if out is None else out
     check_outputs([target], force)
     chosen = fit_options(options)
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, chosen)
     made = ItemIndex.build(
-        loaded, collection, histograms, source=os.path.abspath(source), options=chosen, metric=metric
+        loaded, collection, histograms, source=os.path.abspath(source), options=chosen, by=by, metric=metric
     )
     made.save(target)
-    session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, metric {metric}")
-    session.answer(n_items=len(made), modality=loaded.modality, metric=metric)
+    session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, compared by {made.described}")
+    session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.index.metric)
     session.wrote(target, "index")
 
 
@@ -69,6 +80,10 @@ def search(
         int | None, typer.Option(min=0, help="Use only this row of a table as query, counted from 0.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
+    by: Annotated[
+        str | None,
+        typer.Option(help="What to compare by: words, classes or both, if the index has both. Default: as indexed."),
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
@@ -88,21 +103,36 @@ def search(
     answers = []
     for name, shown, histograms in _queries(session, opened, query or [], query_text or [], row, fit_options(options)):
         known = abs(histograms).sum() > 0
-        hits = opened.search(histograms, k)[0] if known else []  # all items are equally similar to an empty histogram
+        # all items are equally similar to an empty histogram
+        hits = opened.search(histograms, k, by=by)[0] if known else []
+        weight = float(opened.class_weights(histograms, by=by)[0]) if known else None
         if not known:
             session.note(f"{shortened(name, _SHOWN_QUERY)} has no words of the vocabulary, so there are no results.")
-        answers.append((name, shown, hits))
-        session.say(f"{printable(shortened(name, _SHOWN_QUERY))}:")
+        answers.append((name, shown, hits, weight))
+        session.say(f"{printable(shortened(name, _SHOWN_QUERY))}, compared by {_how(opened, by, weight)}:")
         labelled = any(hit.label is not None for hit in hits)
         rows = [[f"{hit.score:.4f}", *([hit.label or ""] if labelled else []), hit.id] for hit in hits]
         session.table(["score", *(["class"] if labelled else []), "item"], rows)
     session.answer(
         index=str(index),
+        by=by or opened.by,
         metric=opened.index.metric,
-        queries=[{"query": name, "hits": [hit._asdict() for hit in hits]} for name, _, hits in answers],
+        queries=[
+            {"query": name, "class_weight": weight, "hits": [hit._asdict() for hit in hits]}
+            for name, _, hits, weight in answers
+        ],
     )
     if page is not None or open_page:
-        _write_pages(session, opened, index, answers, page, open_page, source)
+        _write_pages(session, opened, index, answers, page, open_page, source, by)
+
+
+def _how(opened: Any, by: str | None, weight: float | None) -> str:
+    """Say what a query was compared by, in words."""
+    if by is not None and by != "both":
+        return by
+    if weight is None or opened.by != "both":
+        return opened.described
+    return "words, because no class fits" if weight < 0.5 else "classes, then words"
 
 
 def _queries(
@@ -130,7 +160,14 @@ def _queries(
 
 
 def _write_pages(
-    session: Session, opened: Any, index: Path, answers: list[Any], page: Path | None, show: bool, source: Path | None
+    session: Session,
+    opened: Any,
+    index: Path,
+    answers: list[Any],
+    page: Path | None,
+    show: bool,
+    source: Path | None,
+    by: str | None,
 ) -> None:
     """Write a page for each query; names of further pages are numbered."""
     from bagwise.report import Hit, SearchResults, write_results
@@ -139,9 +176,10 @@ def _write_pages(
     facts = {"Index": index.name, "Items": f"{len(opened):,} {modality}"}
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
-    for number, (name, shown, hits) in enumerate(answers, 1):
+    for number, (name, shown, hits, weight) in enumerate(answers, 1):
         found = [Hit(hit.id, hit.score, hit.label, *_preview(items.get(hit.id), modality)) for hit in hits]
-        results = SearchResults(name, found, *_preview(shown, modality), score_name=opened.index.metric, facts=facts)
+        told = facts | {"Compared by": _how(opened, by, weight)}
+        results = SearchResults(name, found, *_preview(shown, modality), score_name=opened.score_name, facts=told)
         target = page if number == 1 else page.with_stem(f"{page.stem}-{number}")
         session.wrote(write_results(results, target), "page")
         if show:

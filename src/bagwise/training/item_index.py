@@ -11,31 +11,42 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, kind_of, read_tensors, tensor, write_tensors
-from bagwise.errors import BagwiseError
+from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.errors import BagwiseError, unknown_name
 from bagwise.model import Model
 from bagwise.model.files import model_bytes, read_model
+from bagwise.model.vectorizers import as_histograms
 from bagwise.retrieval.bag_index import BagIndex
+from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
 from bagwise.training.options import FitOptions
 
-__all__ = ["Found", "ItemIndex", "index_of_fit", "is_item_index"]
+__all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit", "is_item_index"]
 
-_KIND, _SCHEMA = "bagwise.ItemIndex", 2
+SIMILARITIES = ("words", "groups", "classes", "both")
+
+_KIND, _SCHEMA = "bagwise.ItemIndex", 3
 _PREFIX = "index."
-_TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
+_TENSORS_2 = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
     "labels": tensor("int64", "n_items", low=-1),
     "ids": tensor("uint8", "n_id_bytes"),
     "id_offsets": tensor("int64", "n_items + 1"),
     "model": tensor("uint8", "n_model_bytes", mapped=True),  # a file as `Model.save` writes it
 }
-# In schema 1 an index was a folder, with this file.
+_TENSORS = _TENSORS_2 | {
+    "certainty": tensor("float32", "n_items", low=0, high=1, finite=True, optional=True),
+    "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
+}
+# In schema 1 an index was a folder, with this file. Items were compared by groups in schemas 1 and 2.
 _ITEMS = "items.json"
-_METRIC = "hellinger"
+# Metrics by which items are compared, unless another one is given.
+_METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 _READING = ("modality", "text", "label", "encoding")
 
 
@@ -57,13 +68,25 @@ class ItemIndex:
     ----------
     model : Model
     index : BagIndex
-        Relative frequencies of the groups in each item; items are numbered from 0.
+        Features of the items, which are numbered from 0; see `by`.
     ids : tuple of str
     labels : tuple of str or None
     source : str
         Path of the items when they were indexed.
     reading : dict
         How they were read: `modality`, `text`, `label`, `encoding`.
+    by : {"words", "groups", "classes", "both"}
+        What items are compared by:
+
+        - "words": all words, before they are merged. With the metric "inner", the default, words are weighted and rows
+          have unit norm: TF-IDF for texts, square roots of relative frequencies for others, in each vocabulary. With
+          other metrics, relative frequencies are compared.
+        - "groups": relative frequencies of the groups. The smallest index.
+        - "classes": the probability that both are of the same class, by the model's classifier. Useless for items of
+          classes that the model does not know.
+        - "both": words and classes, weighted by how well the classes fit the query, see `ClassBlend`.
+    blend : ClassBlend or None
+        Only if items are compared by classes.
 
     Examples
     --------
@@ -81,6 +104,8 @@ class ItemIndex:
     labels: tuple[str | None, ...]
     source: str
     reading: Mapping[str, Any]
+    by: str = "groups"
+    blend: ClassBlend | None = None
 
     @classmethod
     def build(
@@ -91,7 +116,9 @@ class ItemIndex:
         *,
         source: str | os.PathLike[str] = "",
         options: FitOptions | None = None,
-        metric: str = _METRIC,
+        by: str = "auto",
+        metric: str | None = None,
+        settings: BlendSettings | None = None,
     ) -> ItemIndex:
         """Index items.
 
@@ -105,24 +132,47 @@ class ItemIndex:
             Path of the items.
         options : FitOptions, default=None
             Options the items were read with.
-        metric : str, default="hellinger"
-            See `BagIndex`.
+        by : {"auto", "words", "groups", "classes", "both"}, default="auto"
+            What items are compared by. "auto": "both" if the model has a classifier and no metric is given, otherwise
+            "words".
+        metric : str, default=None
+            For "words" and "groups", see `BagIndex`. None: "inner" for words, "hellinger" for groups.
+        settings : BlendSettings, default=None
+            For "both" and "classes".
 
         Returns
         -------
         index : ItemIndex
         """
         options = FitOptions() if options is None else options
-        index = BagIndex(metric=metric)
-        index.add(_frequencies(model, histograms))
+        by = _chosen(model, by, metric)
+        index, blend = BagIndex(metric=metric or _METRICS[by]), None
+        if by in ("classes", "both"):
+            scores = _scores(model, histograms)
+            blend = ClassBlend.of(scores, settings)
+            only = by == "classes"
+            index.add(blend.probabilities(scores) if only else blend.rows(_words(model, histograms), scores))
+        else:
+            index.add(_features(model, histograms, by, index.metric))
         reading = {name: getattr(options, name) for name in _READING}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
-        return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading)
+        return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def search(self, histograms: Any, k: int = 10) -> list[list[Found]]:
+    @property
+    def described(self) -> str:
+        """What items are compared by, in words, with the metric if it is not the default."""
+        what = "words and classes" if self.by == "both" else self.by
+        return what if self.index.metric == _METRICS[self.by] else f"{what}, metric {self.index.metric}"
+
+    @property
+    def score_name(self) -> str:
+        """Name of the scores: "similarity", or that of the metric where it was chosen or is one of groups."""
+        return "similarity" if self.index.metric == "inner" else self.index.metric
+
+    def search(self, histograms: Any, k: int = 10, *, by: str | None = None) -> list[list[Found]]:
         """Find the items that are most like each query, best first.
 
         Parameters
@@ -130,23 +180,70 @@ class ItemIndex:
         histograms : CSR array or ndarray of shape (n_queries, n_cells * d)
             Counts of the words of queries, see `count_words`.
         k : int, default=10
+        by : {"words", "classes", "both"}, default=None
+            What to compare by. None: as the index was built. An index built for "both" can also be searched by "words"
+            or by "classes" alone.
 
         Returns
         -------
         found : list of lists of Found
         """
-        scores, numbers = self.index.search(_frequencies(self.model, histograms), min(k, len(self)))
+        wanted, k = self._wanted(by), min(k, len(self))
+        if self.blend is None:
+            features = _features(self.model, histograms, self.by, self.index.metric)
+            found, numbers = self.index.search(features, k)
+        elif self.by == "classes":
+            found, numbers = self.index.search(self.blend.probabilities(_scores(self.model, histograms)), k)
+        else:
+            words, scores = _words(self.model, histograms), _scores(self.model, histograms)
+            if wanted == "both":
+                found, numbers = self.blend.search(self.index, words, scores, k)
+            else:
+                found, numbers = self.index.search(self.blend.rows_alone(words, scores, wanted), k)
         return [
             [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
-            for row, of_row in zip(np.asarray(numbers).tolist(), scores, strict=True)
+            for row, of_row in zip(np.asarray(numbers).tolist(), found, strict=True)
         ]
+
+    def class_weights(self, histograms: Any, *, by: str | None = None) -> NDArray[np.float64]:
+        """Return how much classes count in a search for each query, from 0 (words only) to 1.
+
+        Parameters
+        ----------
+        histograms, by
+            As in `search`.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_queries,)
+        """
+        wanted = self._wanted(by)
+        if wanted != "both" or self.blend is None:
+            return np.full(np.shape(histograms)[0], float(wanted == "classes"))
+        return self.blend.class_weights(self.index, _words(self.model, histograms), _scores(self.model, histograms))
+
+    def _wanted(self, by: str | None) -> str:
+        """Return what to compare by; raise an error if the index has no features for it."""
+        accepted = ("words", "classes", "both") if self.by == "both" else (self.by,)
+        if by is None or by in accepted:
+            return by or self.by
+        raise BagwiseError(
+            f"This index compares items by {self.by}, so it cannot be searched by {by!r}; accepted: "
+            f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically. An existing file is replaced."""
         classes = sorted({label for label in self.labels if label is not None})
         number = {label: k for k, label in enumerate(classes)}
         index_header, index_tensors = self.index.to_tensors()
-        header = {"source": self.source, "reading": dict(self.reading), "classes": classes, "index": index_header}
+        header = {
+            "source": self.source,
+            "reading": dict(self.reading),
+            "classes": classes,
+            "index": index_header,
+            "by": self.by,
+        }
         ids = PackedStrings.of(self.ids)
         tensors = {f"{_PREFIX}{name}": content for name, content in index_tensors.items()} | {
             "labels": np.array([-1 if label is None else number[label] for label in self.labels], dtype=np.int64),
@@ -154,6 +251,9 @@ class ItemIndex:
             "id_offsets": ids.offsets,
             "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
         }
+        if self.blend is not None:
+            header["blend"] = self.blend.settings.to_header()
+            tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
         return write_tensors(path, _KIND, _SCHEMA, header, tensors)
 
     @classmethod
@@ -165,8 +265,8 @@ class ItemIndex:
         if not is_item_index(place):
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
-            model, index, header, ids, codes = (_read_folder if place.is_dir() else _read_file)(place)
-            return cls(model, index, *_check_items(header, ids, codes, len(index)))
+            model, index, header, ids, codes, blend = (_read_folder if place.is_dir() else _read_file)(place)
+            return cls(model, index, *_check_items(header, ids, codes, len(index)), header.get("by", "groups"), blend)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
 
@@ -192,18 +292,34 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
     return kind_of(path) == _KIND or Path(path, _ITEMS).is_file()
 
 
-def _read_file(path: Path) -> tuple[Model, BagIndex, dict[str, Any], list[str], list[int]]:
-    header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS}, mmap=True)
+def _read_file(path: Path) -> tuple[Model, BagIndex, dict[str, Any], list[str], list[int], ClassBlend | None]:
+    header, tensors = read_tensors(path, _KIND, {2: _TENSORS_2, _SCHEMA: _TENSORS}, mmap=True)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
         index = BagIndex.from_tensors(_object(header, "index"), arrays, mmap=True)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
-        return read_model(tensors["model"], Model), index, header, ids, tensors["labels"].tolist()
+        model = read_model(tensors["model"], Model)
+        blend = _read_blend(header, tensors, model) if header["schema"] == _SCHEMA else None
+        return model, index, header, ids, tensors["labels"].tolist(), blend
     except BagwiseError as error:
         raise _Damaged(str(error)) from error
 
 
-def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any]:
+def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Model) -> ClassBlend | None:
+    """Read how words and classes are blended, if items are compared by classes."""
+    by, has = header.get("by"), [name for name in ("certainty", "typical") if name in tensors]
+    if by not in SIMILARITIES:
+        raise _Damaged(f"its by is {by!r:.100}; expected one of {', '.join(SIMILARITIES)}.")
+    if len(has) != (2 if by in ("classes", "both") else 0):
+        raise _Damaged(f"its by is {by!r}, and it has the tensors {has}; both or none belong to it.")
+    if not has:
+        return None
+    if model.n_groups not in model.heads or len(tensors["typical"]) != len(model.classes):
+        raise _Damaged(f"it has {len(tensors['typical'])} classes, and its model {model!r} none, or others.")
+    return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
+
+
+def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any, None]:
     """Read a folder that an earlier version wrote."""
     try:
         header = json.loads((path / _ITEMS).read_text(encoding="utf-8"))
@@ -212,7 +328,7 @@ def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any]
     if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (_KIND, 1):
         raise _Damaged(f"its {_ITEMS} does not belong to an index that this version of bagwise reads.")
     index, model = BagIndex.load(path / "items.index"), Model.load(path / "model.bagwise")
-    return model, index, header, header.get("ids"), header.get("labels")
+    return model, index, header, header.get("ids"), header.get("labels"), None
 
 
 def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -246,9 +362,50 @@ def _check_items(
     return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading
 
 
-def _frequencies(model: Model, histograms: Any) -> Any:
-    """Return relative frequencies of groups; measurements below what the model was fitted to count as the least."""
-    if model.column_shift is not None:
-        dense = histograms.toarray() if hasattr(histograms, "toarray") else histograms
-        histograms = np.maximum(dense, model.column_shift)
-    return model.group(histograms, normalize=("l1",))
+def _chosen(model: Model, by: str, metric: str | None) -> str:
+    """Return what items are compared by; raise an error if the model or the metric does not allow it."""
+    if by == "auto":
+        return "both" if metric is None and model.n_groups in model.heads else "words"
+    if by not in SIMILARITIES:
+        raise unknown_name("by", by, ("auto", *SIMILARITIES))
+    if by in ("classes", "both"):
+        _ = model.head  # raises an error if there is none
+        if metric not in (None, "inner"):
+            raise BagwiseError(f"metric={metric!r} is for by='words' and by='groups', but by is {by!r}. Remove one.")
+    return by
+
+
+def _features(model: Model, histograms: Any, by: str, metric: str) -> Any:
+    """Return what items are compared by, where that is words or groups."""
+    if by == "groups":
+        return model.group(_above_shift(model, histograms), normalize=("l1",))
+    return _words(model, histograms) if metric == "inner" else _word_frequencies(model, histograms)
+
+
+def _words(model: Model, histograms: Any) -> Any:
+    """Return weighted words, with unit norm over all vocabularies that an item has words of."""
+    given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
+    if model.norm == "l2":
+        return model.weighting.apply(given, model.n_cells) / np.sqrt(len(model.vocabularies))
+    frequencies = _word_frequencies(model, given)
+    return frequencies.sqrt() if sp.issparse(frequencies) else np.sqrt(frequencies)
+
+
+def _word_frequencies(model: Model, histograms: Any) -> Any:
+    """Return relative frequencies of words, the same sum in each vocabulary; measurements are scaled before."""
+    given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
+    weights = model.weighting.weights if model.term == "count" else None
+    plain = WordWeighting("count", weights, "l1", model.vocabularies, model.column_shift)
+    return plain.apply(given, model.n_cells) / len(model.vocabularies)
+
+
+def _scores(model: Model, histograms: Any) -> NDArray[np.float64]:
+    return model.head.scores(model.group(_above_shift(model, histograms)))
+
+
+def _above_shift(model: Model, histograms: Any) -> Any:
+    """Return histograms; measurements below what the model was fitted to count as the least."""
+    if model.column_shift is None:
+        return histograms
+    dense = histograms.toarray() if hasattr(histograms, "toarray") else histograms
+    return np.maximum(dense, model.column_shift)

@@ -1,0 +1,139 @@
+"""Searching items by words, groups, classes, or words and classes."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bagwise import BagwiseError
+from bagwise.metrics import average_precision
+from bagwise.retrieval.class_blend import BlendSettings
+from bagwise.sources import TableCollection
+from bagwise.training import FitOptions, ItemIndex, run_fit
+
+N_CLASSES, N_WORDS = 8, 60
+
+
+def scene(n=30, seed=0):
+    """Counts of items of eight classes. Words that tell classes apart are few, most are common to all."""
+    random = np.random.default_rng(seed)
+    rates = np.full((N_CLASSES, N_WORDS), 1.0)
+    for k in range(N_CLASSES):
+        rates[k, 5 * k : 5 * k + 5] = 4.0
+    codes = np.repeat(np.arange(N_CLASSES), n)
+    uneven = random.gamma(2.0, 0.5, (len(codes), N_WORDS))  # items of a class differ
+    return random.poisson(rates[codes] * uneven).astype(np.float64), codes
+
+
+def collection(X, codes):
+    return TableCollection(X, [f"item{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
+
+
+def fitted_to(X, codes):
+    return run_fit(collection(X, codes), FitOptions(n_groups=20, folds=0, n_jobs=1)).model
+
+
+@pytest.fixture(scope="module")
+def known():
+    X, codes = scene()
+    return fitted_to(X, codes), X, codes
+
+
+@pytest.fixture(scope="module")
+def partly_known():
+    """A model of the first five classes, and an index of all."""
+    X, codes = scene()
+    model = fitted_to(X[codes < 5], codes[codes < 5])
+    return ItemIndex.build(model, collection(X, codes), X), codes
+
+
+def precision(index, codes, queries, their_codes, by):
+    found = index.search(queries, len(index), by=by)
+    place = {name: i for i, name in enumerate(index.ids)}
+    ranks = [[codes[place[hit.id]] == code for hit in hits] for hits, code in zip(found, their_codes, strict=True)]
+    return np.mean([average_precision(row, interpolated=False) for row in ranks])
+
+
+def test_classes_are_used_where_they_fit_and_words_where_not(partly_known):
+    index, codes = partly_known
+    queries, their_codes = scene(10, seed=1)
+    unseen = their_codes >= 5
+    new, old = ((queries[rows], their_codes[rows]) for rows in (unseen, ~unseen))
+    by_words, by_classes, by_both = (precision(index, codes, *new, by) for by in ("words", "classes", "both"))
+    assert by_classes < by_words - 0.1  # scores of other classes ruin the ranking
+    assert by_both > max(by_words - 0.03, by_classes + 0.1)
+    by_words, by_classes, by_both = (precision(index, codes, *old, by) for by in ("words", "classes", "both"))
+    assert by_words < by_classes - 0.1
+    assert by_both > by_classes - 0.1
+    weights = index.class_weights(queries)
+    assert weights[unseen].mean() < weights[~unseen].mean() - 0.3
+    assert (index.class_weights(queries, by="words") == 0).all()
+
+
+def test_known_classes_are_found_by_their_scores(known):
+    model, X, codes = known
+    index = ItemIndex.build(model, collection(X, codes), X)
+    queries, their_codes = scene(5, seed=2)
+    by_words, by_classes, by_both = (
+        precision(index, codes, queries, their_codes, by) for by in ("words", "classes", None)
+    )
+    assert by_words < by_classes - 0.1
+    assert by_both == pytest.approx(by_classes, abs=0.03)
+
+
+def test_an_item_of_the_index_is_found_first(known):
+    model, X, codes = known
+    for rows in (X, sp.csr_array(X)):
+        index = ItemIndex.build(model, collection(X, codes), rows)
+        for number, hits in enumerate(index.search(rows[:40], k=4)):
+            assert (hits[0].id, hits[0].score) == (f"item{number}", 1.0)
+            assert all(0 <= hit.score <= 1 for hit in hits)
+
+
+@pytest.mark.parametrize("by", ["words", "groups", "classes", "both"])
+def test_a_saved_index_finds_the_same(known, tmp_path, by):
+    model, X, codes = known
+    settings = BlendSettings(slope=7.0)
+    index = ItemIndex.build(model, collection(X, codes), X, by=by, settings=settings)
+    again = ItemIndex.load(index.save(tmp_path / "one.index"))
+    assert again.search(X[:6] + 1, k=5) == index.search(X[:6] + 1, k=5)
+    assert (again.by, again.described, again.score_name) == (index.by, index.described, index.score_name)
+    if by in ("classes", "both"):
+        assert again.blend.settings == settings
+        np.testing.assert_array_equal(again.class_weights(X[:6]), index.class_weights(X[:6]))
+    other = ItemIndex.build(model, collection(X, codes), X, by=by, settings=settings).save(tmp_path / "two.index")
+    assert other.read_bytes() == (tmp_path / "one.index").read_bytes()
+
+
+def test_metrics_compare_relative_frequencies_of_words(known):
+    model, X, codes = known
+    shares = X / X.sum(axis=1, keepdims=True)
+    index = ItemIndex.build(model, collection(X, codes), X, metric="chi2")
+    assert (index.by, index.described) == ("words", "words, metric chi2")
+    wanted = ((shares[0] - shares) ** 2 / np.where(shares[0] + shares > 0, shares[0] + shares, 1)).sum(axis=1)
+    found = index.search(X[:1], k=5)[0]
+    np.testing.assert_allclose([hit.score for hit in found], np.sort(wanted)[:5], atol=1e-6)
+    alone = ItemIndex.build(model, collection(X, codes), X, by="words")
+    wanted = np.sqrt(shares[0]) @ np.sqrt(shares).T
+    np.testing.assert_allclose([hit.score for hit in alone.search(X[:1], 5)[0]], np.sort(wanted)[::-1][:5], atol=1e-6)
+
+
+def test_without_classes_words_are_compared(known):
+    _, X, _ = known
+    rows = TableCollection(X, [str(i) for i in range(len(X))], [()] * len(X))
+    model = run_fit(rows, FitOptions(n_groups=5, folds=0, n_jobs=1)).model
+    index = ItemIndex.build(model, rows, X)
+    assert index.by == "words"
+    assert index.search(X[3:4], k=1)[0][0].id == "3"
+    for by in ("classes", "both"):
+        with pytest.raises(BagwiseError, match="no classifier because it was fitted without classes"):
+            ItemIndex.build(model, rows, X, by=by)
+    with pytest.raises(BagwiseError, match="compares items by words, so it cannot be searched by 'both'"):
+        index.search(X[:1], by="both")
+
+
+def test_what_to_compare_by_is_checked(known):
+    model, X, codes = known
+    with pytest.raises(BagwiseError, match="by"):
+        ItemIndex.build(model, collection(X, codes), X, by="size")
+    with pytest.raises(BagwiseError, match="metric='chi2' is for by='words' and by='groups'"):
+        ItemIndex.build(model, collection(X, codes), X, by="both", metric="chi2")
