@@ -62,7 +62,8 @@ def _merge() -> None:
 
 def _model() -> None:
     X = sp.csr_array(np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64))
-    FreeEnergyScore(2).fit(X).transform(X)
+    for inference in ("variational", "gibbs"):
+        FreeEnergyScore(2, inference=inference).fit(X).transform(X)
     ConfidenceWeightedClassifier(random_state=0).fit(X, np.arange(8) % 2)
     for metric in METRICS:
         for data in (X, sp.eye_array(8, 12, format="csr")):  # kept dense, and as lists

@@ -17,7 +17,7 @@ from bagwise.kernels import label_similarity as label_similarity_module
 from bagwise.kernels.diagonal_kernel import PairLoss, ball_weights
 from bagwise.kernels.label_similarity import GivenSimilarity, SharedLabels, class_agreement, label_similarity
 
-OBJECTIVES = ("ball", "prox", "logistic")
+OBJECTIVES = ("ball", "prox", "correlation", "logistic")
 
 
 def slow_gradient(X, similarities):
@@ -154,13 +154,66 @@ def test_prox_goes_a_step_along_the_gradient():
     np.testing.assert_allclose(free.weights_, 1 + 100 * unit)
 
 
-def test_pretraining_on_everything_is_two_steps():
+@given(problem=problems(), form=st.sampled_from([np.asarray, sp.csr_array, sp.csr_matrix]), dtype=st.sampled_from("fd"))
+@settings(max_examples=40)
+def test_separability_is_the_variance_between_labels_above_chance(problem, form, dtype):
+    X, y, Y = problem
+    n = len(X)
+    centred = X.astype(dtype).astype(float)
+    centred = centred - centred.mean(axis=0)
+    varies = np.sum(centred**2, axis=0) > 1e-9
+    total = np.where(varies, np.sum(centred**2, axis=0), 1)
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    codes = np.unique(y, return_inverse=True)[1]
+    between = sum(np.sum(codes == c) * centred[codes == c].mean(axis=0) ** 2 for c in np.unique(codes))
+    expected = n * np.where(varies, between / total, 0) - len(np.unique(codes)) + 1
+    np.testing.assert_allclose(class_agreement(codes).separability(form(X.astype(dtype))), expected, **near)
+    expected = np.zeros(X.shape[1])
+    for label in Y.T:
+        fraction = label.mean()
+        if 0 < fraction < 1:
+            squares = (label - fraction) @ centred / np.sqrt(n * fraction * (1 - fraction) * total)
+            expected += (1 - fraction) * (n * np.where(varies, squares**2, 0) - 1)
+    np.testing.assert_allclose(SharedLabels(Y).separability(form(X.astype(dtype))), expected, **near)
+
+
+def test_the_step_of_correlation_depends_on_neither_scale_nor_mean_nor_other_features():
+    X, y = random_problem(n_classes=3)
+    weights = DiagonalKernelLearner("correlation").fit(X, y).weights_
+    scales = np.logspace(-3, 3, X.shape[1])
+    np.testing.assert_allclose(DiagonalKernelLearner("correlation").fit(X * scales + scales, y).weights_, weights)
+    more = np.column_stack([X, y == 0, np.ones(len(X))])  # a feature that is better than all, and a constant
+    both = DiagonalKernelLearner("correlation").fit(more, y).weights_
+    np.testing.assert_allclose(both[:-2], weights)
+    assert both[-2] > weights.max()
+    assert both[-1] == pytest.approx(1 - 0.2 * 2)  # correlation 0 is below chance
+    learner = DiagonalKernelLearner("correlation", step=0.1, non_negative=False).fit(X, y)
+    np.testing.assert_allclose(learner.weights_, 1 + 0.1 * learner.gradient_)
+
+
+def test_labels_at_random_leave_weights_at_1_in_the_mean():
+    random = np.random.default_rng(0)
+    y = random.integers(0, 4, 300)
+    X = random.exponential(size=(300, 3000))
+    weights = DiagonalKernelLearner("correlation", step=1.0, non_negative=False).fit(X, y).weights_
+    assert weights.mean() == pytest.approx(1, abs=0.15)  # χ² with 3 degrees of freedom: standard error 0.045
+
+
+@pytest.mark.parametrize("objective", ["prox", "correlation"])
+def test_pretraining_on_everything_is_two_steps(objective):
     X, y = random_problem()
-    once = DiagonalKernelLearner("prox", step=0.2).fit(X, y)
-    twice = DiagonalKernelLearner("prox", step=0.2, pretrain_size=len(X), random_state=0).fit(X, y)
-    np.testing.assert_allclose(twice.weights_, 1 + 2 * (once.weights_ - 1))
-    half = DiagonalKernelLearner("prox", step=0.2, pretrain_size=0.5, random_state=0).fit(X, y)
+    learner = DiagonalKernelLearner(objective, step=0.2)
+    once = clone(learner).fit(X, y)
+    twice = clone(learner).set_params(pretrain_size=len(X), random_state=0).fit(X, y)
+    np.testing.assert_allclose(twice.weights_, np.maximum(1 + 2 * 0.2 * once_gradient(once), 0))
+    half = clone(learner).set_params(pretrain_size=0.5, random_state=0).fit(X, y)
     assert np.abs(half.weights_ - twice.weights_).max() > 0
+
+
+def once_gradient(learner):
+    """The gradient in the unit of the step."""
+    gradient = learner.gradient_
+    return gradient / np.abs(gradient).max() if learner.objective == "prox" else gradient
 
 
 @given(problem=problems(), form=st.sampled_from([np.asarray, sp.csr_array]), seed=st.integers(0, 9))
@@ -300,7 +353,7 @@ def test_same_seed_same_bytes():
 
 def test_a_function_may_say_what_the_names_say():
     X, y = random_problem()
-    for objective in OBJECTIVES:
+    for objective in ("ball", "prox", "logistic"):
         named = DiagonalKernelLearner(objective, random_state=0, max_iter=4).fit(X, y)
         given = DiagonalKernelLearner(
             objective, similarity=lambda a, b: 2.0 * (a[:, None] == b) - 1, random_state=0, max_iter=4
@@ -340,6 +393,7 @@ def test_stored_twice_is_stored_once():
         ({"objective": "bal"}, [0, 1, 0], "Did you mean 'ball'"),
         ({"similarity": "class"}, [0, 1, 0], "Did you mean 'classes'"),
         ({"pretrain_size": 0.5}, [0, 1, 0], "has no start"),
+        ({"objective": "correlation", "similarity": distance_similarity}, [0, 1, 0], "similarity is a function"),
         ({}, [1, 1, 1], "one class, 1"),
         ({}, [[1], [0], [1]], r"y\.ravel\(\)"),
         ({"similarity": "classes"}, [[1, 0], [0, 1], [1, 1]], "Use 'shared'"),

@@ -23,25 +23,80 @@ def documents(seed=0):
     return X, y
 
 
+def unit_rows(Z):
+    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+    return Z / np.where(lengths > 0, lengths, 1)
+
+
 @pytest.mark.parametrize("word_block", ["topic", "word", "full"])
 @pytest.mark.parametrize("learner", [None, DiagonalKernelLearner("prox", step=0.5)])
-def test_it_is_scores_with_learned_weights(word_block, learner):
+@pytest.mark.parametrize("normalize", ["l2", None])
+def test_it_is_scores_with_learned_weights(word_block, learner, normalize):
     X, y = documents()
-    learned = FreeEnergyKernel(lda(), word_block=word_block, per_token=True, learner=learner).fit(X, y)
-    score = FreeEnergyScore(lda(), word_block=word_block, per_token=True, standardize=True).fit(X)
+    X[3] = 0
+    shared = {"word_block": word_block, "per_token": True, "standardize": "sqrt", "damping": "log"}
+    learned = FreeEnergyKernel(lda(), **shared, learner=learner, normalize=normalize).fit(X, y)
+    score = FreeEnergyScore(lda(), **shared).fit(X)
     scores = score.transform(X)
-    weights = clone(learner or DiagonalKernelLearner()).fit(scores, y).weights_
+    weights = clone(learner or DiagonalKernelLearner("correlation")).fit(scores, y).weights_
     np.testing.assert_allclose(learned.weights_, weights)
-    plain = scores.toarray() if sp.issparse(scores) else scores
-    kernel = plain @ np.diag(weights) @ plain.T
+    plain = (scores.toarray() if sp.issparse(scores) else scores) * np.sqrt(weights)
+    plain = unit_rows(plain) if normalize else plain
+    kernel = plain @ plain.T
     np.testing.assert_allclose(learned.kernel(X), kernel, atol=1e-9)
     np.testing.assert_allclose(learned.kernel(X[:4], X[9:]), kernel[:4, 9:], atol=1e-9)
     Z = learned.transform(X)
     assert sp.issparse(Z) == (word_block != "topic")
-    np.testing.assert_allclose(np.asarray((Z @ Z.T).todense() if sp.issparse(Z) else Z @ Z.T), kernel, atol=1e-9)
-    assert np.linalg.eigvalsh(kernel).min() > -1e-8
+    np.testing.assert_allclose(Z.toarray() if sp.issparse(Z) else Z, plain, atol=1e-9)
     assert learned.get_feature_names_out().tolist() == score.get_feature_names_out().tolist()
     assert len(learned.get_feature_names_out()) == Z.shape[1]
+    learned.set_params(normalize=None)  # takes effect at the next fit
+    np.testing.assert_allclose(learned.kernel(X), kernel, atol=1e-9)
+
+
+def test_the_form_of_the_paper_is_that_of_earlier_versions():
+    X, y = documents()
+    published = FreeEnergyKernel(
+        lda(), word_block="topic", standardize=True, damping=None, normalize=None, learner=DiagonalKernelLearner()
+    ).fit(X, y)
+    scores = FreeEnergyScore(lda(), standardize=True).fit_transform(X)
+    learner = DiagonalKernelLearner("ball").fit(scores, y)
+    np.testing.assert_allclose(published.transform(X), learner.transform(scores))
+    np.testing.assert_allclose(published.kernel(X), learner.kernel(scores))
+    # objects of earlier versions lack attributes that came later
+    later = {"damping", "normalize", "inference", "n_sweeps", "random_state", "_normalize"}
+    state = {name: value for name, value in published.__getstate__().items() if name not in later}
+    of_score = {"damping", "inference", "n_sweeps", "random_state", "_damping", "_inference", "_n_sweeps", "_seed"}
+    kept = {name: value for name, value in published.score_.__getstate__().items() if name not in of_score}
+    state["score_"] = FreeEnergyScore.__new__(FreeEnergyScore)
+    state["score_"].__setstate__(kept)
+    earlier = FreeEnergyKernel.__new__(FreeEnergyKernel)
+    earlier.__setstate__(state)
+    assert earlier.transform(X).tobytes() == published.transform(X).tobytes()
+    assert clone(earlier).fit(X, y).transform(X).tobytes() == published.transform(X).tobytes()
+
+
+def test_damping_is_that_of_the_counts():
+    X, y = documents()
+    damped = np.where(X > 0, 1 + np.log(np.maximum(X, 1)), 0)
+    inside = FreeEnergyKernel(lda()).fit(X, y)
+    outside = FreeEnergyKernel(lda(), damping=None).fit(damped, y)
+    np.testing.assert_allclose(inside.transform(X).toarray(), outside.transform(damped).toarray(), atol=1e-10)
+    half = FreeEnergyKernel(lda()).fit(X / 2, y).score_  # below 1 nothing is damped
+    np.testing.assert_allclose(
+        half.model_.topics_, lda().fit(np.where(X > 2, 1 + np.log(np.maximum(X / 2, 1)), X / 2)).topics_
+    )
+
+
+def test_topics_may_be_sampled():
+    X, y = documents()
+    learned = FreeEnergyKernel(lda(4), inference="gibbs", random_state=1).fit(X, y)
+    Z = learned.transform(X)
+    assert Z.toarray().tobytes() == clone(learned).fit(X, y).transform(X).toarray().tobytes()
+    assert np.abs(Z - FreeEnergyKernel(lda(4), inference="gibbs", random_state=2).fit(X, y).transform(X)).max() > 0
+    assert make_pipeline(learned, LinearSVC(random_state=0)).fit(X, y).score(X, y) > 0.8
+    with pytest.raises(BagwiseError, match=r"needs integer counts, got a count of 0\.5"):
+        learned.fit(X / 2, y)
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.csr_matrix])
@@ -50,16 +105,15 @@ def test_sparse_equals_dense(form):
     dense = FreeEnergyKernel(lda()).fit(X, y)
     sparse = FreeEnergyKernel(lda()).fit(form(X), y)
     np.testing.assert_allclose(sparse.weights_, dense.weights_)
-    np.testing.assert_allclose(sparse.transform(form(X)), dense.transform(X))
+    np.testing.assert_allclose(sparse.transform(form(X)).toarray(), dense.transform(X).toarray())
 
 
 def test_documents_of_a_class_are_more_alike_than_with_equal_weights():
     X, y = documents()
     signs = 2.0 * (y[:, None] == y) - 1 - np.eye(len(y))
     learned = FreeEnergyKernel(lda(4)).fit(X, y)
-    scores = learned.score_.transform(X)
-    equal = scores @ scores.T / np.sqrt(scores.shape[1])  # weights of length 1 as well
-    assert np.sum(signs * learned.kernel(X)) > np.sum(signs * equal)
+    equal = unit_rows(learned.score_.transform(X).toarray())
+    assert np.sum(signs * learned.kernel(X)) > np.sum(signs * (equal @ equal.T))
 
 
 def test_a_fitted_model_stays_as_it_is():
@@ -82,9 +136,9 @@ def test_in_a_pipeline_and_back_from_a_pickle():
     pipeline = make_pipeline(FreeEnergyKernel(lda(4)), LinearSVC(C=0.1, random_state=0)).fit(X, y)
     assert pipeline.score(X, y) > 0.8
     learned = pipeline[0]
-    again = pickle.loads(pickle.dumps(learned))
-    assert again.transform(X).tobytes() == learned.transform(X).tobytes()
-    assert clone(learned).fit(X, y).transform(X).tobytes() == learned.transform(X).tobytes()
+    Z = learned.transform(X).toarray()
+    assert pickle.loads(pickle.dumps(learned)).transform(X).toarray().tobytes() == Z.tobytes()
+    assert clone(learned).fit(X, y).transform(X).toarray().tobytes() == Z.tobytes()
 
 
 @pytest.mark.parametrize("word_block", ["word", "full"])
@@ -103,6 +157,10 @@ def test_what_it_cannot_use():
         FreeEnergyKernel(lda(), word_block="words").fit(X, y)
     with pytest.raises(ValueError, match="learner"):
         FreeEnergyKernel(lda(), learner="ball").fit(X, y)
+    with pytest.raises(ValueError, match="normalize"):
+        FreeEnergyKernel(lda(), normalize="l1").fit(X, y)
+    with pytest.raises(BagwiseError, match="negative kernel with itself"):
+        FreeEnergyKernel(lda(), learner=DiagonalKernelLearner(non_negative=False)).fit(X, y)
     learned = FreeEnergyKernel(lda()).fit(X, y)
     with pytest.raises(BagwiseError):
         learned.fit(-X, y)

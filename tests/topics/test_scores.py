@@ -71,7 +71,10 @@ def test_scaling(fitted, block):
     plain = FreeEnergyScore(FrozenEstimator(lda), word_block=block).fit(X).transform(X)
     per_token = FreeEnergyScore(FrozenEstimator(lda), word_block=block, per_token=True).fit(X).transform(X)
     scaled = FreeEnergyScore(FrozenEstimator(lda), word_block=block, standardize=True).fit(X).transform(X)
-    plain, per_token, scaled = (Z.toarray() if sp.issparse(Z) else Z for Z in (plain, per_token, scaled))
+    rooted = FreeEnergyScore(FrozenEstimator(lda), word_block=block, standardize="sqrt").fit(X).transform(X)
+    plain, per_token, scaled, rooted = (
+        Z.toarray() if sp.issparse(Z) else Z for Z in (plain, per_token, scaled, rooted)
+    )
     np.testing.assert_allclose(per_token * np.maximum(X.sum(axis=1), 1)[:, None], plain, atol=1e-12)
     n_dense = plain.shape[1] if block == "topic" else 16
     varies = plain.std(axis=0) > 1e-9
@@ -80,6 +83,9 @@ def test_scaling(fitted, block):
     assert (scaled[:, plain.std(axis=0) == 0] == 0).all()
     np.testing.assert_allclose(scaled[:, :n_dense].mean(axis=0), 0, atol=1e-9)
     assert (scaled[:, n_dense:][plain[:, n_dense:] == 0] == 0).all()  # scaled only: sparse stays sparse
+    np.testing.assert_array_equal(rooted[:, :n_dense], scaled[:, :n_dense])
+    deviations = plain[:, n_dense:].std(axis=0)
+    np.testing.assert_allclose(rooted[:, n_dense:], scaled[:, n_dense:] * np.sqrt(deviations), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize("block", ["topic", "word"])
@@ -111,6 +117,8 @@ def test_models_of_all_kinds(fitted):
         FreeEnergyScore(FrozenEstimator(copied)).fit(X)
     with pytest.raises(NotFittedError):
         FreeEnergyScore(FrozenEstimator(clone(lda))).fit(X)
+    with pytest.raises(BagwiseError, match=r"Unknown inference: 'gibs'\. Did you mean 'gibbs'"):
+        FreeEnergyScore(2, inference="gibs").fit(X)
     with pytest.raises(BagwiseError, match=r"Unknown word_block: 'words'\. Did you mean 'word'"):
         FreeEnergyScore(2, word_block="words").fit(X)
 

@@ -27,7 +27,9 @@ from bagwise.kernels.label_similarity import LabelSimilarity, label_similarity
 __all__ = ["DiagonalKernelLearner", "PairLoss", "ball_weights", "proximal_weights"]
 
 _FLOATS = (np.float64, np.float32)
-_OBJECTIVES = ("ball", "logistic", "prox")
+_OBJECTIVES = ("ball", "correlation", "logistic", "prox")
+# Step sizes where step is None.
+_STEPS = {"correlation": 0.2, "prox": 1.0}
 # Samples in a block of pairs: products of two blocks take 2 MB.
 _BLOCK = 512
 # Mini-batch training stops after this many passes without progress.
@@ -57,10 +59,15 @@ def ball_weights(gradient: NDArray[np.float64], non_negative: bool = True) -> ND
 def proximal_weights(
     gradient: NDArray[np.float64], start: NDArray[np.float64], step: float, non_negative: bool = True
 ) -> NDArray[np.float64]:
-    """Take one gradient step: ``w = max(start + step g / max |g|, 0)``."""
-    largest = np.abs(gradient).max()
-    weights = start + step * (gradient / largest) if largest > 0 else start.copy()
+    """Take one gradient step: ``w = max(start + step g, 0)``."""
+    weights = start + step * gradient
     return np.maximum(weights, 0.0) if non_negative else weights
+
+
+def _relative(gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The gradient divided by its largest absolute value, if that is not 0."""
+    largest = np.abs(gradient).max()
+    return gradient / largest if largest > 0 else gradient
 
 
 class PairLoss:
@@ -167,27 +174,31 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     1. ``objective="ball"`` and ``"prox"`` maximise ``Σ_{i≠j} s_ij K(x_i, x_j)``. It is linear in w with the gradient
        ``g_d = Σ_{i≠j} s_ij x_id x_jd``, so w must be bounded: "ball" takes the best w ≥ 0 in the unit ball,
        ``max(g, 0)`` scaled to length 1; "prox" takes one step from equal weights, ``w = max(1 + step g / max |g|, 0)``.
-    2. ``objective="logistic"`` minimises ``½ |w - 1|² + C mean_{i<j} log(1 + exp(-s_ij K(x_i, x_j)))`` over w ≥ 0, with
+    2. ``objective="correlation"`` takes such a step with centred features and labels, in units of what labels drawn at
+       random would give: ``w = max(1 + step (n η_d² - (c - 1)), 0)``, where η² is the fraction of the variance between
+       the c classes. It depends neither on the scale or mean of the features nor on the sizes of the classes.
+    3. ``objective="logistic"`` minimises ``½ |w - 1|² + C mean_{i<j} log(1 + exp(-s_ij K(x_i, x_j)))`` over w ≥ 0, with
        s_ij = ±1. It is convex.
-    3. `transform` multiplies the features by the square roots of the weights. Their inner product is the kernel, so a
+    4. `transform` multiplies the features by the square roots of the weights. Their inner product is the kernel, so a
        linear SVM on them is an SVM with the kernel.
 
-    Features should have comparable scales and, if dense, be centred: a feature with a large mean has a large g for any
-    labels, in particular with ``similarity="shared"``.
+    Except for "correlation", features should have comparable scales and, if dense, be centred: a feature with a large
+    mean has a large g for any labels, in particular with ``similarity="shared"``.
 
     Parameters
     ----------
-    objective : {"ball", "prox", "logistic"}, default="ball"
+    objective : {"ball", "prox", "correlation", "logistic"}, default="ball"
     similarity : {"auto", "classes", "shared"} or callable, default="auto"
         "classes": 1 for two samples of the same class, -1 for others. "shared": y is a 0/1 indicator matrix, and the
         similarity is the number of shared labels ("logistic": 1 if there is one, else -1). "auto" is "classes" if y is
         one-dimensional, else "shared". A callable takes two arrays of labels, a and b, and returns the matrix of
-        similarities between them; it should be symmetric.
+        similarities between them; it should be symmetric; "correlation" accepts none.
     non_negative : bool, default=True
         False allows negative weights. The `kernel` may then be indefinite, and there is no `transform`.
-    step : float, default=1.0
-        Step size of "prox", for the feature with the largest g. With many features most have a much smaller g, and
-        steps of 10 to 100 may be better.
+    step : float, default=None
+        Step size of "prox", for the feature with the largest g (None: 1), or of "correlation", per unit of χ² above
+        chance (None: 0.2). The step of "prox" hangs on one feature: the more separable the best one is, the less all
+        others move, so that steps of 10 to 100 may be better with many features.
     C : float, default=1000.0
         Inverse regularisation strength of "logistic", which keeps weights near 1. ``np.inf``: no regularisation.
     batch_size : int or None, default=256
@@ -199,8 +210,8 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     tol : float, default=1e-4
         "logistic" stops when the loss decreases by less than this fraction in three passes or one iteration.
     pretrain_size : float, int or None, default=None
-        Start "prox" or "logistic" from weights learned on this fraction or number of samples, drawn at random; for
-        "logistic" from all their pairs. None: start from equal weights. "ball" has no start.
+        Start from weights learned on this fraction or number of samples, drawn at random; for "logistic" from all their
+        pairs. None: start from equal weights. "ball" has no start.
     random_state : int, RandomState or None, default=None
         For mini-batches and the samples of `pretrain_size`.
 
@@ -209,11 +220,11 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     weights_ : ndarray of shape (n_features_in_,)
         w.
     gradient_ : ndarray of shape (n_features_in_,)
-        g; only for "ball" and "prox".
+        g of "ball" and "prox", ``n η² - (c - 1)`` of "correlation".
     loss_curve_ : list of float
         Loss in each pass or iteration; only for "logistic".
     n_iter_ : int
-        Number of passes or iterations; 1 for "ball" and "prox".
+        Number of passes or iterations; 1 for all but "logistic".
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X has column names.
@@ -228,7 +239,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     With standardised features and c balanced classes, g_d is ``2 n² η_d² / c - n``, where η² is the between-class
     fraction of the variance: features are weighted by class separability.
 
-    "ball" and "prox" take one pass over the data and sums over classes or labels; no n x n matrix is formed, unless
+    All but "logistic" take one pass over the data and sums over classes or labels; no n x n matrix is formed, unless
     `similarity` is a callable, which is evaluated for all pairs, block by block. A mini-batch of b samples takes
     O(b² d) time, or one multiplication per pair of non-zeros of a feature. Sparse data stay sparse.
 
@@ -257,7 +268,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         "objective": [str],
         "similarity": [str, callable],
         "non_negative": ["boolean"],
-        "step": [Interval(Real, 0, None, closed="neither")],
+        "step": [Interval(Real, 0, None, closed="neither"), None],
         "C": [Interval(Real, 0, None, closed="right")],
         "batch_size": [Interval(Integral, 2, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -273,7 +284,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         *,
         similarity: str | Callable[[Any, Any], Any] = "auto",
         non_negative: bool = True,
-        step: float = 1.0,
+        step: float | None = None,
         C: float = 1000.0,
         batch_size: int | None = 256,
         learning_rate: float = 0.1,
@@ -325,7 +336,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
             weights, curve = self._learn_logistic(X, similarity, random)
             self.loss_curve_, self.n_iter_ = curve, max(len(curve) - (self.batch_size is None), 1)
         else:
-            self.gradient_ = similarity.gradient(X)
+            self.gradient_ = self._gradient(X, similarity)
             weights, self.n_iter_ = self._closed_form(X, similarity, random), 1
         if not np.isfinite(weights).all():
             raise BagwiseError(
@@ -335,15 +346,25 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self.weights_ = weights
         return self
 
+    def _gradient(self, X: Any, similarity: LabelSimilarity) -> NDArray[np.float64]:
+        return similarity.separability(X) if self.objective == "correlation" else similarity.gradient(X)
+
     def _closed_form(self, X: Any, similarity: LabelSimilarity, random: np.random.RandomState) -> NDArray[np.float64]:
         if self.objective == "ball":
             return ball_weights(self.gradient_, self.non_negative)
-        start = np.ones(X.shape[1])
+        gradients = [self.gradient_]
         if self.pretrain_size is not None:
             rows = self._pretraining_rows(X.shape[0], random)
-            gradient = similarity.take(rows).gradient(X[rows])
-            start = proximal_weights(gradient, start, self.step, self.non_negative)
-        return proximal_weights(self.gradient_, start, self.step, self.non_negative)
+            gradients.insert(0, self._gradient(X[rows], similarity.take(rows)))
+        weights = np.ones(X.shape[1])
+        for gradient in gradients:
+            if self.objective == "prox":
+                gradient = _relative(gradient)
+            weights = proximal_weights(gradient, weights, self._step(), self.non_negative)
+        return weights
+
+    def _step(self) -> float:
+        return _STEPS[self.objective] if self.step is None else float(self.step)
 
     def _learn_logistic(
         self, X: Any, similarity: LabelSimilarity, random: np.random.RandomState

@@ -36,6 +36,13 @@ class LabelSimilarity(ABC):
     def gradient(self, X: Any) -> NDArray[np.float64]:
         """``g_d = Σ_i Σ_{j≠i} s_ij x_id x_jd`` for a dense or CSR matrix X."""
 
+    def separability(self, X: Any) -> NDArray[np.float64]:
+        """How much more of the variance of each feature lies between labels than by chance; see `SharedLabels`."""
+        raise BagwiseError(
+            "objective='correlation' needs labels, but similarity is a function. Use similarity='auto', 'classes' or "
+            "'shared', or another objective."
+        )
+
     @abstractmethod
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Matrix of s between two sets of samples."""
@@ -69,6 +76,28 @@ class SharedLabels(LabelSimilarity):
         if self.offset:
             gradient += self.offset * np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() ** 2
         return _without_rounding(gradient, X, own.max())
+
+    def separability(self, X: Any) -> NDArray[np.float64]:
+        """``Σ_l (1 - p_l) (n r_dl² - 1)``, with r_dl the correlation of feature d and label l, p_l the fraction of l.
+
+        For classes it is ``n η_d² - (c - 1)``, with η² the fraction of the variance between classes: a χ² statistic
+        minus its mean if labels were drawn at random. It does not depend on the scale or mean of the features. Constant
+        features have correlation 0. One pass over the data; sparse data stay sparse.
+        """
+        n = X.shape[0]
+        sizes = np.asarray(self.labels.sum(axis=0)).ravel()
+        varies = (sizes > 0) & (sizes < n)
+        labels, sizes = self.labels[:, varies], sizes[varies]
+        X = X.astype(np.float64, copy=False)
+        members = labels.T @ X
+        sums, of_labels = (np.asarray(Z.sum(axis=0)).ravel() for Z in (X, members))
+        total = column_squares(X)
+        deviations = total - sums**2 / n
+        # Σ_l (members - p_l sums)² / size_l
+        between = column_squares(members, 1 / sizes) - sums * (2 * of_labels - sizes.sum() / n * sums) / n
+        varies = deviations > _ROUNDING * n * total
+        shares = np.divide(np.maximum(between, 0.0), deviations, out=np.zeros_like(between), where=varies)
+        return n * shares - (1 - sizes / n).sum()
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """S from inner products of labels."""
