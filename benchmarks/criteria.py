@@ -1,6 +1,6 @@
 """Speed of the criteria beside class separability, of merging in kernel space, and of kernel matrices.
 
-    python benchmarks/criteria.py           # about 6 minutes on 2 cores
+    python benchmarks/criteria.py           # about 10 minutes on 2 cores
     python benchmarks/criteria.py --quick   # small sizes, to see that it works
 
 Goals and published times are printed beside; the latter were measured on machines of their time.
@@ -19,6 +19,7 @@ import bagwise
 from bagwise import merge_words
 from bagwise.criteria import ClassPosterior, InformationLoss
 from bagwise.kernels import additive_kernel
+from bagwise.merging.neighbors import ApproximateNeighbors, ExactNeighbors
 from bagwise.merging.searches.kernel import KernelTraces
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
@@ -117,6 +118,24 @@ def gram_row(n: int, d: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def neighbor_rows(n: int, d: int, k: int = 10) -> list[dict[str, Any]]:
+    """Find neighbours in other classes exactly and by faiss: histograms around 200 centres, 10 classes."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, n)
+    X = rng.poisson(rng.gamma(0.3, 10.0, (200, d))[rng.integers(0, 200, n)] * rng.gamma(4.0, 0.25, (n, 1))) + 0.0
+    X /= X.sum(axis=1, keepdims=True)
+    rows = []
+    for metric in ("euclidean", "intersection"):
+        for who in ("all", "other"):
+            exact, right = timed(lambda: ExactNeighbors(X, metric).graph(k, y, who))  # noqa: B023
+            ours, found = timed(lambda: ApproximateNeighbors(X, metric).graph(k, y, who))  # noqa: B023
+            rows.append({
+                "samples": n, "words": d, "metric": metric, "who": who, "exact": exact, "faiss": ours,
+                "ratio": exact / ours, "recall": right.multiply(found).nnz / right.nnz,
+            })  # fmt: skip
+    return rows
+
+
 def selection_row(d: int, n: int, k: int) -> dict[str, Any]:
     """Measure mRMR beside the package mrmr-selection, where that is installed (pip install mrmr-selection)."""
     from bagwise.baselines import MinRedundancyMaxRelevance
@@ -158,6 +177,10 @@ def main() -> None:
     print("Intersection kernel matrix, CSR, 1 % filled (NumPy: made dense, row by row; extrapolated from 20 rows)\n")
     print_table([gram], {"samples": "samples", "words": "words", "ours": "seconds", "numpy": "NumPy", "ratio": "ratio",
                          "memory": "peak memory / result"})  # fmt: skip
+    print("Neighbours, exact and by faiss (approximate=True), one thread\n")
+    print_table(neighbor_rows(*((1000, 50) if options.quick else (20_000, 500))),
+                {"samples": "samples", "words": "words", "metric": "metric", "who": "classes", "exact": "exact, s",
+                 "faiss": "faiss, s", "ratio": "ratio", "recall": "recall"})  # fmt: skip
     selection = selection_row(*((300, 200, 20) if options.quick else (5000, 1000, 200)))
     print("mRMR\n")
     print_table([selection], {"features": "features", "samples": "samples", "chosen": "chosen", "ours": "seconds",

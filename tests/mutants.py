@@ -115,14 +115,14 @@ MUTANTS = [
     ),
     Mutant(
         "mfa: equally near pairs in another order",
-        "merging/criteria/neighbor_graphs.py",
+        "merging/neighbors.py",
         "np.lexsort((columns, rows, -values))",
         "np.lexsort((rows, columns, -values))",
         "merging/test_criteria.py",
     ),
     Mutant(
         "mfa: equally near pairs as they come",
-        "merging/criteria/neighbor_graphs.py",
+        "merging/neighbors.py",
         "kept = np.flatnonzero(new >= bar)",
         "kept = np.flatnonzero(new >= bar)[::-1][:n_pairs]",
         "merging/test_criteria.py",

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from bagwise import BagwiseError, SketchMerger
 from bagwise.baselines import HashMerger
 from bagwise.merging import Sketch
-from bagwise.merging.neighbors import Nearness, neighbor_graph
+from bagwise.merging.neighbors import ExactNeighbors
 from bagwise.merging.sketching import sketch_merger as module
 from helpers import topic_counts
 
@@ -182,7 +182,7 @@ def test_neighbours_streamed_are_the_sums_written_out(counts, form, bipolar):
     settings = {"sketch_size": 64, "bipolar": bipolar, "random_state": 4}
     merger = SketchMerger(8, n_neighbors=6, n_intermediate=20, **settings).fit(form(counts))
     plain = SketchMerger(20, sketch_size=64, random_state=4).fit(counts)
-    graph = neighbor_graph(Nearness(plain.transform(counts), "euclidean"), 6).toarray() + np.eye(120)
+    graph = ExactNeighbors(plain.transform(counts), "euclidean").graph(6).toarray() + np.eye(120)
     assert (graph.sum(axis=1) == 7).all()
     Z = graph @ (counts - counts.mean(axis=0))
     # signature of Z without centring it again: its mean is not zero, since some samples are neighbours more often

@@ -85,16 +85,28 @@ class Candidates:
         gone = np.isin(self._items, items)
         self._items = np.where(gone | (self._items < 0), -1, self._items - np.searchsorted(items, self._items))
 
-    def search(self, store: Store, rows: Any, n: int, n_probe: int, n_threads: int) -> NDArray[np.int64]:
-        """Find up to n items for each prepared query, in rising order; -1 comes first where there are fewer."""
+    def search(
+        self,
+        store: Store,
+        rows: Any,
+        n: int,
+        n_probe: int,
+        n_threads: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Find up to n items for each prepared query, in rising order; -1 comes first where there are fewer.
+
+        `allowed` restricts them to some of the items.
+        """
         self.update(store, n_threads)
         n_removed = int(np.count_nonzero(self._items < 0))
         n_asked = min(n + min(n_removed, n), len(self._items))
         found = np.empty((rows.shape[0], n_asked), dtype=np.int64)
+        selector = self._select(allowed)
         with self._threads(n_threads):
             for first in range(0, rows.shape[0], _ROWS):
                 part = slice(first, first + _ROWS)
-                found[part] = self._search_vectors(rows[part], n_asked, n_probe)
+                found[part] = self._search_vectors(rows[part], n_asked, n_probe, selector)
         items = np.where(found < 0, -1, self._items[found])
         if n_removed:
             # the nearest n that were not removed, in the order of faiss
@@ -102,17 +114,38 @@ class Candidates:
             items = np.take_along_axis(items, order, axis=1)[:, :n]
         return np.sort(items, axis=1)
 
-    def _search_vectors(self, rows: Any, n: int, n_probe: int) -> NDArray[np.int64]:
+    def _select(self, allowed: NDArray[np.bool_] | None) -> dict[str, Any]:
+        """Give faiss the vectors of allowed items."""
+        if allowed is None:
+            return {}
+        known = np.append(allowed, False)[self._items]  # removed ones have the number -1
+        return {"sel": self._faiss.IDSelectorBitmap(np.packbits(known, bitorder="little"))}
+
+    def _search_vectors(self, rows: Any, n: int, n_probe: int, selector: dict[str, Any]) -> NDArray[np.int64]:
         faiss, index = self._faiss, self._index
         vectors = self._vectors(rows, None)
         if isinstance(index, faiss.IndexIVFFlat):
             n_probe = min(n_probe, index.nlist)
             near, cells = index.quantizer.search(self._cell_vectors(vectors), n_probe)
-            index.nprobe = n_probe
-            return index.search_preassigned(vectors, n, cells, near)[1]
+            parameters = faiss.SearchParametersIVF(nprobe=n_probe, **selector)
+            distances, found = (
+                np.empty((len(vectors), n), dtype=np.float32),
+                np.empty((len(vectors), n), dtype=np.int64),
+            )
+            # faiss's own wrapper takes no parameters
+            index.search_preassigned_c(
+                len(vectors),
+                faiss.swig_ptr(vectors),
+                n,
+                *(faiss.swig_ptr(array) for array in (cells, near, distances, found)),
+                False,
+                parameters,
+            )
+            return found
         if isinstance(index, faiss.IndexHNSWFlat):
-            return index.search(vectors, n, params=faiss.SearchParametersHNSW(efSearch=max(n, _BUILD_WIDTH)))[1]
-        return index.search(vectors, n)[1]
+            parameters = faiss.SearchParametersHNSW(efSearch=max(n, _BUILD_WIDTH), **selector)
+            return index.search(vectors, n, params=parameters)[1]
+        return index.search(vectors, n, params=faiss.SearchParameters(**selector))[1]
 
     def update(self, store: Store, n_threads: int) -> None:
         """Add new items, or build the faiss index again if much has changed."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bagwise._compat import Interval, StrOptions
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import TraceRatio, class_codes
-from bagwise.merging.neighbors import METRICS, Nearness, heat_weights, nearest, neighbor_graph
+from bagwise.merging.neighbors import METRICS, find_neighbors, heat_weights
 from bagwise.merging.structures import GraphLaplacian, Residuals, Structure, TotalScatter
 
 __all__ = ["LocalDiscriminant", "LocalityPreserving", "MarginalFisher", "NonparametricDiscriminant"]
@@ -35,12 +35,15 @@ class NonparametricDiscriminant(TraceRatio):
         With more than two classes: one local mean over all other classes, or one for each other class.
     metric : {"intersection", "euclidean"}, default="intersection"
         How neighbours are found. Histogram intersection needs non-negative data.
+    approximate : bool or "auto", default="auto"
+        Whether neighbours are found by faiss (``pip install "bagwise[ann]"``), which misses a few. "auto": beyond
+        20,000 samples where faiss is installed, unless less than 5 % of the counts are not 0.
 
     Notes
     -----
     With two classes and numbers of neighbours that include all candidates, the hierarchy is that of
     `ClassSeparability`; this is the case in published settings. Choose numbers well below the class sizes for a local
-    criterion. O(n² d) time to find neighbours, O(d² n) to compute A and B.
+    criterion. O(n² d) time to find neighbours exactly, O(d² n) to compute A and B.
 
     References
     ----------
@@ -61,42 +64,46 @@ class NonparametricDiscriminant(TraceRatio):
         "n_total_neighbors": [Interval(Integral, 1, None, closed="left")],
         "mode": [StrOptions({"rest", "per_class"})],
         "metric": [StrOptions(set(METRICS))],
+        "approximate": ["boolean", StrOptions({"auto"})],
     }
 
     def __init__(
-        self, n_neighbors: int = 40, n_total_neighbors: int = 40, *, mode: str = "rest", metric: str = "intersection"
+        self,
+        n_neighbors: int = 40,
+        n_total_neighbors: int = 40,
+        *,
+        mode: str = "rest",
+        metric: str = "intersection",
+        approximate: bool | str = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_total_neighbors = n_total_neighbors
         self.mode = mode
         self.metric = metric
+        self.approximate = approximate
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
-        nearness = Nearness(X, self.metric, n_threads)
+        found = find_neighbors(X, self.metric, self.approximate, n_threads)
         if self.mode == "rest":
-            others = _unit_rows(neighbor_graph(nearness, self.n_neighbors, codes, "other"))
+            others = _unit_rows(found.graph(self.n_neighbors, codes, "other"))
             contrasts = sp.csr_array(sp.eye_array(len(codes)) - others)
         else:
-            contrasts = self._contrasts_per_class(nearness, codes)
-        around = _unit_rows(neighbor_graph(nearness, self.n_total_neighbors))
+            contrasts = sp.csr_array(
+                sp.vstack(
+                    [
+                        _indicators(samples, len(codes)) - _unit_rows(local)
+                        for samples, local in found.class_graphs(self.n_neighbors, codes)
+                    ]
+                )
+            )
+        around = _unit_rows(found.graph(self.n_total_neighbors))
         return Residuals(contrasts), GraphLaplacian(sp.csr_array(around + around.T))
 
-    def _contrasts_per_class(self, nearness: Nearness, codes: NDArray[np.intp]) -> sp.csr_array:
-        """Each sample minus the mean of its neighbours in each class but its own."""
-        contrasts = []
-        for samples, near in nearness.blocks():
-            for c in range(int(codes.max()) + 1):
-                outside = codes[samples] != c
-                if not outside.any():
-                    continue
-                allowed = np.broadcast_to(codes == c, near[outside].shape)
-                local = _unit_rows(sp.csr_array(nearest(near[outside], self.n_neighbors, allowed).astype(np.float64)))
-                own = sp.csr_array(
-                    (np.ones(local.shape[0]), (np.arange(local.shape[0]), samples[outside])), shape=local.shape
-                )
-                contrasts.append(own - local)
-        return sp.csr_array(sp.vstack(contrasts))
+
+def _indicators(samples: NDArray[np.intp], n_samples: int) -> sp.csr_array:
+    """Return a row for each of the samples, 1 at its own column."""
+    return sp.csr_array((np.ones(len(samples)), samples, np.arange(len(samples) + 1)), shape=(len(samples), n_samples))
 
 
 def _unit_rows(graph: sp.csr_array) -> sp.csr_array:
@@ -119,6 +126,8 @@ class MarginalFisher(TraceRatio):
         What `n_pairs` counts: pairs of each class, as published, or neighbours in other classes of each sample, as in
         many implementations (None is then `n_neighbors`).
     metric : {"euclidean", "intersection"}, default="euclidean"
+    approximate : bool or "auto", default="auto"
+        See `NonparametricDiscriminant`.
 
     References
     ----------
@@ -139,25 +148,33 @@ class MarginalFisher(TraceRatio):
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
         "margin": [StrOptions({"per_class", "per_sample"})],
         "metric": [StrOptions(set(METRICS))],
+        "approximate": ["boolean", StrOptions({"auto"})],
     }
 
     def __init__(
-        self, n_neighbors: int = 5, n_pairs: int | None = None, *, margin: str = "per_class", metric: str = "euclidean"
+        self,
+        n_neighbors: int = 5,
+        n_pairs: int | None = None,
+        *,
+        margin: str = "per_class",
+        metric: str = "euclidean",
+        approximate: bool | str = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_pairs = n_pairs
         self.margin = margin
         self.metric = metric
+        self.approximate = approximate
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
-        nearness = Nearness(X, self.metric, n_threads)
-        within = neighbor_graph(nearness, self.n_neighbors, codes, "same")
+        found = find_neighbors(X, self.metric, self.approximate, n_threads)
+        within = found.graph(self.n_neighbors, codes, "same")
         _check_not_empty(within, self.name)
         if self.margin == "per_sample":
-            between = neighbor_graph(nearness, self.n_pairs or self.n_neighbors, codes, "other")
+            between = found.graph(self.n_pairs or self.n_neighbors, codes, "other")
         else:
-            between = _closest_pairs(nearness, codes, self.n_pairs or 20 * (int(codes.max()) + 1))
+            between = found.closest_pairs(codes, self.n_pairs or 20 * (int(codes.max()) + 1))
         return GraphLaplacian(_union(between)), GraphLaplacian(_union(within))
 
 
@@ -179,6 +196,8 @@ class LocalDiscriminant(TraceRatio):
         "global": the nearest among all samples, split by class. Raises an error if no pair is of different classes.
     metric : {"euclidean", "intersection"}, default="euclidean"
         How neighbours are found; the weights use the Euclidean distance.
+    approximate : bool or "auto", default="auto"
+        See `NonparametricDiscriminant`.
 
     References
     ----------
@@ -199,6 +218,7 @@ class LocalDiscriminant(TraceRatio):
         "width": [Interval(Real, 0, None, closed="neither"), None],
         "neighbors": [StrOptions({"within", "global"})],
         "metric": [StrOptions(set(METRICS))],
+        "approximate": ["boolean", StrOptions({"auto"})],
     }
 
     def __init__(
@@ -209,22 +229,24 @@ class LocalDiscriminant(TraceRatio):
         width: float | None = None,
         neighbors: str = "within",
         metric: str = "euclidean",
+        approximate: bool | str = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_other_neighbors = n_other_neighbors
         self.width = width
         self.neighbors = neighbors
         self.metric = metric
+        self.approximate = approximate
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
-        nearness = Nearness(X, self.metric, n_threads)
+        found = find_neighbors(X, self.metric, self.approximate, n_threads)
         if self.neighbors == "within":
-            same = _union(neighbor_graph(nearness, self.n_neighbors, codes, "same"))
-            other = _union(neighbor_graph(nearness, self.n_other_neighbors, codes, "other"))
+            same = _union(found.graph(self.n_neighbors, codes, "same"))
+            other = _union(found.graph(self.n_other_neighbors, codes, "other"))
         else:
-            same = _union(_of_class(neighbor_graph(nearness, self.n_neighbors), codes, same=True))
-            other = _union(_of_class(neighbor_graph(nearness, self.n_other_neighbors), codes, same=False))
+            same = _union(_of_class(found.graph(self.n_neighbors), codes, same=True))
+            other = _union(_of_class(found.graph(self.n_other_neighbors), codes, same=False))
             if other.nnz == 0:
                 raise BagwiseError(
                     f"The criterion 'lde' found no neighbours of different classes among the "
@@ -232,7 +254,7 @@ class LocalDiscriminant(TraceRatio):
                     "neighbors='within'."
                 )
         _check_not_empty(same, self.name)
-        other, same = heat_weights(nearness, [other, same], self.width, self.name)
+        other, same = heat_weights(found, [other, same], self.width, self.name)
         return GraphLaplacian(other), GraphLaplacian(same)
 
 
@@ -256,35 +278,6 @@ def _of_class(graph: sp.csr_array, codes: NDArray[np.intp], *, same: bool) -> sp
     return sp.csr_array((edges.data[keep], (edges.row[keep], edges.col[keep])), shape=graph.shape)
 
 
-def _closest_pairs(nearness: Nearness, codes: NDArray[np.intp], n_pairs: int) -> sp.csr_array:
-    """Link the `n_pairs` nearest pairs (sample of the class, sample of another) of each class.
-
-    Ties are broken by the lowest indices.
-    """
-    best: list[tuple[NDArray, NDArray, NDArray]] = [
-        (np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)) for _ in range(int(codes.max()) + 1)
-    ]
-    for samples, near in nearness.blocks():
-        for c, (values, rows, columns) in enumerate(best):
-            inside, outside = samples[codes[samples] == c], np.flatnonzero(codes != c)
-            if not len(inside):
-                continue
-            new = near[np.ix_(codes[samples] == c, codes != c)].ravel()
-            bar = np.partition(new, len(new) - n_pairs)[len(new) - n_pairs] if len(new) > n_pairs else -np.inf
-            kept = np.flatnonzero(new >= bar)
-            values = np.concatenate([values, new[kept]])
-            rows = np.concatenate([rows, inside[kept // len(outside)]])
-            columns = np.concatenate([columns, outside[kept % len(outside)]])
-            first = np.lexsort((columns, rows, -values))[:n_pairs]
-            best[c] = values[first], rows[first], columns[first]
-    rows = np.concatenate([entry[1] for entry in best])
-    columns = np.concatenate([entry[2] for entry in best])
-    n = len(codes)
-    graph = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
-    graph.data[:] = 1.0  # a pair can be among the closest of two classes
-    return graph
-
-
 class LocalityPreserving(TraceRatio):
     """Locality preserving projection (LPP): scatter of all samples over the scatter between neighbours. Unsupervised.
 
@@ -298,6 +291,8 @@ class LocalityPreserving(TraceRatio):
         Width of the heat kernel. None: the mean squared distance over the edges.
     metric : {"euclidean", "intersection"}, default="euclidean"
         How neighbours are found; the weights use the Euclidean distance.
+    approximate : bool or "auto", default="auto"
+        See `NonparametricDiscriminant`.
 
     Notes
     -----
@@ -322,20 +317,28 @@ class LocalityPreserving(TraceRatio):
         "weights": [StrOptions({"heat", "binary"})],
         "width": [Interval(Real, 0, None, closed="neither"), None],
         "metric": [StrOptions(set(METRICS))],
+        "approximate": ["boolean", StrOptions({"auto"})],
     }
 
     def __init__(
-        self, n_neighbors: int = 5, *, weights: str = "heat", width: float | None = None, metric: str = "euclidean"
+        self,
+        n_neighbors: int = 5,
+        *,
+        weights: str = "heat",
+        width: float | None = None,
+        metric: str = "euclidean",
+        approximate: bool | str = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.weights = weights
         self.width = width
         self.metric = metric
+        self.approximate = approximate
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        nearness = Nearness(X, self.metric, n_threads)
-        graph = _union(neighbor_graph(nearness, self.n_neighbors))
+        found = find_neighbors(X, self.metric, self.approximate, n_threads)
+        graph = _union(found.graph(self.n_neighbors))
         if self.weights == "heat":
-            (graph,) = heat_weights(nearness, [graph], self.width, self.name)
+            (graph,) = heat_weights(found, [graph], self.width, self.name)
         degrees = np.asarray(graph.sum(axis=1)).ravel()
         return TotalScatter(degrees), GraphLaplacian(graph)

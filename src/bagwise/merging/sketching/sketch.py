@@ -19,7 +19,7 @@ from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
-from bagwise.merging.neighbors import Nearness, neighbor_graph
+from bagwise.merging.neighbors import ExactNeighbors
 
 __all__ = ["Sketch", "reverse_neighbors"]
 
@@ -421,7 +421,7 @@ def reverse_neighbors(parts: list[Any], n_neighbors: int, n_threads: int = 1) ->
     columns. Distances are Euclidean, ties go to the lowest index. O(n_samples²) time per column, in blocks.
     """
     samples = sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.vstack(parts)
-    graph = neighbor_graph(Nearness(samples, "euclidean", n_threads), n_neighbors)
+    graph = ExactNeighbors(samples, "euclidean", n_threads).graph(n_neighbors)
     reverse = sp.csr_array((graph + sp.eye_array(samples.shape[0])).T)
     reverse.sort_indices()
     return reverse
