@@ -48,10 +48,10 @@ class BlendSettings:
     soft: float = 3.0
     sharp: float = 8.0
     n_neighbors: int = 10
-    threshold: float = 0.82
+    threshold: float = 0.8
     slope: float = 50.0
     profile_weight: float = 0.3
-    word_weight: float = 0.01
+    word_weight: float = 0.005
 
     @classmethod
     def from_header(cls, header: Any) -> BlendSettings:
@@ -108,7 +108,7 @@ class ClassBlend:
     >>> blend = ClassBlend.of(scores)
     >>> index = BagIndex("inner").add(blend.rows(words, scores))
     >>> blend.search(index, words[:1], scores[:1], k=3)[0].round(2)
-    array([[1.  , 0.99, 0.  ]])
+    array([[1., 1., 0.]])
     """
 
     certainty: NDArray[np.float32]
