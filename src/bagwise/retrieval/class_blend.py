@@ -107,8 +107,8 @@ class ClassBlend:
     >>> words, scores = np.eye(3), np.array([[1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
     >>> blend = ClassBlend.of(scores)
     >>> index = BagIndex("inner").add(blend.rows(words, scores))
-    >>> blend.search(index, words[:1], scores[:1], k=3)[0].round(2)
-    array([[1., 1., 0.]])
+    >>> blend.search(index, words[:1], scores[:1], k=3)[0].round(3)
+    array([[1.   , 0.995, 0.   ]])
     """
 
     certainty: NDArray[np.float32]
