@@ -152,7 +152,13 @@ def test_bombs_are_refused(tmp_path):
     ("name", "content", "options", "message"),
     [
         ("a.csv", "a,b\n1,nan\n", {}, r"row 0, column 1 is nan. Fill in or remove"),
-        ("a.csv", "a,b\n1,x\n", {}, r"could not convert string 'x' to float64 at row 0, column 2.*modality='records'"),
+        (
+            "a.csv",
+            "a,b\n1,x\n",
+            {},
+            r"column 'b' holds text. If it is the label, choose it by label='b'.*modality='records'",
+        ),
+        ("a.csv", "a,b\ny,x\n", {}, r"could not convert string 'y' to float64 at row 0, column 1.*modality='records'"),
         ("a.csv", "a,b\n1,2\n3\n", {}, r"cannot be read"),
         ("a.csv", "a,b\n", {}, r"it has no rows, only names of columns"),
         ("a.csv", "", {"modality": "table"}, r"it is empty"),
@@ -202,7 +208,9 @@ def test_arrays_that_cannot_be_used(tmp_path):
 
 def test_parquet_columns_of_text_are_named(tmp_path):
     pq.write_table(pa.table({"a": [1.0], "title": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(BagwiseError, match=r"column 'title' is string, not numbers. Choose columns by label="):
+    with pytest.raises(
+        BagwiseError, match=r"column 'title' holds text. If it is the label, choose it by label='title'"
+    ):
         open_collection(tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": [1.0, None]}), tmp_path / "b.parquet")
     with pytest.raises(BagwiseError, match=r"row 1, column 0 is nan"):

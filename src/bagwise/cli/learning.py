@@ -11,7 +11,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
 from bagwise.cli.options import FIT_OPTIONS, Force, command, fit_options
 from bagwise.cli.outputs import FitOutputs, check_outputs, check_page, name_of_source, prepare_folder, write_digits
-from bagwise.cli.printing import duration, percent, printable
+from bagwise.cli.printing import duration, percent, printable, with_options
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -175,7 +175,7 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, co
     session.progress.clear()
     _print_fit(session, fitted, evaluation)
     for note in fitted.notes:
-        session.note(note)
+        session.note(with_options(note))
     session.say()
     saved = fitted.model
     if compact:

@@ -40,6 +40,7 @@ READ_OPTIONS: Options = {
     "modality": _option(str, _READING, "images, texts, videos, records or table. Default: detected."),
     "text": _option(str, _READING, "Column of texts in a file of records."),
     "label": _option(str, _READING, "Column of labels in a file of records or a table."),
+    "keep": _option(str, _READING, "Column of a table to use as a word although it seems to number the rows."),
     "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
     "on_error": _option(str, _READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
     "cache": _option(str, _RUNNING, "Folder that caches descriptors between runs.", metavar="DIR"),

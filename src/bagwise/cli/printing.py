@@ -12,7 +12,17 @@ from typing import Any
 from bagwise._utils.text import escape_character
 from bagwise.errors import BagwiseError, OptionError
 
-__all__ = ["ProgressBar", "duration", "make_table", "message_of", "percent", "plain_lines", "printable", "shortened"]
+__all__ = [
+    "ProgressBar",
+    "duration",
+    "make_table",
+    "message_of",
+    "percent",
+    "plain_lines",
+    "printable",
+    "shortened",
+    "with_options",
+]
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
@@ -25,7 +35,7 @@ _RENAMED = {
     "n_jobs": "jobs",
     "random_state": "seed",
 }
-_PARAMETERS = ("modality", "text", "label", "encoding", *_RENAMED)
+_PARAMETERS = ("modality", "text", "label", "keep", "encoding", *_RENAMED)
 
 
 def printable(text: object) -> str:
@@ -161,11 +171,20 @@ def message_of(error: BagwiseError) -> str:
     >>> message_of(BagwiseError("n_groups must be at least 1. Choose a column by text=, or pass encoding='latin-1'."))
     "--groups must be at least 1. Choose a column by --text, or pass --encoding 'latin-1'."
     """
-    if isinstance(error, OptionError):
-        named = rf"{error.parameter}\b"
+    return with_options(str(error), error.parameter if isinstance(error, OptionError) else None)
+
+
+def with_options(message: str, parameter: str | None = None) -> str:
+    """Return a message with the names of options instead of those of parameters: all, or only one.
+
+    >>> with_options("Column 'kind' has few values: if it holds the labels, use label='kind'.")
+    "Column 'kind' has few values: if it holds the labels, use --label 'kind'."
+    """
+    if parameter is not None:
+        named = rf"{parameter}\b"
     else:
         named = rf"(?:{'|'.join(_PARAMETERS)})(?==| must )|(?<=Unknown )modality(?=:)"
-    message = re.sub(rf"(?<![\w-])(?:{named})", lambda name: _option_of(name[0]), str(error))
+    message = re.sub(rf"(?<![\w-])(?:{named})", lambda name: _option_of(name[0]), message)
     return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), message)
 
 

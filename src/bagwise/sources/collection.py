@@ -128,6 +128,8 @@ class Collection(Sequence[Item]):
     woof ['meow', 'purr']
     """
 
+    notes: tuple[str, ...] = ()  # what a reader says about the source
+
     def __init__(self, items: Iterable[Item], modality: str, source: str, ignored: Iterable[str] = ()) -> None:
         self._items = tuple(items)
         self.modality = modality

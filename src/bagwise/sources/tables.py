@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import os
+import re
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,20 +27,32 @@ from bagwise.sources.records import TAB_ENDINGS, shortened
 
 __all__ = ["TableCollection", "open_table"]
 
+# Names of columns, in lower case: labels that are taken; labels that are proposed; numbers and names of rows.
 USUAL_LABEL = ("label", "labels", "class", "category", "target")
+_LIKELY_LABEL = re.compile(
+    r"(.*[_ .-])?(labels?|class(es)?|category|target|digit|group|species|type|kind|outcome|diagnosis|response|result|"
+    r"sentiment|topic|genre|y)"
+)
+_ROW_NUMBER = re.compile(r"|unnamed: \d+|index|ids?|row|row[_ ]?(id|names?|number)|__index_level_\d+__")
+# A proposed label has at most this many values, and each of them this many times in the mean.
+_MOST_VALUES, _TIMES = 50, 5
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
 
 
 @dataclass
 class RawTable:
-    """Content of a file. `labels`, `ids` and `splits` have one string per row, if they are there."""
+    """Content of a file. `labels`, `ids` and `splits` have one string per row, if they are there.
+
+    `notes` say what was not obvious about its columns.
+    """
 
     X: Any
     labels: list[str] | None = None
     ids: list[str] | None = None
     splits: list[str | None] | None = None
     feature_names: list[str] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_npz(path: str, *, data: str | None, label: str | None, limits: ArchiveLimits | None, **_: Any) -> RawTable:
@@ -145,7 +158,9 @@ def read_svmlight(path: str, **_: Any) -> RawTable:
     return RawTable(_as_csr(X), _strings(y))
 
 
-def read_csv(path: str, *, label: str | None, id: str | None, split: str | None, **_: Any) -> RawTable:
+def read_csv(
+    path: str, *, label: str | None, id: str | None, split: str | None, keep: Sequence[str], **_: Any
+) -> RawTable:
     """Read numbers between commas or tabs."""
     delimiter = "\t" if ending(os.path.basename(path)) in TAB_ENDINGS else ","
     with open(path, "rb") as file:
@@ -158,26 +173,37 @@ def read_csv(path: str, *, label: str | None, id: str | None, split: str | None,
     names = first if has_names else [str(i) for i in range(len(first))]
     if has_names and second is None:
         raise BagwiseError("it has no rows, only names of columns.")
-    special = _special_columns(names, label, id, split)
-    numbers = [i for i in range(len(names)) if i not in special.values()]
     reading: dict[str, Any] = {"delimiter": delimiter, "comments": None, "quotechar": '"', "ndmin": 2}
     reading["skiprows"] = int(has_names)
+
+    def strings(i: int) -> list[str]:
+        return np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **reading).ravel().tolist()
+
+    columns = _Columns(names, label, id, split)
     try:
-        X = np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=numbers, **reading)
-        others = {
-            what: np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **reading).ravel().tolist()
-            for what, i in special.items()
-        }
+        others = columns.read(strings, keep if has_names else names)
+        X = np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **reading)
     except ValueError as error:
+        texts = [i for i in columns.numbers if second is not None and i < len(second) and not _is_number(second[i])]
+        if len(texts) == 1:
+            raise _text_column(names[texts[0]]) from error
         raise BagwiseError(
             f"{error} Columns are {shortened(names)}; those of text are chosen by label=, id= and split=, "
             "and a table of texts is opened by modality='records'."
         ) from error
-    feature_names = [names[i] for i in numbers] if has_names else None
-    return RawTable(X, **_optional(others), feature_names=feature_names)
+    return columns.table(X, others, has_names)
 
 
-def read_parquet(path: str, *, label: str | None, id: str | None, split: str | None, **_: Any) -> RawTable:
+def _text_column(name: str) -> BagwiseError:
+    return BagwiseError(
+        f"column {name!r} holds text. If it is the label, choose it by label={name!r}; if it names the rows, by "
+        f"id={name!r}; a table of texts is opened by modality='records'."
+    )
+
+
+def read_parquet(
+    path: str, *, label: str | None, id: str | None, split: str | None, keep: Sequence[str], **_: Any
+) -> RawTable:
     """Read a Parquet file by pyarrow."""
     parquet = require("pyarrow.parquet", "io", "Reading Parquet files")
     arrow = require("pyarrow", "io", "Reading Parquet files")
@@ -185,21 +211,84 @@ def read_parquet(path: str, *, label: str | None, id: str | None, split: str | N
         table = parquet.read_table(path)
     except (arrow.ArrowException, OSError) as error:
         raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
-    names = table.column_names
-    special = _special_columns(names, label, id, split)
-    numbers = [i for i in range(len(names)) if i not in special.values()]
+
+    def strings(i: int) -> list[str]:
+        return ["" if value is None else str(value) for value in table.column(i).to_pylist()]
+
+    columns = _Columns(table.column_names, label, id, split)
+    others = columns.read(strings, keep)
     types = arrow.types
-    for i in numbers:
+    for i in columns.numbers:
         kind = table.schema.field(i).type
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
+            raise _text_column(columns.names[i])
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise BagwiseError(f"column {names[i]!r} is {kind}, not numbers. Choose columns by label=, id=, split=.")
-    columns = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in numbers]
-    X = np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
-    others = {
-        what: ["" if value is None else str(value) for value in table.column(i).to_pylist()]
-        for what, i in special.items()
-    }
-    return RawTable(X, **_optional(others), feature_names=[names[i] for i in numbers])
+            raise BagwiseError(
+                f"column {columns.names[i]!r} is {kind}, not numbers. Choose columns by label=, id=, split=."
+            )
+    numbers = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in columns.numbers]
+    X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
+    return columns.table(X, others, True)
+
+
+class _Columns:
+    """Which columns of a file are labels, ids, splits, numbers of its rows, and words."""
+
+    def __init__(self, names: Sequence[str], label: str | None, id: str | None, split: str | None) -> None:
+        self.names = list(names)
+        self._special = _special_columns(names, label, id, split)
+        self._notes: list[str] = []
+        self._left_out: list[int] = []
+
+    @property
+    def numbers(self) -> list[int]:
+        """Columns of words."""
+        return [i for i in range(len(self.names)) if i not in (*self._special.values(), *self._left_out)]
+
+    def read(self, strings: Callable[[int], list[str]], keep: Sequence[str]) -> dict[str, list[str]]:
+        """Read labels, ids and splits, and leave out columns that number or name the rows.
+
+        A column does so if it has no name, or such a name, and its values differ. The first one becomes the ids.
+        """
+        others = {what: strings(i) for what, i in self._special.items()}
+        for i in self.numbers:
+            shown = self.names[i] or f"Unnamed: {i}"
+            if not numbers_rows(self.names[i]) or {self.names[i], shown} & set(keep):
+                continue
+            values = strings(i)
+            if len(values) > 1 and len(set(values)) == len(values):
+                self._left_out.append(i)
+                others.setdefault("ids", values)
+                used = "is the id of rows and" if others["ids"] is values else "only numbers the rows and"
+                self._notes.append(f"Column {shown!r} {used} is not used as a word; keep={shown!r} does that.")
+        return others
+
+    def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
+        """Put the table together; without labels, say which column may hold them."""
+        names = [self.names[i] for i in self.numbers]
+        likely = (
+            []
+            if "labels" in others or not has_names
+            else [n for n, x in zip(names, X.T, strict=True) if _may_label(n, x)]
+        )
+        if len(likely) == 1:
+            self._notes.append(
+                f"No column is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}. "
+                f"If {likely[0]!r} holds the labels: label={likely[0]!r}"
+            )
+        return RawTable(X, **_optional(others), feature_names=names if has_names else None, notes=tuple(self._notes))
+
+
+def numbers_rows(name: str) -> bool:
+    """Whether a column is named as those that number or name the rows, such as the index of a data frame."""
+    return _ROW_NUMBER.fullmatch(name.lower()) is not None
+
+
+def _may_label(name: str, values: NDArray[np.float64]) -> bool:
+    if not _LIKELY_LABEL.fullmatch(name.lower()):
+        return False
+    n_values = len(np.unique(values))
+    return 2 <= n_values <= min(_MOST_VALUES, len(values) // _TIMES) and bool((values == np.rint(values)).all())
 
 
 def _special_columns(names: Sequence[str], label: str | None, id: str | None, split: str | None) -> dict[str, int]:
@@ -208,7 +297,7 @@ def _special_columns(names: Sequence[str], label: str | None, id: str | None, sp
     for what, wanted, usual in (("labels", label, USUAL_LABEL), ("ids", id, ("id",)), ("splits", split, ("split",))):
         if wanted is not None and wanted not in names:
             raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}.")
-        name = wanted or next((name for name in usual if name in names), None)
+        name = wanted or next((name for known in usual for name in names if name.lower() == known), None)
         if name is not None:
             found[what] = list(names).index(name)
     return found
@@ -241,6 +330,7 @@ def open_table(
     label: str | None = None,
     id: str | None = None,
     split: str | None = None,
+    keep: str | Sequence[str] = (),
     labels: Any = None,
     splits: Any = None,
     limits: ArchiveLimits | None = None,
@@ -264,9 +354,14 @@ def open_table(
     path : path
     data, label : str, default=None
         ``.npz``: names of the arrays with the matrix and the labels. ``.csv`` and the like: `label` is the column with
-        the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``.
+        the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, in lower or upper case.
+        Without one, `notes` of the collection name a column that may hold labels, such as ``digit`` or ``species``.
     id, split : str, default=None
         Columns with id and split, by default ``id`` and ``split``. Without ids, rows are numbered from 0.
+    keep : str or sequence of str, default=()
+        Columns to use as words although they seem to number the rows. Columns without a name, or named ``Unnamed: 0``,
+        ``index``, ``id``, ``row``, ``row_id`` and the like, are left out if their values differ; the first one has the
+        ids. `notes` say so.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
@@ -287,7 +382,8 @@ def open_table(
         raise BagwiseError(f"id= and split= are columns of CSV and Parquet files, but this is {end}.")
     if data is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
-    options: dict[str, Any] = {"data": data, "label": label, "id": id, "split": split, "limits": limits}
+    keep = (keep,) if isinstance(keep, str) else tuple(keep)
+    options: dict[str, Any] = {"data": data, "label": label, "id": id, "split": split, "keep": keep, "limits": limits}
     try:
         table = READERS[end](source, **options)
         _check(table)
@@ -303,6 +399,7 @@ def open_table(
         splits=table.splits,
         feature_names=table.feature_names,
         source=source,
+        notes=table.notes,
     )
     return annotated(collection, labels, splits)  # type: ignore[return-value]
 
@@ -337,6 +434,8 @@ class TableCollection(Collection):
         Names of the columns.
     source : str, default="a table"
         Origin, for messages.
+    notes : sequence of str, default=()
+        What was not obvious about the columns of a file.
 
     Attributes
     ----------
@@ -353,6 +452,7 @@ class TableCollection(Collection):
         splits: Sequence[str | None] | None = None,
         feature_names: Sequence[str] | None = None,
         source: str = "a table",
+        notes: Sequence[str] = (),
     ) -> None:
         decoder = RowDecoder()
         rows = enumerate(zip(ids, label_sets, [None] * len(ids) if splits is None else splits, strict=True))
@@ -360,13 +460,14 @@ class TableCollection(Collection):
         super().__init__(items, "table", source)
         self.X = X
         self.feature_names = None if feature_names is None else list(feature_names)
+        self.notes = tuple(notes)
 
     def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
         columns = _columns([self._items[i] for i in numbers.tolist()])
-        return TableCollection(self.X[numbers], *columns, self.feature_names, self.source)
+        return TableCollection(self.X[numbers], *columns, self.feature_names, self.source, self.notes)
 
     def _replaced(self, items: Sequence[Item]) -> TableCollection:
-        return TableCollection(self.X, *_columns(items), self.feature_names, self.source)
+        return TableCollection(self.X, *_columns(items), self.feature_names, self.source, self.notes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TableCollection):
@@ -380,7 +481,7 @@ class TableCollection(Collection):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the matrix once, not with every item
-        return TableCollection, (self.X, *_columns(self._items), self.feature_names, self.source)
+        return TableCollection, (self.X, *_columns(self._items), self.feature_names, self.source, self.notes)
 
 
 def _columns(items: Sequence[Item]) -> tuple[list[str], list[tuple[str, ...]], list[str | None]]:

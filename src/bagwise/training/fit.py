@@ -214,7 +214,7 @@ def fit_model(
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
         Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`, `root`,
-        `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `encoding`,
+        `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`, `encoding`,
         `on_error`, `cache`, `memory_limit`, `random_state`, `n_jobs`.
 
     Returns
@@ -339,6 +339,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     """Open a source, count its words and read its classes: all that comes before merging."""
     log = _Log()
     opened = open_source(source, options)
+    log.notes.extend(opened.notes)
     collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
     if n_left:

@@ -114,6 +114,8 @@ class FitOptions:
         Items to open, see `open_collection`.
     text, label : str, default=None
         Columns with texts and labels, for files of records and tables.
+    keep : str, default=None
+        Column of a table to use as a word although it seems to number the rows, see `open_table`.
     encoding : str, default=None
         Encoding of texts; None: UTF-8.
     on_error : {"raise", "skip"}, default="skip"
@@ -153,6 +155,7 @@ class FitOptions:
     modality: str = "auto"
     text: str | None = None
     label: str | None = None
+    keep: str | None = None
     encoding: str | None = None
     on_error: str = "skip"
     cache: str | None = None
@@ -317,12 +320,12 @@ def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
     return made
 
 
-def open_source(source: Any, options: FitOptions) -> Collection:
-    """Open the source of a fit, a collection or a path, as the options say."""
+def open_source(source: Any, options: FitOptions, **more: Any) -> Collection:
+    """Open the source of a fit, a collection or a path, as the options say; `more` are given to the reader as well."""
     if isinstance(source, Collection):
         return source
-    given = {name: getattr(options, name) for name in ("text", "label", "encoding")}
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: getattr(options, name) for name in ("text", "label", "keep", "encoding")}
+    given = {name: value for name, value in given.items() if value is not None} | more
     return open_collection(source, options.modality, **given)
 
 

@@ -1,0 +1,115 @@
+"""Tables as they come from pandas and from others."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bagwise import Model, open_collection
+from bagwise.cli.app import app
+from commands import as_json, bagwise
+
+
+@pytest.fixture
+def rows():
+    """Counts of 4 words in 40 rows of two classes, and their labels, 0 and 1."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 20)
+    return rng.poisson(np.array([[8, 1, 2, 3], [1, 8, 2, 3]])[y]), y
+
+
+def write(path, names, columns):
+    lines = [",".join(names), *(",".join(map(str, row)) for row in zip(*columns, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "index", "ID", "row_id"])
+def test_numbers_of_rows_are_ids_and_not_a_word(name, rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", [name, "a", "b", "c", "d", "class"], [np.arange(100, 140), *X.T, y])
+    told = as_json("fit", path, "--out", tmp_path / "a.bagwise")
+    model = Model.load(tmp_path / "a.bagwise")
+    assert model.word_names == ("a", "b", "c", "d")
+    assert open_collection(path).ids[:2] == ["100", "101"]
+    if name == "ID":
+        return  # the usual name of ids, in upper case
+    shown = name or "Unnamed: 0"
+    (note,) = [note for note in told["notes"] if "not used as a word" in note]
+    assert shown in note
+    bagwise("fit", path, "--keep", shown, "--out", tmp_path / "b.bagwise")
+    kept = Model.load(tmp_path / "b.bagwise")
+    assert kept.word_names == (name, "a", "b", "c", "d")
+    assert "40 rows" in bagwise("evaluate", tmp_path / "b.bagwise", path)  # the column is a word of the model
+
+
+def test_the_option_that_keeps_a_column_is_named_as_on_the_command_line(rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["index", "a", "b", "c", "d", "class"], [np.arange(40), *X.T, y])
+    result = CliRunner().invoke(app, ["fit", str(path), "--out", str(tmp_path / "a.bagwise")])
+    assert "Column 'index' is the id of rows and is not used as a word; --keep 'index' does that." in result.stderr
+
+
+def test_columns_of_equal_values_are_words_whatever_their_name(rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["index", "a", "b", "c", "d", "class"], [np.arange(40) // 2, *X.T, y])
+    assert open_collection(path).feature_names == ["index", "a", "b", "c", "d"]
+
+
+def test_a_second_column_of_numbers_is_left_out_too(rows, tmp_path):
+    X, y = rows
+    path = write(
+        tmp_path / "a.csv", ["", "id", "a", "b", "class"], [np.arange(40), y * 100 + np.arange(40), *X.T[:2], y]
+    )
+    table = open_collection(path)
+    assert table.feature_names == ["a", "b"]
+    assert table.ids[-1] == "139"
+    assert table[:3].notes == table.notes  # kept where rows are chosen
+
+
+@pytest.mark.parametrize("name", ["digit", "group", "iris_species", "y"])
+def test_a_column_that_may_hold_labels_is_proposed(name, rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["a", "b", "c", "d", name], [*X.T, y])
+    result = CliRunner().invoke(app, ["fit", str(path), "--out", str(tmp_path / "a.bagwise")])
+    assert f"If {name!r} holds the labels: --label {name!r}" in result.stderr
+    assert "of 2 classes" in bagwise("fit", path, "--label", name, "--out", tmp_path / "b.bagwise")
+
+
+@pytest.mark.parametrize("name", ["Class", "TARGET", "Label"])
+def test_usual_names_of_labels_are_taken_in_any_case(name, rows, tmp_path):
+    X, y = rows
+    table = open_collection(write(tmp_path / "a.csv", ["a", "b", "c", "d", name], [*X.T, y]))
+    assert list(table.labels) == list(map(str, y))
+    assert table.notes == ()
+
+
+def test_counts_and_measurements_are_not_proposed_as_labels(rows, tmp_path):
+    X, y = rows
+    many, fractions = np.arange(40), y + 0.5
+    for values in (many, fractions):
+        assert open_collection(write(tmp_path / "a.csv", ["a", "b", "group"], [*X.T[:2], values])).notes == ()
+    assert open_collection(write(tmp_path / "b.csv", ["a", "b", "paws"], [*X.T[:2], y])).notes == ()
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_the_only_column_of_text_is_proposed(end, rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["a", "b", "kind"], [*X.T[:2], np.where(y == 0, "cat", "dog")])
+    if end == "parquet":
+        pandas = pytest.importorskip("pandas")
+        pandas.read_csv(path).to_parquet(tmp_path / "a.parquet")
+        path = tmp_path / "a.parquet"
+    error = bagwise("fit", path, code=1)
+    assert "column 'kind' holds text. If it is the label, choose it by --label 'kind'" in error
+    assert "of 2 classes" in bagwise("fit", path, "--label", "kind", "--out", tmp_path / "a.bagwise")
+
+
+def test_the_index_of_a_data_frame_in_parquet_is_not_a_word(rows, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows
+    frame = pandas.DataFrame(X, columns=list("abcd"), index=np.arange(40) * 3)
+    frame["class"] = y
+    frame.to_parquet(tmp_path / "a.parquet")
+    table = open_collection(tmp_path / "a.parquet")
+    assert table.feature_names == list("abcd")
+    assert table.ids[1] == "3"
