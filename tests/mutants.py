@@ -342,6 +342,13 @@ MUTANTS = [
         "retrieval/test_bag_index.py",
     ),
     Mutant(
+        "search by words and classes: classes fit every query",
+        "retrieval/class_blend.py",
+        "return expit(self.settings.slope * (certainty / typical - self.settings.threshold))",
+        "return np.ones(len(scores))",
+        "retrieval/test_class_blend.py training/test_item_index.py",
+    ),
+    Mutant(
         "index files: items of a list need not rise",
         "retrieval/files.py",
         "if not (begins[1:-1] | (block.items[1:] > block.items[:-1])).all():",

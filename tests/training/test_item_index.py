@@ -1,10 +1,12 @@
 """Searching items by words, groups, classes, or words and classes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bagwise import BagwiseError
+from bagwise import BagIndex, BagwiseError
 from bagwise.metrics import average_precision
 from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import TableCollection
@@ -129,6 +131,15 @@ def test_without_classes_words_are_compared(known):
             ItemIndex.build(model, rows, X, by=by)
     with pytest.raises(BagwiseError, match="compares items by words, so it cannot be searched by 'both'"):
         index.search(X[:1], by="both")
+
+
+def test_items_are_numbered_from_0(known, tmp_path):
+    model, X, codes = known
+    index = ItemIndex.build(model, collection(X, codes), X, by="groups")
+    other = BagIndex("hellinger").add(np.ones((len(X), 20)), np.arange(len(X)) + 1)
+    path = dataclasses.replace(index, index=other).save(tmp_path / "my.index")
+    with pytest.raises(BagwiseError, match="is damaged: its items are numbered"):
+        ItemIndex.load(path)
 
 
 def test_what_to_compare_by_is_checked(known):

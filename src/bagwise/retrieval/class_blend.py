@@ -50,7 +50,7 @@ class BlendSettings:
     n_neighbors: int = 10
     threshold: float = 0.8
     slope: float = 50.0
-    profile_weight: float = 0.3
+    profile_weight: float = 0.2
     word_weight: float = 0.005
 
     @classmethod

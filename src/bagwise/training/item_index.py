@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, kind_of, read_tensors, tensor, write_tensors
-from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.model import Model
 from bagwise.model.files import model_bytes, read_model
@@ -266,7 +266,7 @@ class ItemIndex:
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
             model, index, header, ids, codes, blend = (_read_folder if place.is_dir() else _read_file)(place)
-            return cls(model, index, *_check_items(header, ids, codes, len(index)), header.get("by", "groups"), blend)
+            return cls(model, index, *_check_items(header, ids, codes, index.ids), header.get("by", "groups"), blend)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
 
@@ -338,10 +338,11 @@ def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _check_items(
-    header: Mapping[str, Any], ids: Any, codes: Any, n_items: int
+    header: Mapping[str, Any], ids: Any, codes: Any, numbers: NDArray[Any]
 ) -> tuple[tuple[str, ...], tuple[str | None, ...], str, dict[str, Any]]:
     """Check that the parts of an index are consistent; return its ids, labels, source and reading options."""
     classes: Any = header.get("classes")
+    n_items = len(numbers)
     reading = _object(header, "reading")
     if "kind" in reading:  # its name in files of earlier versions
         reading = {"modality": reading["kind"]} | {name: value for name, value in reading.items() if name != "kind"}
@@ -353,6 +354,8 @@ def _check_items(
             f"it has {n_items} histograms, {len(ids)} ids, and {len(codes)} labels that number up to "
             f"{max(codes, default=-1)} of {len(classes)} classes."
         )
+    if not np.array_equal(numbers, np.arange(n_items)):
+        raise _Damaged(f"its items are numbered {numbers[:5].tolist()} …; expected numbers from 0.")
     # they become options of opening a source; no others are accepted
     texts = all(value is None or type(value) is str for value in reading.values())
     if not texts or not reading.keys() <= set(_READING):
@@ -387,8 +390,7 @@ def _words(model: Model, histograms: Any) -> Any:
     given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
     if model.norm == "l2":
         return model.weighting.apply(given, model.n_cells) / np.sqrt(len(model.vocabularies))
-    frequencies = _word_frequencies(model, given)
-    return frequencies.sqrt() if sp.issparse(frequencies) else np.sqrt(frequencies)
+    return normalize_rows(_word_frequencies(model, given), "power")
 
 
 def _word_frequencies(model: Model, histograms: Any) -> Any:
