@@ -16,7 +16,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, normalize
 
-from bagwise import BagOfFeatures, Bags, LatentDirichlet
+from bagwise import BagOfFeatures, Bags, FreeEnergyKernel, LatentDirichlet
 from bagwise.descriptors import ColorSIFT
 from bagwise.kernels import DiagonalKernelLearner, FisherScore
 from bagwise.metrics import average_precision
@@ -200,6 +200,12 @@ def by_fek(learning: Learning, setting: Setting, queries: Images, gallery: Image
     return _learned(learning, setting, *_scores(learning, setting, queries, gallery))
 
 
+def by_default(learning: Learning, setting: Setting, queries: Images, gallery: Images) -> Distances:
+    """`FreeEnergyKernel` with nothing set, on the counts of the labelled images; its features are for cosines."""
+    kernel = FreeEnergyKernel().fit(learning.images.counts[learning.labelled], learning.y[learning.labelled])
+    return cosine_distances(*(kernel.transform(images.counts) for images in (queries, gallery)))
+
+
 def mean_precision(distances: Distances, query_labels: NDArray[Any], labels: NDArray[Any]) -> float:
     """MAP over the nearest 20, where query i is (a version of) image i of the gallery, which is left out."""
     distances = distances.copy()
@@ -239,4 +245,5 @@ def grids(quick: bool) -> dict[str, tuple[Method, list[Setting]]]:
         "FKL": (by_fkl, [{"learner": learner} for learner in learners]),
         "FESS": (by_fess, [{"topics": one} for one in topics]),
         "FEK": (by_fek, [{"topics": one, "learner": learner} for one in topics for learner in learners]),
+        "FEK default": (by_default, [{}]),
     }

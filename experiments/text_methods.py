@@ -20,11 +20,11 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import MultinomialNB
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
-from bagwise import LatentDirichlet
+from bagwise import FreeEnergyKernel, LatentDirichlet
 from bagwise.baselines import ConfidenceWeightedClassifier
 from bagwise.kernels import DiagonalKernelLearner
 from bagwise.topics import FreeEnergyScore, LatentDirichletNB
@@ -124,6 +124,17 @@ def cosine_svm(setting: Setting) -> Any:
     return make_pipeline(Normalizer(), svm(setting))
 
 
+def default_svm(setting: Setting) -> Any:
+    """`FreeEnergyKernel` with nothing set, on raw counts."""
+    return make_pipeline(FreeEnergyKernel(), LinearSVC(random_state=0))
+
+
+def default_with_tfidf_svm(setting: Setting) -> Any:
+    """The same with TF-IDF beside it, as its documentation shows."""
+    both = make_union(TfidfTransformer(sublinear_tf=True), FreeEnergyKernel())
+    return make_pipeline(both, Normalizer(), LinearSVC(random_state=0))
+
+
 def learner_of(setting: Setting) -> DiagonalKernelLearner:
     objective, _, step = setting["learner"].partition(" ")
     return DiagonalKernelLearner(objective, step=float(step or 1))
@@ -202,6 +213,8 @@ METHODS = {
         counts_of, lambda setting: MultinomialNB(alpha=setting["alpha"]), grid(alpha=(0.03, 0.1, 0.3, 1.0))
     ),
     "TF-IDF + FEK": Method(tfidf_and_scores_of, tfidf_and_learned_svm, grid(C=PENALTIES), follows="LDA-FEK"),
+    "FEK default": Method(counts_of, default_svm, ({},)),
+    "TF-IDF + FEK default": Method(counts_of, default_with_tfidf_svm, ({},)),
 }
 
 
@@ -217,12 +230,14 @@ def measure(task: Task, train: NDArray[np.int64], test: NDArray[np.int64], seed:
         started = time.process_time()
         kept = results[method.follows]["chosen"] if method.follows else {}
         settings = [kept | setting for setting in method.settings]
-        errors = [method.inner_error(fold, setting, inner) for setting in settings]
-        best = int(np.argmin(errors))
+        best, inner_error = settings[0], None
+        if len(settings) > 1:
+            errors = [method.inner_error(fold, setting, inner) for setting in settings]
+            best, inner_error = settings[int(np.argmin(errors))], min(errors)
         results[name] = {
-            "error": method.error(fold, settings[best]),
-            "inner_error": errors[best],
-            "chosen": settings[best],
+            "error": method.error(fold, best),
+            "inner_error": inner_error,
+            "chosen": best,
             "seconds": round(time.process_time() - started, 2),
         }
     return results
