@@ -148,3 +148,12 @@ def test_what_to_compare_by_is_checked(known):
         ItemIndex.build(model, collection(X, codes), X, by="size")
     with pytest.raises(BagwiseError, match="metric='chi2' is for by='words' and by='groups'"):
         ItemIndex.build(model, collection(X, codes), X, by="both", metric="chi2")
+
+
+@pytest.mark.parametrize("by", ["words", "classes", "both"])
+def test_items_may_be_indexed_in_several_batches(known, monkeypatch, by):
+    model, X, codes = known
+    rows = sp.csr_array(X)
+    whole = ItemIndex.build(model, collection(X, codes), rows, by=by).search(X[:6] + 1, k=9)
+    monkeypatch.setattr("bagwise.training.item_index._BATCH", 7)
+    assert ItemIndex.build(model, collection(X, codes), rows, by=by).search(X[:6] + 1, k=9) == whole

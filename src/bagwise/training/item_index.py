@@ -47,6 +47,8 @@ _TENSORS = _TENSORS_2 | {
 _ITEMS = "items.json"
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
+# Items whose features are computed at a time.
+_BATCH = 4096
 _READING = ("modality", "text", "label", "encoding")
 
 
@@ -146,14 +148,17 @@ class ItemIndex:
         """
         options = FitOptions() if options is None else options
         by = _chosen(model, by, metric)
-        index, blend = BagIndex(metric=metric or _METRICS[by]), None
-        if by in ("classes", "both"):
-            scores = _scores(model, histograms)
-            blend = ClassBlend.of(scores, settings)
-            only = by == "classes"
-            index.add(blend.probabilities(scores) if only else blend.rows(_words(model, histograms), scores))
-        else:
-            index.add(_features(model, histograms, by, index.metric))
+        index, n_items = BagIndex(metric=metric or _METRICS[by]), np.shape(histograms)[0]
+        scores = _scores(model, histograms) if by in ("classes", "both") else None
+        blend = None if scores is None else ClassBlend.of(scores, settings)
+        for first in range(0, max(n_items, 1), _BATCH):
+            part = slice(first, first + _BATCH)
+            if blend is None or scores is None:
+                index.add(_features(model, histograms[part], by, index.metric))
+            elif by == "classes":
+                index.add(blend.probabilities(scores[part]))
+            else:
+                index.add(blend.rows(_words(model, histograms[part]), scores[part]))
         reading = {name: getattr(options, name) for name in _READING}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend)
