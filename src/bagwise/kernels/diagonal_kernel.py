@@ -175,8 +175,8 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
        ``g_d = Σ_{i≠j} s_ij x_id x_jd``, so w must be bounded: "ball" takes the best w ≥ 0 in the unit ball,
        ``max(g, 0)`` scaled to length 1; "prox" takes one step from equal weights, ``w = max(1 + step g / max |g|, 0)``.
     2. ``objective="correlation"`` takes such a step with centred features and labels, in units of what labels drawn at
-       random would give: ``w = max(1 + step (n η_d² - (c - 1)), 0)``, where η² is the fraction of the variance between
-       the c classes. It depends neither on the scale or mean of the features nor on the sizes of the classes.
+       random would give: ``w = max(1 + step (n η_d² / (c - 1) - 1), 0)``, where η² is the fraction of the variance
+       between the c classes. It depends neither on the scale or mean of the features nor on the sizes of the classes.
     3. ``objective="logistic"`` minimises ``½ |w - 1|² + C mean_{i<j} log(1 + exp(-s_ij K(x_i, x_j)))`` over w ≥ 0, with
        s_ij = ±1. It is convex.
     4. `transform` multiplies the features by the square roots of the weights. Their inner product is the kernel, so a
@@ -196,7 +196,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     non_negative : bool, default=True
         False allows negative weights. The `kernel` may then be indefinite, and there is no `transform`.
     step : float, default=None
-        Step size of "prox", for the feature with the largest g (None: 1), or of "correlation", per unit of χ² above
+        Step size of "prox", for the feature with the largest g (None: 1), or of "correlation", in multiples of
         chance (None: 0.2). The step of "prox" hangs on one feature: the more separable the best one is, the less all
         others move, so that steps of 10 to 100 may be better with many features.
     C : float, default=1000.0
@@ -220,7 +220,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     weights_ : ndarray of shape (n_features_in_,)
         w.
     gradient_ : ndarray of shape (n_features_in_,)
-        g of "ball" and "prox", ``n η² - (c - 1)`` of "correlation".
+        g of "ball" and "prox", ``n η² / (c - 1) - 1`` of "correlation".
     loss_curve_ : list of float
         Loss in each pass or iteration; only for "logistic".
     n_iter_ : int

@@ -78,11 +78,12 @@ class SharedLabels(LabelSimilarity):
         return _without_rounding(gradient, X, own.max())
 
     def separability(self, X: Any) -> NDArray[np.float64]:
-        """``Σ_l (1 - p_l) (n r_dl² - 1)``, with r_dl the correlation of feature d and label l, p_l the fraction of l.
+        """``n Σ_l (1 - p_l) r_dl² / Σ_l (1 - p_l) - 1``: r_dl correlates feature d with label l of fraction p_l.
 
-        For classes it is ``n η_d² - (c - 1)``, with η² the fraction of the variance between classes: a χ² statistic
-        minus its mean if labels were drawn at random. It does not depend on the scale or mean of the features. Constant
-        features have correlation 0. One pass over the data; sparse data stay sparse.
+        For classes it is ``n η_d² / (c - 1) - 1``, with η² the fraction of the variance between classes: a χ² statistic
+        relative to its mean if labels were drawn at random. It depends on neither scale nor mean of the features.
+        Constant features have correlation 0; without labels that vary it is 0. One pass over the data; sparse data stay
+        sparse.
         """
         n = X.shape[0]
         sizes = np.asarray(self.labels.sum(axis=0)).ravel()
@@ -97,7 +98,7 @@ class SharedLabels(LabelSimilarity):
         between = column_squares(members, 1 / sizes) - sums * (2 * of_labels - sizes.sum() / n * sums) / n
         varies = deviations > _ROUNDING * n * total
         shares = np.divide(np.maximum(between, 0.0), deviations, out=np.zeros_like(between), where=varies)
-        return n * shares - (1 - sizes / n).sum()
+        return n * shares / (1 - sizes / n).sum() - 1 if len(sizes) else np.zeros(X.shape[1])
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """S from inner products of labels."""
