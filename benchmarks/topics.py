@@ -77,6 +77,8 @@ def make_model(who: str, solver: str, n_topics: int, n_passes: int, n_threads: i
         n_topics,
         solver=solver,
         doc_topic_prior=1 / n_topics,
+        topic_word_prior=0.01,
+        init="random",
         max_iter=n_passes,
         tol=0,
         n_jobs=n_threads,

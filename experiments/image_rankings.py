@@ -177,7 +177,14 @@ def _scores(learning: Learning, setting: Setting, *others: Images) -> list[NDArr
 
     def fit() -> tuple[Any, NDArray[np.float64]]:
         lda = LatentDirichlet(
-            setting["topics"], solver="vb", prior="fixed", max_iter=30, restarts=3, random_state=learning.seed
+            setting["topics"],
+            solver="vb",
+            prior="fixed",
+            topic_word_prior=0.01,
+            init="random",
+            max_iter=30,
+            restarts=3,
+            random_state=learning.seed,
         )
         model = make_pipeline(
             FreeEnergyScore(FrozenEstimator(lda.fit(learning.images.counts)), word_block="word"),

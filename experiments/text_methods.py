@@ -109,6 +109,7 @@ def topic_model(setting: Setting) -> LatentDirichlet:
         setting["topics"],
         solver="vb",
         prior="fixed",
+        init="random",
         topic_word_prior=setting["eta"],
         max_iter=N_PASSES,
         restarts=3,

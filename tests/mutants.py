@@ -320,6 +320,13 @@ MUTANTS = [
         "topics/test_training.py",
     ),
     Mutant(
+        "topics: a draw counts the words it is to give a topic",
+        "topics/_kernels.py",
+        "            row[old] -= n\n",
+        "",
+        "topics/test_training.py",
+    ),
+    Mutant(
         "topics: the bound of the topics without their entropy",
         "topics/inference.py",
         "of_words = ((eta - counts) * logs + gammaln(counts) - gammaln(eta)).sum()",

@@ -5,6 +5,7 @@ import pytest
 
 from bagwise import LatentDirichlet
 from bagwise.topics import training
+from bagwise.topics._kernels import sample_entries
 from bagwise.topics.inference import to_counts
 from helpers import topic_counts
 
@@ -42,6 +43,44 @@ def test_documents_start_afresh_in_so_many_passes(starts, restarts):
     X, _ = topic_counts(np.random.default_rng(0), 100, 60, n_topics=5)
     LatentDirichlet(5, max_iter=6, tol=0, restarts=restarts, random_state=0).fit(X)
     assert starts == [True] * (1 + restarts) + [False] * (6 - restarts)
+
+
+def test_a_sweep_draws_from_the_counts_of_all_other_entries():
+    """The distribution of each draw, written out with counts from scratch; all topics occur, and counts are kept."""
+    rng = np.random.default_rng(1)
+    X = to_counts(topic_counts(rng, 12, 9)[0] * 0.7, "a test")
+    alpha, eta = np.array([0.5, 0.1, 0.3]), 0.2
+    topics = rng.integers(3, size=X.nnz)
+    rows, n_words = np.repeat(np.arange(12), np.diff(X.indptr)), X.shape[1]
+    counts = np.zeros((n_words, 3))
+    np.add.at(counts, (X.indices, topics), X.data)
+    totals, expected, draws = counts.sum(axis=0), topics.copy(), rng.random(X.nnz)
+    for p in range(X.nnz):
+        others = np.arange(X.nnz) != p
+        sums = lambda where: np.bincount(expected[where], X.data[where], minlength=3)  # noqa: E731
+        of_document, of_word = sums(others & (rows == rows[p])), sums(others & (X.indices == X.indices[p]))
+        p_topic = (of_document + alpha) * (of_word + eta) / (sums(others) + eta * n_words)
+        expected[p] = np.searchsorted(np.cumsum(p_topic) / p_topic.sum(), draws[p], side="right")
+    sample_entries(X.indptr, X.indices, X.data, alpha, eta, topics, counts, totals, draws)
+    np.testing.assert_array_equal(topics, expected)
+    assert set(topics) == {0, 1, 2}
+    again = np.zeros_like(counts)
+    np.add.at(again, (X.indices, topics), X.data)
+    np.testing.assert_allclose(counts, again, atol=1e-12)
+    np.testing.assert_allclose(totals, again.sum(axis=0))
+
+
+def test_a_start_from_a_part_of_the_documents_has_the_counts_of_all(monkeypatch):
+    X = to_counts(topic_counts(np.random.default_rng(2), 200, 30)[0], "a test")
+    start = lambda X, weights=None: training.sampled_counts(X, 4, 0.0, np.random.RandomState(0), weights)  # noqa: E731
+    noise = 0.01 * 30 * 4
+    np.testing.assert_allclose(start(X).sum(), X.sum() + noise, rtol=1e-3)
+    np.testing.assert_allclose(start(X, np.full(200, 2.5)).sum(), 2.5 * X.sum() + noise, rtol=1e-3)
+    monkeypatch.setattr(training, "_START_NNZ", X.nnz // 2)
+    assert abs(start(X).sum() / X.sum() - 1) < 0.1
+    assert start(X).tobytes() == start(X).tobytes()
+    few = start(X[:1])  # topics without a word still differ
+    assert len(np.unique(few, axis=1).T) == 4
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -397,3 +397,44 @@ def update_proportions(starts, words, counts, weights, powers, proportions, rati
             total += proportions[d, k]
         for k in range(n_topics):
             proportions[d, k] = proportions[d, k] / total if total > 0.0 else 1.0 / n_topics
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sample_entries(starts, words, counts, alpha, eta, topics, of_words, totals, uniforms):
+    """One sweep of collapsed Gibbs sampling in which all tokens of a word in a document have one topic.
+
+    `topics` has the topic of each non-zero of a CSR matrix, `of_words` (words x topics) and `totals` their counts. For
+    each non-zero, with counts that leave it out and n_i those of its document, draws::
+
+        p(topic = i) ∝ (n_i + alpha_i) (of_words[v, i] + eta) / (totals_i + eta n_words)
+
+    All three are updated. `uniforms` are random numbers in [0, 1), one per non-zero. O(nnz K).
+    """
+    n_topics = totals.shape[0]
+    smoothing = eta * of_words.shape[0]
+    with_prior, cumulative, inverse = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
+    for k in range(n_topics):
+        inverse[k] = 1.0 / (totals[k] + smoothing)
+    for d in range(starts.shape[0] - 1):
+        with_prior[:] = alpha
+        for p in range(starts[d], starts[d + 1]):
+            with_prior[topics[p]] += counts[p]
+        for p in range(starts[d], starts[d + 1]):
+            row, n, old = of_words[np.uint64(words[p])], counts[p], topics[p]
+            with_prior[old] -= n
+            row[old] -= n
+            totals[old] -= n
+            inverse[old] = 1.0 / (totals[old] + smoothing)
+            for k in range(n_topics):
+                cumulative[k] = with_prior[k] * (row[k] + eta) * inverse[k]
+            for k in range(1, n_topics):
+                cumulative[k] += cumulative[k - 1]
+            at = uniforms[p] * cumulative[n_topics - 1]
+            new = 0
+            for k in range(n_topics - 1):
+                new += cumulative[k] <= at
+            topics[p] = new
+            with_prior[new] += n
+            row[new] += n
+            totals[new] += n
+            inverse[new] = 1.0 / (totals[new] + smoothing)

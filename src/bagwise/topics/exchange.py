@@ -36,6 +36,8 @@ _OLD_NAMES = {
     "offset": "learning_offset",
     "total_documents": "total_samples",
 }
+# Parameters that earlier files lack, with what was done then.
+_OLD_VALUES = {"init": "random"}
 
 
 def read_fitted(
@@ -106,5 +108,6 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"{os.fspath(path)} is damaged: priors must be positive, and the header "
             f"needs parameters, n_updates, n_iter and n_documents_seen, and names of all {n_words} words or none."
         )
-    header["parameters"] = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
+    given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
+    header["parameters"] = _OLD_VALUES | given
     return header | {"words": words}, state

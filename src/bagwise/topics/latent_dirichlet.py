@@ -31,17 +31,19 @@ from bagwise.topics.training import (
     State,
     Training,
     batch_passes,
-    has_converged,
     online_passes,
     online_step,
+    random_counts,
+    sampled_counts,
 )
 
 __all__ = ["TEMPLATES", "LatentDirichlet", "new_model"]
 
 # solver: passes (for "gibbs" sweeps) where max_iter is None
-PASSES = {"vb": 100, "online": 10, "gibbs": 300}
+PASSES = {"vb": 100, "online": 50, "gibbs": 300}
 SOLVERS = ("auto", *PASSES)
 PRIORS = ("auto", "fixed", "symmetric", "asymmetric")
+STARTS = ("sampled", "random")
 
 
 class LatentDirichlet(TopicModel):
@@ -69,16 +71,22 @@ class LatentDirichlet(TopicModel):
     prior : {"auto", "fixed", "symmetric", "asymmetric"}, default="auto"
         Whether α stays fixed, or is learned as one value or one value per topic. "auto": "fixed" if `doc_topic_prior`
         is given, otherwise "asymmetric".
-    topic_word_prior : float or None, default=0.01
+    topic_word_prior : float or None, default=0.03
         Pseudocount η of each word in each topic. Above 0, except for ``smoothing="map"``. None: 1 / n_components.
+        Larger values predict unseen documents better, smaller ones give topics of fewer words.
+    init : {"sampled", "random"}, default="sampled"
+        Topics that `fit` of "vb" and "online" starts from. "sampled": 50 sweeps of Gibbs sampling with one topic per
+        word and document, on documents of at most two million non-zeros. "random": nearly uniform topics, as in
+        scikit-learn and in `partial_fit`; they take more passes and end in worse topics.
     smoothing : {"bayes", "map"}, default="bayes"
         Training uses a posterior of the topics ("bayes", prior Dir(η)), or their most likely value ("map", prior
         Dir(1 + η); with ``topic_word_prior=0`` maximum likelihood).
     max_iter : int, default=None
-        Maximum number of passes over the documents, or sweeps of "gibbs". None: 100 for "vb", 10 for "online", 300 for
+        Maximum number of passes over the documents, or sweeps of "gibbs". None: 100 for "vb", 50 for "online", 300 for
         "gibbs".
     tol : float, default=1e-5
-        "vb" stops when a pass increases the ELBO by less than this fraction of it.
+        "vb" stops when a pass increases the ELBO by less than this fraction of it, "online" at ten times the fraction;
+        with 0 "online" does not stop before `max_iter`.
     max_doc_update_iter : int, default=100
         Maximum number of updates of one document in a pass.
     mean_change_tol : float, default=1e-3
@@ -165,13 +173,13 @@ class LatentDirichlet(TopicModel):
     >>> X = [[4, 3, 0, 0], [5, 4, 0, 0], [0, 0, 4, 5], [0, 1, 5, 4]]
     >>> lda = LatentDirichlet(2, solver="vb", random_state=0).fit(X)
     >>> lda.transform(X).round(1)
-    array([[1. , 0. ],
-           [1. , 0. ],
-           [0. , 1. ],
-           [0.1, 0.9]])
+    array([[0.1, 0.9],
+           [0.1, 0.9],
+           [0.9, 0.1],
+           [0.9, 0.1]])
     >>> lda.topics_.round(1)
-    array([[0.5, 0.5, 0. , 0. ],
-           [0. , 0. , 0.5, 0.5]])
+    array([[0. , 0. , 0.5, 0.5],
+           [0.5, 0.5, 0. , 0. ]])
     >>> lda.bound(X).shape
     (4,)
     """
@@ -182,6 +190,7 @@ class LatentDirichlet(TopicModel):
         "doc_topic_prior": [Interval(Real, SMALLEST, None, closed="left"), "array-like", None],
         "prior": [str],
         "topic_word_prior": [Interval(Real, 0, None, closed="left"), None],
+        "init": [str],
         "smoothing": [str],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -205,7 +214,8 @@ class LatentDirichlet(TopicModel):
         solver: str = "auto",
         doc_topic_prior: float | ArrayLike | None = None,
         prior: str = "auto",
-        topic_word_prior: float | None = 0.01,
+        topic_word_prior: float | None = 0.03,
+        init: str = "sampled",
         smoothing: str = "bayes",
         max_iter: int | None = None,
         tol: float = 1e-5,
@@ -226,6 +236,7 @@ class LatentDirichlet(TopicModel):
         self.doc_topic_prior = doc_topic_prior
         self.prior = prior
         self.topic_word_prior = topic_word_prior
+        self.init = init
         self.smoothing = smoothing
         self.max_iter = max_iter
         self.tol = tol
@@ -278,12 +289,18 @@ class LatentDirichlet(TopicModel):
                 self._store(state, [], n_samples, solver)
                 self.n_iter_ = n_passes
                 return self
-            state = self._start(counts.shape[1], rng) if earlier is None else earlier
-            passes = (
-                batch_passes(counts, state, training, weights)
-                if solver == "vb"
-                else online_passes(counts, state, training, rng, weights)
-            )
+            if earlier is not None:
+                state = earlier
+            elif self.init == "sampled":
+                start = sampled_counts(counts, self.n_components, training.eta, rng, weights)
+                state = State(start, self._doc_topic_prior("vb"))
+            else:
+                state = self._random_start(counts.shape[1], rng)
+            if solver == "vb":
+                passes, is_enough = batch_passes(counts, state, training, weights), training.has_converged
+            else:
+                passes = online_passes(counts, state, training, rng, weights)
+                is_enough = training.has_settled
             bounds: list[float] = []
             try:
                 for state in passes:
@@ -291,7 +308,7 @@ class LatentDirichlet(TopicModel):
                     bar.update(len(bounds))
                     if len(bounds) == n_passes:
                         break
-                    if solver == "vb" and len(bounds) > 1 and has_converged(bounds[-2], bounds[-1], self.tol):
+                    if len(bounds) > 1 and is_enough(bounds[-2], bounds[-1]):
                         break
             finally:  # also after Ctrl-C, if a pass is complete
                 if bounds:
@@ -354,7 +371,7 @@ class LatentDirichlet(TopicModel):
         training = self._training()
         first = not hasattr(self, "components_")
         counts = self._counts(X, reset=first)
-        state = self._start(counts.shape[1], check_random_state(self.random_state)) if first else self._state()
+        state = self._random_start(counts.shape[1], check_random_state(self.random_state)) if first else self._state()
         seen = 0 if first else self.n_samples_seen_
         for start in range(0, counts.shape[0], training.batch_size):
             batch = counts[start : start + training.batch_size]
@@ -364,7 +381,7 @@ class LatentDirichlet(TopicModel):
         return self
 
     def _check_names(self) -> None:
-        for name, known in (("solver", SOLVERS), ("prior", PRIORS), ("smoothing", SMOOTHINGS)):
+        for name, known in (("solver", SOLVERS), ("prior", PRIORS), ("init", STARTS), ("smoothing", SMOOTHINGS)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
         if self.topic_word_prior == 0 and (self.smoothing == "bayes" or self.solver == "gibbs"):
@@ -408,10 +425,8 @@ class LatentDirichlet(TopicModel):
             )
         return np.broadcast_to(alpha, (n,)).copy()
 
-    def _start(self, n_words: int, rng: np.random.RandomState) -> State:
-        """Random topics near the uniform distribution, with the generator calls of scikit-learn."""
-        counts = rng.gamma(100.0, 0.01, (self.n_components, n_words))
-        return State(np.ascontiguousarray(counts.T), self._doc_topic_prior("vb"))
+    def _random_start(self, n_words: int, rng: np.random.RandomState) -> State:
+        return State(random_counts(n_words, self.n_components, rng), self._doc_topic_prior("vb"))
 
     def _state(self) -> State:
         if len(self.doc_topic_prior_) != self.n_components:

@@ -48,9 +48,9 @@ def sample_topics(
     """Collapsed Gibbs sampling by tomotopy; λ are counts of each topic plus η, averaged over the last third of sweeps.
 
     A sweep draws ``p(z = i) ∝ (n_di + α_i) (n_iv + η) / (n_i + V η)`` for each token, with counts that leave the token
-    out. The average is over every tenth sweep. With one thread the same seed gives the same topics. With more, the
-    threads of tomotopy work on copies that are merged after each sweep, and results differ. `report` is called with the
-    number of sweeps so far.
+    out. A prior that is learned stays as it is for the first third of the sweeps. The average is over every tenth
+    sweep. With one thread the same seed gives the same topics. With more, the threads of tomotopy work on copies that
+    are merged after each sweep, and results differ. `report` is called with the number of sweeps so far.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its extension modules cannot be loaded where a warning is an error
@@ -65,6 +65,7 @@ def sample_topics(
         raise BagwiseError('All documents are empty: solver="gibbs" has no token to sample. Give counts above 0.')
     model = tomotopy.LDAModel(k=n_components, alpha=alpha.tolist(), eta=eta, seed=seed, min_cf=0, rm_top=0)
     model.optim_interval = _SWEEPS_BETWEEN_PRIORS if prior == "asymmetric" else 0
+    model.burn_in = n_sweeps // 3
     names = np.arange(n_words).astype(str).astype(object)
     for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
         if begin < end:

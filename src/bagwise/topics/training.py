@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
+from bagwise._utils.matrices import is_whole
+from bagwise.topics._kernels import sample_entries
 from bagwise.topics.inference import Corpus, Posterior, infer, mean_logs, topic_bound, topic_weights
 
 SMALLEST = 1e-6  # lower bound of the prior: below it digamma falls under -10⁶
@@ -17,6 +19,11 @@ _LARGEST = 1e6  # upper bound: documents with identical proportions have an infi
 # The first passes keep the prior: under topics that are still random all documents look alike, and it would diverge.
 _PASSES_BEFORE_PRIOR = 5
 _MAX_HALVINGS = 40
+# Sampling that finds topics to start from: its priors, its sweeps, and the non-zeros above which it takes a part.
+_START_PRIOR = 0.1
+_START_SWEEPS = 50
+_START_NNZ = 2_000_000
+_LEAST_START = 0.01  # of each word, also where η is 0: a word that a topic starts without would not come back
 
 
 def prior_objective(alpha: NDArray[np.float64], mean_logs: NDArray[np.float64]) -> float:
@@ -134,6 +141,14 @@ class Training:
     offset: float = 10.0
     n_threads: int = 1
 
+    def has_converged(self, before: float, after: float) -> bool:
+        """Whether a pass over all documents increased the ELBO by at most `tol` relative to its size."""
+        return after - before <= self.tol * abs(after)
+
+    def has_settled(self, before: float, after: float) -> bool:
+        """The same for a pass of mini-batches, whose ELBO has some noise: ten times the tolerance; never if it is 0."""
+        return self.tol > 0 and after - before <= 10 * self.tol * abs(after)
+
     def infer(
         self, X: sp.csr_array, state: State, gamma: NDArray[np.float64] | None = None
     ) -> tuple[Posterior, NDArray[np.float64]]:
@@ -149,6 +164,50 @@ class Training:
             n_threads=self.n_threads,
         )
         return posterior, weights
+
+
+def random_counts(n_words: int, n_components: int, rng: np.random.RandomState) -> NDArray[np.float64]:
+    """Random topics near the uniform distribution, words x topics, with the generator calls of scikit-learn."""
+    return np.ascontiguousarray(rng.gamma(100.0, 0.01, (n_components, n_words)).T)
+
+
+def sampled_counts(
+    X: sp.csr_array,
+    n_components: int,
+    eta: float,
+    rng: np.random.RandomState,
+    sample_weight: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Topics to start from, words x topics: counts after some sweeps of collapsed Gibbs sampling, and about η more.
+
+    All tokens of a word in a document have one topic, so counts need not be integers, and a sweep is O(nnz K). The
+    priors are broad, α = 0.1 and pseudocounts of 0.1, as topics find their words sooner with them. Of a large corpus a
+    random part of the documents is used, and counts are scaled up. Documents go into a random order that depends on
+    their words alone, so the result depends neither on their order in X nor on whether copies are weights.
+    """
+    n_documents = X.shape[0] if sample_weight is None else sample_weight.sum()
+    weights = None
+    if sample_weight is not None and is_whole(sample_weight):
+        X = X[np.repeat(np.arange(X.shape[0]), sample_weight.astype(np.int64))]
+    elif sample_weight is not None:
+        weights = sample_weight
+    order = np.argsort(X @ rng.random_sample(X.shape[1]), kind="stable")
+    if X.nnz > _START_NNZ:
+        order = order[: max(int(X.shape[0] * _START_NNZ / X.nnz), 1)]
+    X = X[order]
+    data = X.data if weights is None else X.data * np.repeat(weights[order], np.diff(X.indptr))
+    topics = rng.randint(n_components, size=X.nnz)
+    counts = np.zeros((X.shape[1], n_components))
+    np.add.at(counts, (X.indices, topics), data)
+    totals = counts.sum(axis=0)
+    alpha = np.full(n_components, _START_PRIOR)
+    for _ in range(_START_SWEEPS):
+        draws = rng.random_sample(X.nnz)
+        sample_entries(X.indptr, X.indices, data, alpha, _START_PRIOR, topics, counts, totals, draws)
+    counts *= n_documents / (X.shape[0] if weights is None else weights[order].sum())
+    np.maximum(counts, 0.0, out=counts)  # differences of fractional counts are rounded
+    # noise, as topics that got nothing would stay equal to each other
+    return counts + max(eta, _LEAST_START) * random_counts(len(counts), n_components, rng)
 
 
 def learn_prior(
@@ -209,17 +268,12 @@ def batch_passes(
         if cold:
             posterior, weights = training.infer(X, state)
             bound = _total(posterior.bounds, sample_weight) + of_topics
-            cold = not has_converged(before, bound, training.tol)
+            cold = not training.has_converged(before, bound)
         if not cold:
             posterior, weights = training.infer(X, state, gamma)
             bound = _total(posterior.bounds, sample_weight) + of_topics
         state = replace(state, bound=bound)
         yield state
-
-
-def has_converged(before: float, after: float, tol: float) -> bool:
-    """Whether a pass increased the ELBO by at most `tol` relative to its size."""
-    return after - before <= tol * abs(after)
 
 
 def online_step(
