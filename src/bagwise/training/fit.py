@@ -50,6 +50,7 @@ from bagwise.training.method import (
     refined_size,
     score_followed,
     sizes_of,
+    unequal_groups,
 )
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
 
@@ -286,12 +287,13 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     if method.n_tables > 1:
         with log.timed("merging"):
             hierarchy, heads, tables = _learn_tables(data, codes, n_groups, method, weighting, options, report)
+    totals = _totals(data.whole(), weighting.shift)
     model = Model(
         modality=modality,
         hierarchy=hierarchy,
         n_groups=n_groups,
         **data.vectorizer.parameters(),
-        word_totals=_totals(data.whole(), weighting.shift),
+        word_totals=totals,
         term=weighting.term,
         word_weights=weighting.weights,
         column_shift=weighting.shift,
@@ -304,7 +306,9 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None},
         provenance=_provenance(data, codes, classes, log) | {"criterion_reason": method.reason},
     )
-    notes = (*prepared.found, *log.notes)
+    counted = tables is None and method.scaling is None
+    unequal = unequal_groups(model.lookup, totals) if counted else None
+    notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), notes)
 
 

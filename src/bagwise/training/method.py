@@ -54,6 +54,10 @@ _MOST_WORK = 5 * 10**11
 _MOST_VALUES = 4 * 2**30  # bytes; not the free memory, so that the model does not depend on the machine
 
 
+# Groups are too unequal if one in so many of them, and at least two, hold this fraction of all occurrences.
+_FEW_OF, _NEARLY_ALL = 20, 0.99
+
+
 @dataclass(frozen=True)
 class Method:
     """How words are merged and items classified.
@@ -249,6 +253,26 @@ def sizes_of(n_words: int, options: FitOptions) -> tuple[int, ...]:
         accepted = f"{options.n_tables} to {most} groups"
         raise OptionError("n_groups", f"{options.n_tables} tables have {accepted} together; got {options.n_groups}.")
     return tuple(size for size in path_sizes(n_words, *asked) if options.n_tables <= size <= most)
+
+
+def unequal_groups(groups: NDArray[np.int64], totals: NDArray[np.float64]) -> str | None:
+    """Return a note if nearly all occurrences of words are in so few groups that features hardly differ between items.
+
+    `groups` is the group of each word, `totals` how often it occurs. Measurements, which may be negative, do not occur.
+    """
+    if totals.min() < 0:
+        return None
+    sizes = np.sort(np.bincount(groups, weights=totals))[::-1]
+    few = max(2, len(sizes) // _FEW_OF)
+    if len(sizes) <= 2 * few or sizes[:few].sum() <= _NEARLY_ALL * sizes.sum():
+        return None
+    shares = sizes[sizes > 0] / sizes.sum()
+    effective = float(np.exp(-(shares * np.log(shares)).sum()))
+    return (
+        f"{few} of {len(sizes)} groups hold {shares[:few].sum():.1%} of all occurrences of words. That is as much as "
+        f"{effective:.1f} groups of equal size, and tells little about an item. Use another criterion (without labels "
+        "mmi), stop words, or fewer words."
+    )
 
 
 def make_svm(options: FitOptions) -> LinearSVC:
