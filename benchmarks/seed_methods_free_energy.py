@@ -35,7 +35,7 @@ QUICK_TASKS = ("Comp", "Kitchen")
 def published(word_block: str) -> FreeEnergyKernel:
     """The form of the paper: raw counts, a fixed prior, weights in the unit ball, features as they are."""
     return FreeEnergyKernel(
-        LatentDirichlet(10, solver="vb", prior="fixed", random_state=0),
+        LatentDirichlet(10, solver="vb", prior="fixed", init="random", topic_word_prior=0.01, random_state=0),
         word_block=word_block,
         standardize=True,
         damping=None,

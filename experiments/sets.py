@@ -151,7 +151,7 @@ def reuters(options: Options, pair: Sequence[str], n_words: int | None = N_WORDS
 def reuters_texts(options: Options, pair: Sequence[str]) -> tuple[list[str], list[int], list[bool]]:
     """Documents of the ModApte split with exactly one of two topics, which it is, and whether to train on."""
     texts, labels, train = [], [], []
-    for text, topics, in_train in _reuters_documents(options):
+    for text, topics, in_train in reuters_documents(options.data):
         mine = [topic for topic in pair if topic in topics]
         if len(mine) == 1:
             texts.append(text)
@@ -177,7 +177,7 @@ def alike_topics(options: Options, n_pairs: int, at_least: int = 200) -> list[tu
     Of pairs with at least so many documents that have one topic and not the other, on either side, those with the
     largest cosine between the mean relative frequencies of words (without stop words) of both sides; no topic twice.
     """
-    texts, topics, _ = zip(*_reuters_documents(options), strict=True)
+    texts, topics, _ = zip(*reuters_documents(options.data), strict=True)
     X = WordCounts(stop_words="english", min_df=3).fit_transform(texts)
     shares = normalize_rows(sp.csr_array(X, dtype=np.float64), "l1")
     has = {topic: np.array([topic in mine for mine in topics]) for topic in TOPICS}
@@ -194,9 +194,9 @@ def alike_topics(options: Options, n_pairs: int, at_least: int = 200) -> list[tu
     return chosen[:n_pairs]
 
 
-def _reuters_documents(options: Options) -> Iterator[tuple[str, list[str], bool]]:
+def reuters_documents(data: Path) -> Iterator[tuple[str, list[str], bool]]:
     """Text, topics and whether it is for training, of the documents of the ModApte split."""
-    archive = zipfile.ZipFile(options.data / "reuters21578" / "reuters21578.zip")
+    archive = zipfile.ZipFile(data / "reuters21578" / "reuters21578.zip")
     with archive, archive.open("reuters21578.jsonl") as lines:
         for line in io.TextIOWrapper(lines, encoding="utf-8"):
             document = json.loads(line)

@@ -208,6 +208,8 @@ def test_files(tmp_path):
     np.testing.assert_array_equal(again.partial_fit(X).topics_, lda.partial_fit(X).topics_)
     assert (again.n_iter_, again.solver_) == (lda.n_iter_, lda.solver_)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(lda)).transform(X), lda.transform(X))
+    del lda.init  # pickles of earlier versions lack it
+    assert pickle.loads(pickle.dumps(lda)).fit(X).init == "random"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BagwiseError, match="cut short"):
         LatentDirichlet.load(path)

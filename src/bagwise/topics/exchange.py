@@ -37,7 +37,7 @@ _OLD_NAMES = {
     "total_documents": "total_samples",
 }
 # Parameters that earlier files lack, with what was done then.
-_OLD_VALUES = {"init": "random"}
+OLD_VALUES = {"init": "random"}
 
 
 def read_fitted(
@@ -109,5 +109,5 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"needs parameters, n_updates, n_iter and n_documents_seen, and names of all {n_words} words or none."
         )
     given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
-    header["parameters"] = _OLD_VALUES | given
+    header["parameters"] = OLD_VALUES | given
     return header | {"words": words}, state

@@ -23,7 +23,7 @@ from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.documents import TopicModel
-from bagwise.topics.exchange import read_fitted, read_model, write_model
+from bagwise.topics.exchange import OLD_VALUES, read_fitted, read_model, write_model
 from bagwise.topics.inference import SMOOTHINGS
 from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics
 from bagwise.topics.training import (
@@ -467,6 +467,9 @@ class LatentDirichlet(TopicModel):
         lda.n_features_in_ = len(counts)
         lda._store(State(counts, alpha), [], n_samples=0, solver=None)
         return lda
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(OLD_VALUES | state)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a safetensors file, atomically.
