@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import normalize
 
-from bagwise import BagOfFeatures, BagwiseError, SpectralClusterer
-from bagwise.clustering import cluster_bags
+from bagwise import BagOfFeatures, Bags, BagwiseError, SpectralClusterer, clustering
+from bagwise.clustering import _halves, cluster_bags
 from bagwise.metrics import clustering_report
 
 
@@ -17,7 +20,7 @@ def rings(rng, n=60):
     return X, upper
 
 
-@pytest.mark.parametrize("laplacian", ["unnormalized", "random_walk"])
+@pytest.mark.parametrize("laplacian", ["unnormalized", "random_walk", "symmetric"])
 def test_curves_are_told_apart(laplacian):
     X, y = rings(np.random.default_rng(0))
     clusterer = SpectralClusterer(2, n_neighbors=5, laplacian=laplacian, random_state=0).fit(X)
@@ -81,7 +84,7 @@ def test_bad_input():
         cluster_bags([np.eye(2)] * 4, 2, method="spectra")
 
 
-@pytest.mark.parametrize("method", ["kmeans", "spectral"])
+@pytest.mark.parametrize("method", ["auto", "kmeans", "spectral"])
 @pytest.mark.parametrize("words", ["manifold", "plain"])
 def test_bags_are_clustered_and_new_ones_assigned(method, words):
     rng = np.random.default_rng(0)
@@ -95,8 +98,58 @@ def test_bags_are_clustered_and_new_ones_assigned(method, words):
     assert predicted.tolist() == [model.predict([bag])[0] for bag in new]
 
 
-def test_kmeans_is_that_of_scikit_learn():
+def test_methods_are_those_of_the_estimators():
     rng = np.random.default_rng(0)
     bags = [rng.normal(centre, 1.0, (40, 2)) for centre in (0, 6) * 8]
-    _, model = cluster_bags(bags, 2, random_state=0)
+    encoder = BagOfFeatures(8, random_state=0)
+    labels, model = cluster_bags(bags, 2, encoder=encoder, method="kmeans", random_state=0)
     assert isinstance(model[-1], KMeans)
+    roots = np.sqrt(normalize(encoder.fit_transform(bags), "l1"))
+    np.testing.assert_array_equal(model[-1].predict(roots), labels)
+    _, model = cluster_bags(bags, 2, encoder=encoder, method="spectral", random_state=0)
+    assert model[-1].get_params()["metric"] == "hellinger"
+
+
+def test_features_of_bags_are_halved():
+    rng = np.random.default_rng(0)
+    bags = Bags(np.arange(9.0)[:, np.newaxis], [0, 4, 5, 5, 9], positions=rng.random((9, 2)))
+    one, two = _halves(bags, np.random.RandomState(0))
+    assert one.lengths.tolist() == two.lengths.tolist() == [2, 1, 0, 2]
+    for i in range(4):
+        assert set(one[i].ravel()) | set(two[i].ravel()) == set(bags[i].ravel())
+        np.testing.assert_array_equal(one.positions_of(i), bags.positions[one[i].ravel().astype(int)])
+
+
+class Mean(BaseEstimator):
+    def fit(self, bags):
+        return self
+
+    def transform(self, bags):
+        share = np.array([bag.mean() for bag in bags])
+        return np.stack([share, 1 - share], axis=1)
+
+
+class Above(ClusterMixin, BaseEstimator):
+    """Two clusters: shares above a limit, and others."""
+
+    def __init__(self, limit):
+        self.limit = limit
+
+    def fit(self, X, y=None):
+        self.labels_ = (X[:, 0] > self.limit).astype(int)
+        return self
+
+
+def test_the_method_whose_clusters_share_more_information_is_chosen(monkeypatch):
+    """One object apart is found again in any half, but a less certain cut in the middle tells more."""
+    rng = np.random.default_rng(0)
+    bags = [np.ones((20, 1))] + [(rng.random((20, 1)) < p).astype(float) for p in np.linspace(0.1, 0.9, 60)]
+    limits = {"spectral": 0.99, "kmeans": 0.5}
+    monkeypatch.setattr(
+        clustering, "_clusterer", lambda method, *_: Pipeline([("clusterer", Above(limits[method]))])
+    )  # fmt: skip
+    labels, model = cluster_bags(bags, 2, encoder=Mean(), random_state=0)
+    assert model[-1].limit == 0.5
+    limits.update(spectral=0.5, kmeans=0.99)
+    assert cluster_bags(bags, 2, encoder=Mean(), random_state=0)[1][-1].limit == 0.5
+    assert 10 < labels.sum() < 50

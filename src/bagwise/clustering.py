@@ -11,6 +11,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
+from sklearn.metrics import mutual_info_score
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state
@@ -19,14 +20,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.memory import check_memory
+from bagwise.bags import Bags
+from bagwise.bags.bags import offsets_of
+from bagwise.codebooks.bag_of_features import BagNormalizer
+from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.manifold.learning import chi2_distances
-from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph
+from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph, typical_distance
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels.additive import additive_kernel
 
 __all__ = ["SpectralClusterer", "cluster_bags"]
 
-METHODS = ("kmeans", "spectral")
+METHODS = ("spectral", "kmeans")
+# Times that features are divided to choose a method.
+_N_HALVINGS = 3
 METRICS = ("chi2", "hellinger", "euclidean")
 
 
@@ -46,7 +53,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         Distance between histograms; chi² and Hellinger need non-negative values.
     sigma : float or "auto", default="auto"
         Bandwidth of the edge weights ``exp(-distance / sigma)``. "auto": the median distance to the neighbours.
-    laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
+    laplacian : {"unnormalized", "random_walk", "symmetric"}, default="unnormalized"
     n_init : int, default=10
         Number of initialisations of k-means.
     memory_limit : int or str, default=None
@@ -163,7 +170,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Predict the cluster with the nearest mean, by Euclidean distance.
+        """Predict the cluster with the nearest mean, by Euclidean distance, or by that of square roots ("hellinger").
 
         Parameters
         ----------
@@ -175,6 +182,8 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
+        if self.metric == "hellinger":
+            return np.argmin(euclidean_distances(np.sqrt(X), np.sqrt(self.cluster_centers_)), axis=1)
         return np.argmin(euclidean_distances(X, self.cluster_centers_), axis=1)
 
     def _distances(self, X: Any) -> NDArray[np.float64]:
@@ -199,12 +208,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     def _sigma(self, distances: NDArray[np.float64]) -> float:
         if self.sigma != "auto":
             return float(self.sigma)
-        k = min(self.n_neighbors, len(distances) - 1)
-        if k < 1:
-            return 1.0
-        nearest = np.partition(distances, k, axis=1)[:, 1 : k + 1]
-        middle = float(np.median(nearest))
-        return middle if middle > 0 else float(nearest.max()) or 1.0
+        return typical_distance(distances, self.n_neighbors)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -218,7 +222,7 @@ def cluster_bags(
     n_clusters: int,
     *,
     encoder: Any = None,
-    method: str = "kmeans",
+    method: str = "auto",
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> tuple[NDArray[np.int64], Pipeline]:
@@ -230,7 +234,10 @@ def cluster_bags(
     n_clusters : int
     encoder : estimator, default=None
         Transformer from bags to histograms. None: `ManifoldBagOfFeatures` with one component per cluster.
-    method : {"kmeans", "spectral"}, default="kmeans"
+    method : {"auto", "spectral", "kmeans"}, default="auto"
+        `SpectralClusterer` with Hellinger distances, or k-means of the square roots of the histograms. "auto": the one
+        that depends less on which features of a bag are seen. Each is given one half of the features of each bag, then
+        the other, several times; the method is taken whose two clusterings share more information. No labels are used.
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
 
@@ -238,7 +245,7 @@ def cluster_bags(
     -------
     labels : ndarray of shape (n_bags,)
     model : Pipeline
-        ``model.predict(new_bags)`` gives the clusters of new bags, ``model[:-1].transform(bags)`` the histograms.
+        ``model.predict(new_bags)`` gives the clusters of new bags, ``model["encoder"].transform(bags)`` the histograms.
 
     Examples
     --------
@@ -252,17 +259,53 @@ def cluster_bags(
     >>> bool(model.predict(bags[:1])[0] == labels[0])
     True
     """
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
+    if method not in ("auto", *METHODS):
+        raise unknown_name("method", method, ("auto", *METHODS))
     seeds = check_random_state(random_state).randint(2**31, size=2).tolist()
+    if not isinstance(bags, Bags):
+        bags = Bags.concatenate(as_batches(bags))
     if encoder is None:
         from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 
         n_components = min(n_clusters, max(len(bags) - 1, 1))
         encoder = ManifoldBagOfFeatures(n_components=n_components, random_state=seeds[0], n_jobs=n_jobs)
-    if method == "kmeans":
-        clusterer: Any = KMeans(n_clusters, n_init=10, random_state=seeds[1])
-    else:
-        clusterer = SpectralClusterer(n_clusters, random_state=seeds[1], n_jobs=n_jobs)
-    model = Pipeline([("encoder", encoder), ("clusterer", clusterer)]).fit(bags)
-    return np.asarray(model[-1].labels_), model
+    encoder = encoder.fit(bags)
+    if method == "auto":
+        method = _steadier(encoder, bags, n_clusters, seeds[1], n_jobs)
+    clusterer = _clusterer(method, n_clusters, seeds[1], n_jobs)
+    labels = clusterer.fit_predict(encoder.transform(bags))
+    return np.asarray(labels), Pipeline([("encoder", encoder), *clusterer.steps])
+
+
+def _clusterer(method: str, n_clusters: int, seed: int, n_jobs: int | None) -> Pipeline:
+    """Clustering of histograms."""
+    if method == "spectral":
+        spectral = SpectralClusterer(n_clusters, metric="hellinger", random_state=seed, n_jobs=n_jobs)
+        return Pipeline([("clusterer", spectral)])
+    return Pipeline([("roots", BagNormalizer()), ("clusterer", KMeans(n_clusters, n_init=10, random_state=seed))])
+
+
+def _steadier(encoder: Any, bags: Bags, n_clusters: int, seed: int, n_jobs: int | None) -> str:
+    """The method whose clusters of one half of the features tell most of its clusters of the other half."""
+    random = np.random.RandomState(seed)
+    shared = np.zeros(len(METHODS))
+    for _ in range(_N_HALVINGS):
+        halves = [encoder.transform(half) for half in _halves(bags, random)]
+        for k, method in enumerate(METHODS):
+            found = [_clusterer(method, n_clusters, seed, n_jobs).fit_predict(T) for T in halves]
+            shared[k] += mutual_info_score(*found)
+    return METHODS[int(np.argmax(shared))]
+
+
+def _halves(bags: Bags, random: np.random.RandomState) -> tuple[Bags, Bags]:
+    """Divide the features of each bag at random; the one of odd number is in both halves."""
+    lengths = bags.lengths
+    bag_of = np.repeat(np.arange(len(bags)), lengths)
+    shuffled = np.lexsort((random.random_sample(bags.n_rows), bag_of))
+    rank = np.arange(bags.n_rows) - bags.offsets[bag_of]
+    halves = []
+    for inside in (rank < (lengths[bag_of] + 1) // 2, rank >= lengths[bag_of] // 2):
+        rows = np.sort(shuffled[inside])
+        positions = None if bags.positions is None else bags.positions[rows]
+        halves.append(Bags(bags.values[rows], offsets_of((lengths + 1) // 2), positions, dtype=None))
+    return halves[0], halves[1]

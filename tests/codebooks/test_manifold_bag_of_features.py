@@ -33,8 +33,8 @@ def fitted():
 
 def test_the_objective_falls(fitted):
     _, _, model = fitted
-    assert len(model.objective_) == 11
-    assert model.n_iter_ == 10
+    assert len(model.objective_) == 41
+    assert model.n_iter_ == 40
     assert model.objective_[-1] < model.objective_[0]
     assert len(model.held_out_objective_) == 0
 
@@ -90,10 +90,11 @@ def test_models_can_be_sent_and_cloned(fitted):
         clone(model).transform(bags)
 
 
-@pytest.mark.parametrize("target", ["spectral", "isomap"])
-def test_targets(target):
+@pytest.mark.parametrize("target", ["cosine", "spectral", "isomap"])
+@pytest.mark.parametrize("source", ["fisher", "words"])
+def test_targets(target, source):
     bags, _ = moons(n=30)
-    model = ManifoldBagOfFeatures(8, n_components=2, target=target, random_state=0).fit(bags)
+    model = ManifoldBagOfFeatures(8, n_components=2, target=target, target_from=source, random_state=0).fit(bags)
     assert model.embedding_.shape == (30, 2)
     assert model.objective_[-1] < model.objective_[0]
 
@@ -174,7 +175,7 @@ def test_long_bags_are_sampled_while_learning():
 
 def test_more_neighbours_than_objects_join_all():
     bags, _ = moons(n=6)
-    assert ManifoldBagOfFeatures(4, n_components=2, n_neighbors=50, random_state=0).fit(bags).n_iter_ == 10
+    assert ManifoldBagOfFeatures(4, n_components=2, n_neighbors=50, random_state=0).fit(bags).n_iter_ == 40
 
 
 def test_graphs_in_parts_and_equal_words_and_constant_features():

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bagwise import BagwiseError
+from bagwise import Bags, BagwiseError
+from bagwise.codebooks.manifold import fisher
 from bagwise.codebooks.manifold.learning import (
     METRICS,
     Adam,
@@ -18,7 +19,16 @@ from bagwise.codebooks.manifold.learning import (
     learn_words,
     pair_objective,
 )
-from bagwise.codebooks.manifold.target import embed, given_target, learn_target, neighbor_graph, use_labels
+from bagwise.codebooks.manifold.target import (
+    LAPLACIANS,
+    TARGETS,
+    embed,
+    given_target,
+    learn_target,
+    mixed_distances,
+    neighbor_graph,
+    use_labels,
+)
 
 
 def plain_histograms(values, offsets, V, g):
@@ -229,7 +239,7 @@ def test_the_graph_joins_nearest_objects(seed, n, k):
     assert np.sum(values < 1e-9) == n_parts
 
 
-@pytest.mark.parametrize("laplacian", ["unnormalized", "random_walk"])
+@pytest.mark.parametrize("laplacian", LAPLACIANS)
 def test_few_eigenvectors_are_those_of_all(laplacian, monkeypatch):
     from bagwise.codebooks.manifold import target as module
 
@@ -238,7 +248,7 @@ def test_few_eigenvectors_are_those_of_all(laplacian, monkeypatch):
     dense = embed(graph, 4, laplacian)
     monkeypatch.setattr(module, "_DENSE", 10)
     np.testing.assert_allclose(embed(graph, 4, laplacian), dense, atol=1e-7)
-    np.testing.assert_allclose(np.linalg.norm(dense, axis=0), 1)
+    np.testing.assert_allclose(np.linalg.norm(dense, axis=1 if laplacian == "symmetric" else 0), 1)
 
 
 def test_parts_of_a_graph_are_told_apart_and_distances_do_not_depend_on_the_basis(monkeypatch):
@@ -263,7 +273,7 @@ def test_bad_embeddings():
         embed(sp.csr_array((4, 4)), 2, "random_walk")
 
 
-@pytest.mark.parametrize("kind", ["spectral", "isomap"])
+@pytest.mark.parametrize("kind", TARGETS)
 def test_targets_join_what_is_near_along_the_manifold(kind):
     rng = np.random.default_rng(0)
     T = np.concatenate([rng.dirichlet([20, 1, 1], 15), rng.dirichlet([1, 1, 20], 15)])
@@ -275,6 +285,74 @@ def test_targets_join_what_is_near_along_the_manifold(kind):
     np.testing.assert_array_equal(target, target.T)
     assert target.diagonal().tolist() == [1] * 30
     assert target[:15, :15].mean() > 2 * target[:15, 15:].mean()
+
+
+def test_cosines_are_those_of_the_symmetric_laplacian():
+    T = np.random.default_rng(0).dirichlet(np.ones(5), size=40)
+    distances = chi2_distances(T)
+    target, embedding = learn_target(
+        distances, kind="cosine", n_components=3, n_neighbors=6, sigma_histogram=9.0, sigma_spectral=9.0,
+        laplacian="symmetric",
+    )  # fmt: skip
+    nearest = np.sort(distances, axis=1)[:, 1:7]
+    W = neighbor_graph(distances, 6, np.median(nearest)).toarray()
+    root = np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
+    U = np.linalg.eigh(np.eye(40) - W / root)[1][:, :3]
+    U /= np.linalg.norm(U, axis=1, keepdims=True)
+    np.testing.assert_allclose(target, np.maximum(U @ U.T, 0), atol=1e-7)
+    np.testing.assert_allclose(embedding @ embedding.T, U @ U.T, atol=1e-7)
+
+
+def test_mixed_distances_count_alike():
+    rng = np.random.default_rng(0)
+    own, other = (chi2_distances(rng.dirichlet(np.ones(4), 9)) for _ in range(2))
+    mixed = mixed_distances(own, other)
+    np.testing.assert_allclose(mixed_distances(own, 7 * other), mixed)
+    np.testing.assert_allclose(2 * mixed - own, other * np.median(own[np.triu_indices(9, k=1)])
+                               / np.median(other[np.triu_indices(9, k=1)]))  # fmt: skip
+    np.testing.assert_array_equal(mixed_distances(own, np.zeros((9, 9))), own)
+
+
+def plain_fisher(bags, words, n_axes):
+    """Bag by bag and cell by cell, on the principal axes."""
+    x = np.concatenate(bags) - np.concatenate(bags).mean(axis=0)
+    values, axes = np.linalg.eigh(x.T @ x / len(x))
+    kept = np.argsort(-values)[:n_axes]
+    x = x @ axes[:, kept] / np.sqrt(values[kept].mean())
+    cell = np.argmin(((x[:, np.newaxis] - words) ** 2).sum(axis=2), axis=1)
+    rows = []
+    for own in np.split(np.arange(len(x)), np.cumsum([len(bag) for bag in bags])[:-1]):
+        parts = [[], [], []]
+        for k in range(len(words)):
+            share, mean, var = np.mean(cell == k), x[cell == k].mean(axis=0), x[cell == k].var(axis=0)
+            inside = x[own[cell[own] == k]]
+            parts[0].append((len(inside) / len(own) - share) / np.sqrt(share))
+            parts[1].extend(((inside - mean) / np.sqrt(share * var)).sum(axis=0) / len(own))
+            parts[2].extend((((inside - mean) ** 2 / var - 1) / np.sqrt(2 * share)).sum(axis=0) / len(own))
+        row = np.concatenate(parts)
+        row = np.sign(row) * np.sqrt(np.abs(row))
+        rows.append(row / np.linalg.norm(row))
+    return np.array(rows)
+
+
+def test_fisher_vectors_are_those_of_the_definition(monkeypatch):
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(rng.normal(size=5), [1, 2, 3, 4, 5], (n, 5)) for n in (30, 1, 25, 40)]
+    learned = []
+    real = fisher.kmeans_words
+    monkeypatch.setattr(fisher, "kmeans_words", lambda *a, **k: learned.append(real(*a, **k)) or learned[-1])
+    monkeypatch.setattr(fisher, "_N_AXES", 4)
+    F = fisher.fisher_vectors(Bags.from_list(bags, dtype=np.float64), 3, 0)
+    expected = plain_fisher(bags, learned[0].words, 4)
+    # axes have no direction: compare products of rows
+    np.testing.assert_allclose(F @ F.T, expected @ expected.T, atol=1e-6)
+    assert F.shape == (4, 3 * (1 + 2 * 4))
+
+
+def test_fisher_vectors_of_equal_or_few_features():
+    assert not fisher.fisher_vectors(Bags.from_list([np.ones((3, 2))] * 4), 16, 0).any()
+    few = fisher.fisher_vectors(Bags.from_list([np.eye(2), np.ones((1, 2))]), 16, 0)
+    assert np.isfinite(few).all()
 
 
 def test_isomap_keeps_path_lengths_on_a_line():

@@ -57,6 +57,9 @@ def test_a_small_run(module, options):
     assert all(np.isfinite(list(values.values())).all() for values in found.values())
     assert module.repeat(options, 0) == found
     assert module.repeat(options, 1) != found
+    ours = module.default(options, 0)
+    assert set(ours) == {"default"}
+    assert set(ours["default"]) == {*manifold_protocol.SHOWN, "objective_fell_to"}
 
     module.objects.cache_clear()
     before = file.stat().st_mtime_ns
@@ -108,23 +111,29 @@ def test_a_small_run_of_digits(tmp_path, monkeypatch):
     assert found["BoF"]["objective_fell_to"] == 1
     assert len({values["objective_fell_to"] for values in found.values()}) == 3
     assert manifold_mnist.repeat(options, 0) == found
+    (ours,) = manifold_mnist.default(options, 0).values()
+    assert set(ours) == set(manifold_mnist.SHOWN)
 
 
-def made_up(module, rng):
+def made_up(module, rng, key):
+    if key.endswith("default"):
+        shown = manifold_mnist.SHOWN if module is manifold_mnist else manifold_protocol.SHOWN
+        return {"default": {key: rng.random() for key in shown}}
     if module is manifold_mnist:
         return {method: {key: rng.random() for key in module.SHOWN} for method in module.METHODS}
     return {method: {key: rng.random() for key in manifold_protocol.SHOWN} for method in manifold_protocol.METHODS}
 
 
 @pytest.mark.parametrize("module", [*TWO_METHODS, manifold_mnist])
-@pytest.mark.parametrize("part", [5, 2, 1, 0])
+@pytest.mark.parametrize("part", [10, 7, 1, 0])
 def test_sections_can_be_written_from_any_part_of_the_cells(module, part, tmp_path):
     rng = np.random.default_rng(0)
     results = Results(tmp_path / "made_up.json")
     cells = module.cells(Options(tmp_path, tmp_path))
-    assert [cell.key for cell in cells] == ["00", "01", "02", "03", "04"]
-    for k in rng.permutation(len(cells))[:part]:
-        results.keep(cells[k].key, made_up(module, rng), 1.0, MACHINE)
+    seeds = ["00", "01", "02", "03", "04"]
+    assert [cell.key for cell in cells] == [*seeds, *(f"{seed}-default" for seed in seeds)]
+    for k in [0, *(1 + rng.permutation(len(cells) - 1))][:part]:
+        results.keep(cells[k].key, made_up(module, rng, cells[k].key), 1.0, MACHINE)
     assert (len(results) > 0) == (part > 0)
     sections, _ = page_of(module, Results(results.path), tmp_path)
     assert all(section.claims and section.tables for section in sections)

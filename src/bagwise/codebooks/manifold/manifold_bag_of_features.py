@@ -12,6 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,12 +22,14 @@ from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.kmeans import learn_codebook
+from bagwise.codebooks.manifold.fisher import fisher_vectors
 from bagwise.codebooks.manifold.learning import METRICS, SoftHistograms, learn_words
 from bagwise.codebooks.manifold.target import (
     LAPLACIANS,
     TARGETS,
     given_target,
     learn_target,
+    mixed_distances,
     set_apart,
     typical_scale,
     use_labels,
@@ -50,22 +53,28 @@ _NUMBERS = {"scale_": float, "sigma_histogram_": float, "n_iter_": int, "n_featu
 # names of parameters in files of earlier versions
 _FORMER_NAMES = {"softness": "bandwidth", "n_iter": "max_iter"}
 # parameters that files of earlier versions do not hold: what was done then
-_FORMER_VALUES = {"metric": "chi2", "init": "k-means", "retarget_every": None}
+_FORMER_VALUES = {"metric": "chi2", "init": "k-means", "retarget_every": None, "target_from": "words"}
 INITS = ("k-means", "random")
+SOURCES = ("fisher", "words")
+# Cells of the Fisher vectors that the target is learned from.
+_N_CELLS = 16
 
 
 class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     """Histograms of bags over words that are moved until similar objects have similar histograms (MO-BoF).
 
     1. Words are learned by k-means, and bags become soft histograms over them.
-    2. The neighbour graph of these histograms is embedded; objects that are near each other along the manifold of
-       the data are near in the embedding. That gives a target similarity for each pair.
+    2. The neighbour graph of the bags, by these histograms and by Fisher vectors, is embedded; objects that are near
+       each other along the manifold of the data are near in the embedding. That gives a target similarity for each
+       pair.
     3. Words are moved by a few gradient steps so that the similarities of histograms come closer to the target.
 
     No labels are needed; known ones help (`fit` takes -1 for those not known).
 
-    The published form is ``ManifoldBagOfFeatures(metric="chi2", sigma_histogram=10, bandwidth=0.05)``. With it, all
-    similarities of histograms are above 0.9, whatever the words, and the objective hardly falls.
+    The published form is ``ManifoldBagOfFeatures(target="spectral", target_from="words", laplacian="unnormalized",
+    metric="chi2", sigma_histogram=10, bandwidth=0.05, max_iter=10)``. With it, all similarities of histograms are above
+    0.9, whatever the words, and the objective hardly falls. The defaults were chosen without labels, by how well
+    clusters from one half of the features of each bag agree with clusters from the other half.
 
     Parameters
     ----------
@@ -74,14 +83,12 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         Coordinates of the embedding: about the number of clusters to be found.
     n_neighbors : int, default=10
         Neighbours in the graph.
-    max_iter : int, default=10
-        Gradient steps. More of them bring histograms closer to the target, and to its errors: 40 are better for
-        images described by HOG and LBP, 20 worse than 10 for reviews over 4 words (`python -m experiments
-        manifold_scene15`, and `manifold_rt2k`).
+    max_iter : int, default=40
+        Gradient steps. More of them bring histograms closer to the target, and to its errors.
     learning_rate : float, default=0.01
         Of Adam, in units of `scale`.
     sigma_spectral : float, default=0.1
-        Distance in the embedding at which the target falls to 1/e.
+        Distance in the embedding at which the target falls to 1/e; for "spectral" and "isomap".
     sigma_histogram : float or "auto", default="auto"
         Distance of histograms at which their similarity falls to 1/e. "auto": the median of the distances above 0.
     bandwidth : float, default=0.02
@@ -91,9 +98,14 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     scale : float or "auto", default="auto"
         What features are multiplied by first. "auto": so that the median distance between two words is 1 at the
         start, which is what the defaults of `bandwidth` and `learning_rate` are for.
-    target : {"spectral", "isomap"} or array of shape (n_bags, n_bags), default="spectral"
-        Embedding by the graph's Laplacian or by path lengths; or similarities between 0 and 1 of your own.
-    laplacian : {"unnormalized", "random_walk"}, default="unnormalized"
+    target : {"cosine", "spectral", "isomap"} or array of shape (n_bags, n_bags), default="cosine"
+        Embedding by the graph's Laplacian, compared by angles or ("spectral") by distances, or by path lengths; or
+        similarities between 0 and 1 of your own.
+    target_from : {"fisher", "words"}, default="fisher"
+        What the neighbours in the graph are found by. "words": histograms over the words. "fisher": the mean of their
+        distances and of the distances of Fisher vectors, which hold counts, means and variances of the features in 16
+        cells. So a few words learn to show neighbours that a much longer description finds.
+    laplacian : {"symmetric", "random_walk", "unnormalized"}, default="symmetric"
     retarget_every : int or None, default=None
         Compute the target again from the current histograms after every so many steps. None: only before the first.
     init : {"k-means", "random"}, default="k-means"
@@ -173,6 +185,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         "metric": [StrOptions(set(METRICS))],
         "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "target": [StrOptions(set(TARGETS)), "array-like"],
+        "target_from": [StrOptions(set(SOURCES))],
         "laplacian": [StrOptions(set(LAPLACIANS))],
         "retarget_every": [Interval(Integral, 1, None, closed="left"), None],
         "init": [StrOptions(set(INITS))],
@@ -194,15 +207,16 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         *,
         n_components: int = 10,
         n_neighbors: int = 10,
-        max_iter: int = 10,
+        max_iter: int = 40,
         learning_rate: float = 0.01,
         sigma_spectral: float = 0.1,
         sigma_histogram: float | str = "auto",
         bandwidth: float = 0.02,
         metric: str = "hellinger",
         scale: float | str = "auto",
-        target: str | ArrayLike = "spectral",
-        laplacian: str = "unnormalized",
+        target: str | ArrayLike = "cosine",
+        target_from: str = "fisher",
+        laplacian: str = "symmetric",
         retarget_every: int | None = None,
         init: str = "k-means",
         bag_sample: int | None = 200,
@@ -227,6 +241,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         self.metric = metric
         self.scale = scale
         self.target = target
+        self.target_from = target_from
         self.laplacian = laplacian
         self.retarget_every = retarget_every
         self.init = init
@@ -272,8 +287,10 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         words *= scale
         distances = METRICS[self.metric](soft.histograms(words), n_threads=n_threads)
         sigma = self._sigma(distances)
-        if isinstance(self.target, str):
-            target, embedding = self._learn_target(distances, sigma, labels)
+        learned = isinstance(self.target, str)
+        other = self._other_distances(bags, rng) if learned else None
+        if learned:
+            target, embedding = self._learn_target(distances, other, sigma, labels)
         else:
             target, embedding = given_target(self.target, n_bags)[np.ix_(chosen, chosen)], None
             if labels is not None:
@@ -281,7 +298,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         del distances
 
         def retarget(T: NDArray[np.float64]) -> NDArray[np.float64]:
-            return self._learn_target(METRICS[self.metric](T, n_threads=n_threads), sigma, labels)[0]
+            return self._learn_target(METRICS[self.metric](T, n_threads=n_threads), other, sigma, labels)[0]
 
         learning = learn_words(
             soft,
@@ -293,7 +310,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             metric=self.metric,
             held_out=self.held_out,
             patience=self.patience,
-            retarget=retarget if isinstance(self.target, str) else None,
+            retarget=retarget if learned else None,
             retarget_every=self.retarget_every,
             callback=self.callback,
             n_threads=n_threads,
@@ -323,7 +340,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
                 f"n_components={self.n_components}, but {n} bags can be embedded in at most {n - 1} coordinates."
             )
         check_memory(
-            4 * 8 * n**2,
+            6 * 8 * n**2,
             self.memory_limit,
             f"Learning keeps similarities of all pairs of {n} bags",
             "set max_objects to learn on some of the bags",
@@ -339,12 +356,23 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             return np.array(bags.values[np.sort(rows)])
         return learn_codebook(bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs)
 
+    def _other_distances(self, bags: Bags, rng: np.random.RandomState) -> NDArray[np.float64] | None:
+        """Squared distances of Fisher vectors."""
+        if self.target_from == "words":
+            return None
+        F = fisher_vectors(bags, _N_CELLS, rng, self.n_jobs)
+        return euclidean_distances(F, squared=True)
+
     def _learn_target(
-        self, distances: NDArray[np.float64], sigma: float, labels: NDArray[np.int64] | None
+        self,
+        distances: NDArray[np.float64],
+        other: NDArray[np.float64] | None,
+        sigma: float,
+        labels: NDArray[np.int64] | None,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Similarities to be reached, from the distances of histograms and from the labels that are known."""
+        """Similarities to be reached, from distances of histograms and others, and from the labels that are known."""
         target, embedding = learn_target(
-            distances,
+            distances if other is None else mixed_distances(distances, other),
             kind=str(self.target),
             n_components=self.n_components,
             n_neighbors=self.n_neighbors,

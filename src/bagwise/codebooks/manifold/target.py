@@ -20,15 +20,18 @@ __all__ = [
     "embed",
     "given_target",
     "learn_target",
+    "mixed_distances",
     "neighbor_graph",
     "set_apart",
+    "typical_distance",
     "typical_scale",
+    "unit_rows",
     "use_labels",
 ]
 
 
-LAPLACIANS = ("unnormalized", "random_walk")
-TARGETS = ("spectral", "isomap")
+LAPLACIANS = ("unnormalized", "random_walk", "symmetric")
+TARGETS = ("cosine", "spectral", "isomap")
 _JITTER = 1e-6
 # Up to this many objects all eigenvectors are computed; beyond, the few that are needed.
 _DENSE = 2000
@@ -51,12 +54,36 @@ def neighbor_graph(distances: NDArray[np.float64], n_neighbors: int, sigma: floa
     return sp.csr_array(graph.maximum(graph.T))
 
 
+def typical_distance(distances: NDArray[np.float64], n_neighbors: int) -> float:
+    """Median distance of an object to its nearest neighbours; where that is 0 the largest of them, or 1."""
+    k = min(n_neighbors, len(distances) - 1)
+    if k < 1:
+        return 1.0
+    nearest = np.partition(distances, k, axis=1)[:, 1 : k + 1]
+    middle = float(np.median(nearest))
+    return middle if middle > 0 else float(nearest.max()) or 1.0
+
+
+def mixed_distances(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of two kinds of distances, the second multiplied so that its median is that of the first.
+
+    Medians are over pairs; the first kind is returned where one of them is 0.
+    """
+    pairs = np.triu_indices(len(own), k=1)
+    middles = np.median(own[pairs]), np.median(other[pairs])
+    return own if min(middles) <= 0 else 0.5 * (own + other * (middles[0] / middles[1]))
+
+
 def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized") -> NDArray[np.float64]:
     """Eigenvectors of the graph's Laplacian with the smallest eigenvalues, in columns; the constant one counts.
 
-    "unnormalized": ``L e = λ e`` with ``L = D - W``; "random_walk": ``L e = λ D e``. Columns have unit length and their
-    largest entry is positive. If the graph has several components, the first eigenvectors are a basis of their
-    indicator vectors; which basis is arbitrary, but distances between rows do not depend on it.
+    - "unnormalized": ``L e = λ e`` with ``L = D - W``. Columns have unit length and their largest entry is positive.
+    - "random_walk": ``L e = λ D e``; the same.
+    - "symmetric": ``D^-½ L D^-½ e = λ e``, and in the end rows, not columns, are scaled to unit length (Ng, Jordan and
+      Weiss 2002), so that objects with few neighbours count as much as others.
+
+    If the graph has several components, the first eigenvectors are a basis of their indicator vectors; which basis is
+    arbitrary, but distances between rows do not depend on it.
     """
     n = graph.shape[0]
     if laplacian not in LAPLACIANS:
@@ -65,9 +92,10 @@ def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized
         raise BagwiseError(f"n_components must be from 1 to the number of objects, {n}, got {n_components}.")
     degrees = np.asarray(graph.sum(axis=1)).ravel()
     L = sp.csr_array(sp.diags_array(degrees) - graph)
-    if laplacian == "random_walk" and not np.all(degrees > 0):
-        raise BagwiseError("laplacian='random_walk' needs at least one neighbour for each object; use 'unnormalized'.")
-    M = sp.diags_array(degrees) if laplacian == "random_walk" else None
+    normalized = laplacian != "unnormalized"
+    if normalized and not np.all(degrees > 0):
+        raise BagwiseError(f"laplacian={laplacian!r} needs at least one neighbour for each object; use 'unnormalized'.")
+    M = sp.diags_array(degrees) if normalized else None
     if n <= _DENSE or n_components > n // 2:
         vectors = scipy.linalg.eigh(
             L.toarray(), None if M is None else M.toarray(), subset_by_index=[0, n_components - 1]
@@ -78,7 +106,16 @@ def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized
         start = np.random.default_rng(0).normal(size=n)
         values, vectors = eigsh(sp.csc_array(L), n_components, M=M, sigma=shift, which="LM", v0=start)
         vectors = vectors[:, np.argsort(values, kind="stable")]
-    return _largest_positive(vectors / np.linalg.norm(vectors, axis=0))
+    if laplacian == "symmetric":  # its eigenvectors are √D times those of the random walk
+        vectors = vectors * np.sqrt(degrees)[:, np.newaxis]
+    vectors = _largest_positive(vectors / np.linalg.norm(vectors, axis=0))
+    return unit_rows(vectors) if laplacian == "symmetric" else vectors
+
+
+def unit_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows divided by their length; zeros stay."""
+    size = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.divide(X, size, out=np.zeros_like(X), where=size > 0)
 
 
 def _largest_positive(columns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -117,18 +154,28 @@ def learn_target(
     sigma_spectral: float,
     laplacian: str,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Embed the neighbour graph of histograms; return ``exp(-|s_i - s_j| / sigma_spectral)`` of its rows s, and these.
+    """Embed the neighbour graph of histograms; return the similarities of its rows s, and these.
 
-    The embedding is by eigenvectors of the graph's Laplacian ("spectral"), or by coordinates that keep the lengths of
-    paths in the graph ("isomap"), divided by the norm of the first column, so that both are of the same size.
+    - "cosine": by eigenvectors of the graph's Laplacian; the cosine of the angle between two rows, at least 0. The
+      weights of the graph fall to 1/e at the median distance of neighbours, whatever `sigma_histogram` is.
+    - "spectral": by the same eigenvectors; ``exp(-|s_i - s_j| / sigma_spectral)``.
+    - "isomap": by coordinates that keep the lengths of paths in the graph, divided by the norm of the first column, so
+      that they are of the size of eigenvectors; the same similarity.
     """
     if kind not in TARGETS:
         raise unknown_name("target", kind, TARGETS)
-    graph = neighbor_graph(distances, n_neighbors, sigma_histogram)
-    if kind == "spectral":
-        embedding = embed(graph, n_components, laplacian)
-    else:
+    sigma = typical_distance(distances, n_neighbors) if kind == "cosine" else sigma_histogram
+    graph = neighbor_graph(distances, n_neighbors, sigma)
+    if kind == "isomap":
         embedding = _isomap(graph, distances, n_components)
+    else:
+        embedding = embed(graph, n_components, laplacian)
+    if kind == "cosine":
+        rows = unit_rows(embedding)
+        target = np.clip(rows @ rows.T, 0.0, 1.0)
+        target = 0.5 * (target + target.T)
+        np.fill_diagonal(target, 1.0)
+        return target, embedding
     target = squareform(pdist(embedding))
     target /= -sigma_spectral
     return np.exp(target, out=target), embedding
