@@ -315,7 +315,7 @@ def compare_criteria(
     prepared = prepare(source, chosen, report)
     if prepared.codes is None or not prepared.enough_for_folds(chosen):
         raise BagwiseError(
-            f"Comparing needs at least two classes with {chosen.folds} items each. " + " ".join(prepared.log.notes)
+            "Comparing needs at least two classes, with two items or more each. " + " ".join(prepared.log.notes)
         )
     n_words = prepared.data.n_words
     if sizes is not None and (not sizes or any(not 1 <= size <= n_words for size in sizes)):

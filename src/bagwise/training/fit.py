@@ -325,18 +325,19 @@ class Prepared:
     found: tuple[str, ...]  # notes on what the descriptor was chosen by
 
     def enough_for_folds(self, options: FitOptions) -> bool:
-        """Whether every class has an item for each fold; adds a note otherwise."""
+        """Whether every class has items to train on and to test on; adds notes on small classes."""
         if options.folds == 0 or self.codes is None:
             return False
         counts = np.bincount(self.codes)
-        if counts.min() >= options.folds:
-            return True
         small = int(np.argmin(counts))
-        self.log.notes.append(
-            f"The class {self.classes[small]!r} has only {counts[small]} items, too few for {options.folds} folds: "
-            "errors were not estimated by cross-validation."
-        )
-        return False
+        has = f"The class {self.classes[small]!r} has {counts[small]} item{'s' if counts[small] > 1 else ''}"
+        if counts[small] < 2:
+            self.log.notes.append(
+                f"{has}, so errors were not estimated by cross-validation. Add items, or leave it out."
+            )
+        elif counts[small] < options.folds:
+            self.log.notes.append(f"{has}, fewer than there are folds: its errors are rough estimates.")
+        return bool(counts[small] >= 2)
 
 
 def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
@@ -525,7 +526,7 @@ def cross_validate(
 ) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
     """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
-    Each of the classes `codes` needs at least `options.folds` items. Also returns the prediction for each item by the
+    Each of the classes `codes` needs at least two items. Also returns the prediction for each item by the
     fold that did not train on it, shape (n_sizes, n_items). Weights of words, which do not depend on classes, are
     learned from all items.
     """
@@ -559,7 +560,7 @@ def cross_validate(
             )
     assert found.predicted is not None
     tables = "" if method.n_tables == 1 else f", {method.n_tables} tables at each size"
-    protocol = f"{options.folds}-fold cross-validation{tables}"
+    protocol = f"{len(splits)}-fold cross-validation{tables}"
     return PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol), found.predicted
 
 

@@ -281,9 +281,16 @@ def make_svm(options: FitOptions) -> LinearSVC:
 
 
 def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return the training and test items of each fold."""
-    splitter = StratifiedKFold(options.folds, shuffle=True, random_state=options.random_state)
-    return list(splitter.split(codes, codes))
+    """Return the training and test items of each fold.
+
+    A class of fewer items than folds, but at least two, is tested in some of the folds; if all classes are such, there
+    are as many folds as the largest has items.
+    """
+    n_folds = min(options.folds, int(np.bincount(codes).max()))
+    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=options.random_state)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # a note says it
+        return list(splitter.split(codes, codes))
 
 
 @contextmanager
