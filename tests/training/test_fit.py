@@ -199,7 +199,7 @@ def test_too_few_items_for_folds_are_said(tmp_path):
     (source / "rare").mkdir()
     (source / "rare" / "one.txt").write_text("apple hammer")
     fit = run_fit(source, FitOptions(**TEXTS))
-    assert "'rare' has only 1 items" in fit.notes[0]
+    assert "'rare' has 1 item, so" in fit.notes[0]
     assert fit.model.path is None
     assert set(fit.model.heads) >= {2, 4}
 
