@@ -65,7 +65,7 @@ VARIANTS = {
     "DivisiveMerger": [{"start": "aib", "pooling": "sqrt"}, {"n_groups": 3, "smoothing": 1.0}],
     "FreeEnergyScore": [{"word_block": "word", "standardize": True, "per_token": True, "damping": "log"}],
     "HashMerger": [{"signed": False}],
-    "LatentDirichlet": [{"solver": "online", "prior": "symmetric"}],
+    "LatentDirichlet": [{"solver": "online", "prior": "symmetric"}, {"max_iter": 100, "tol": 0.01}],
     "ManifoldBagOfFeatures": [{"target": "isomap", "scale": 1.0, "bandwidth": 0.5}],
     "PLSA": [{"temperature": 0.8}],
     "SketchMerger": [{"bipolar": True, "dtype": "float64"}, {"n_neighbors": 3}, {"batch_size": 2, "pooling": "mean"}],

@@ -22,6 +22,7 @@ from bagwise.merging.word_merger import WordMerger
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.histograms import METRICS
 from bagwise.topics.free_energy import FreeEnergyScore
+from bagwise.topics.latent_dirichlet import LatentDirichlet
 
 __all__ = ["warmup"]
 
@@ -63,7 +64,7 @@ def _merge() -> None:
 def _model() -> None:
     X = sp.csr_array(np.random.default_rng(0).integers(0, 9, size=(8, 12)).astype(np.float64))
     for inference in ("variational", "gibbs"):
-        FreeEnergyScore(2, inference=inference).fit(X).transform(X)
+        FreeEnergyScore(LatentDirichlet(2, solver="vb"), inference=inference).fit(X).transform(X)
     ConfidenceWeightedClassifier(random_state=0).fit(X, np.arange(8) % 2)
     for metric in METRICS:
         for data in (X, sp.eye_array(8, 12, format="csr")):  # kept dense, and as lists

@@ -129,9 +129,11 @@ def test_online_gets_nearly_as_far_as_all_documents_at_once():
     assert rises[:-1].min() > 1e-4 >= rises[-1]
 
 
-def test_the_order_of_documents_does_not_matter():
+@pytest.mark.parametrize("solver", ["vb", "gibbs"])
+def test_the_order_of_documents_does_not_matter(solver):
+    skip_without_tomotopy(solver)
     X, _ = topic_counts(np.random.default_rng(6), 60, 30, n_topics=4)
-    make = lambda: LatentDirichlet(4, solver="vb", max_iter=10, random_state=0)  # noqa: E731
+    make = lambda: LatentDirichlet(4, solver=solver, max_iter=10, random_state=0)  # noqa: E731
     shuffled = make().fit(X[np.random.default_rng(0).permutation(60)])
     np.testing.assert_allclose(make().fit(X).components_, shuffled.components_, rtol=1e-6)
 

@@ -14,7 +14,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.matrices import is_whole
 from bagwise.errors import BagwiseError
 from bagwise.topics.inference import check_whole
-from bagwise.topics.training import SMALLEST, State
+from bagwise.topics.training import SMALLEST, State, order_by_words
 
 # A sampler that starts from random topics needs some sweeps to leave them.
 FEWEST_SWEEPS = 100
@@ -49,8 +49,9 @@ def sample_topics(
 
     A sweep draws ``p(z = i) ∝ (n_di + α_i) (n_iv + η) / (n_i + V η)`` for each token, with counts that leave the token
     out. A prior that is learned stays as it is for the first third of the sweeps. The average is over every tenth
-    sweep. With one thread the same seed gives the same topics. With more, the threads of tomotopy work on copies that
-    are merged after each sweep, and results differ. `report` is called with the number of sweeps so far.
+    sweep. With one thread the same seed gives the same topics, in whatever order the documents come. With more, the
+    threads of tomotopy work on copies that are merged after each sweep, and results differ. `report` is called with the
+    number of sweeps so far.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its extension modules cannot be loaded where a warning is an error
@@ -67,6 +68,7 @@ def sample_topics(
     model.optim_interval = _SWEEPS_BETWEEN_PRIORS if prior == "asymmetric" else 0
     model.burn_in = n_sweeps // 3
     names = np.arange(n_words).astype(str).astype(object)
+    X = X[order_by_words(X, np.random.RandomState(seed))]
     for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
         if begin < end:
             tokens = np.repeat(X.indices[begin:end], X.data[begin:end].astype(np.int64))

@@ -171,6 +171,11 @@ def random_counts(n_words: int, n_components: int, rng: np.random.RandomState) -
     return np.ascontiguousarray(rng.gamma(100.0, 0.01, (n_components, n_words)).T)
 
 
+def order_by_words(X: sp.csr_array, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """A random order of documents that does not depend on the one they come in; equal documents stay together."""
+    return np.argsort(X @ rng.random_sample(X.shape[1]), kind="stable")
+
+
 def sampled_counts(
     X: sp.csr_array,
     n_components: int,
@@ -182,8 +187,8 @@ def sampled_counts(
 
     All tokens of a word in a document have one topic, so counts need not be integers, and a sweep is O(nnz K). The
     priors are broad, α = 0.1 and pseudocounts of 0.1, as topics find their words sooner with them. Of a large corpus a
-    random part of the documents is used, and counts are scaled up. Documents go into a random order that depends on
-    their words alone, so the result depends neither on their order in X nor on whether copies are weights.
+    random part of the documents is used, and counts are scaled up. By `order_by_words` the result depends neither on
+    the order of documents nor on whether copies are weights.
     """
     n_documents = X.shape[0] if sample_weight is None else sample_weight.sum()
     weights = None
@@ -191,7 +196,7 @@ def sampled_counts(
         X = X[np.repeat(np.arange(X.shape[0]), sample_weight.astype(np.int64))]
     elif sample_weight is not None:
         weights = sample_weight
-    order = np.argsort(X @ rng.random_sample(X.shape[1]), kind="stable")
+    order = order_by_words(X, rng)
     if X.nnz > _START_NNZ:
         order = order[: max(int(X.shape[0] * _START_NNZ / X.nnz), 1)]
     X = X[order]
