@@ -19,6 +19,7 @@ from experiments.manifold_protocol import (
     CRITERIA,
     DEFAULT,
     Figures,
+    caption,
     gains,
     measure_default,
     repetitions,
@@ -183,12 +184,12 @@ def sections(results: Results) -> list[Section]:
     rows = [
         [key.replace("_", " "), *(spread(runs, method, key) for method in METHODS),
          " → ".join(f"{value:g}" for value in PUBLISHED.get(key, ())) or None,
-         spread(defaults, DEFAULT, key) if defaults else None]
+         *([spread(defaults, DEFAULT, key)] if defaults else [])]
         for key in SHOWN
     ]  # fmt: skip
     claims = [_better(runs, "cod.", "learned words"), _better(runs, "all", "learned words and network")]
-    caption = f"{len(runs)} repetitions, mean ± sd; default: {len(defaults)} repetitions"
-    table = Table(caption, ("criterion", *METHODS, "published", DEFAULT), rows)
+    columns = ("criterion", *METHODS, "published", *([DEFAULT] if defaults else []))
+    table = Table(caption(runs, defaults), columns, rows)
     return [Section(TITLE, TEXT, claims, [table])]
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "CRITERIA",
     "DEFAULT",
     "PUBLISHED_FORM",
+    "caption",
     "compared",
     "default_once",
     "gains",
@@ -214,10 +215,10 @@ def compared(title: str, text: str, published: dict[str, dict[str, float]], resu
         gain = gains(key, runs, *METHODS)
         better = f"{np.count_nonzero(gain > 0)} of {len(gain)}"
         row = [name, *(spread(runs, method, key) for method in METHODS), better, f"{gain.mean():+.1f} %", None, None,
-               spread(defaults, DEFAULT, key) if defaults else None]  # fmt: skip
+               *([spread(defaults, DEFAULT, key)] if defaults else [])]  # fmt: skip
         if key in published:
             goal = float(gains(key, [{method: {key: value} for method, value in published[key].items()}], *METHODS)[0])
-            row[-3:-1] = [" → ".join(f"{published[key][method]:g}" for method in METHODS), f"{goal:+.1f} %"]
+            row[5:7] = [" → ".join(f"{published[key][method]:g}" for method in METHODS), f"{goal:+.1f} %"]
             if key.startswith(("kmeans", "map")):
                 claims.append(Claim(
                     f"{name}: better every time, on average by {goal:.1f} % or more",
@@ -225,9 +226,15 @@ def compared(title: str, text: str, published: dict[str, dict[str, float]], resu
                     f"Better in {better}, by {gain.mean():+.1f} % on average.",
                 ))  # fmt: skip
         rows.append(row)
-    columns = ("criterion", *METHODS, "better in", "mean gain", "published", "published gain", DEFAULT)
-    caption = f"{len(runs)} repetitions, mean ± sd; default: {len(defaults)} repetitions"
-    return [Section(title, text, claims, [Table(caption, columns, rows)])]
+    columns = ("criterion", *METHODS, "better in", "mean gain", "published", "published gain")
+    table = Table(caption(runs, defaults), (*columns, *([DEFAULT] if defaults else [])), rows)
+    return [Section(title, text, claims, [table])]
+
+
+def caption(runs: Sequence[Figures], defaults: Sequence[Figures]) -> str:
+    """How many repetitions there are."""
+    ours = f"; {DEFAULT}: {len(defaults)} repetitions" if defaults else ""
+    return f"{len(runs)} repetitions, mean ± sd{ours}"
 
 
 def gains(key: str, runs: Sequence[Figures], before: str, after: str) -> NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -29,7 +31,7 @@ from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph,
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels.additive import additive_kernel
 
-__all__ = ["SpectralClusterer", "cluster_bags"]
+__all__ = ["SpectralClusterer", "cluster_bags", "steadier"]
 
 METHODS = ("spectral", "kmeans")
 # Times that features are divided to choose a method.
@@ -271,7 +273,8 @@ def cluster_bags(
         encoder = ManifoldBagOfFeatures(n_components=n_components, random_state=seeds[0], n_jobs=n_jobs)
     encoder = encoder.fit(bags)
     if method == "auto":
-        method = _steadier(encoder, bags, n_clusters, seeds[1], n_jobs)
+        makers = {name: partial(_clusterer, name, n_clusters, seeds[1], n_jobs) for name in METHODS}
+        method = steadier(lambda random: [encoder.transform(half) for half in _halves(bags, random)], makers, seeds[1])
     clusterer = _clusterer(method, n_clusters, seeds[1], n_jobs)
     labels = clusterer.fit_predict(encoder.transform(bags))
     return np.asarray(labels), Pipeline([("encoder", encoder), *clusterer.steps])
@@ -285,16 +288,32 @@ def _clusterer(method: str, n_clusters: int, seed: int, n_jobs: int | None) -> P
     return Pipeline([("roots", BagNormalizer()), ("clusterer", KMeans(n_clusters, n_init=10, random_state=seed))])
 
 
-def _steadier(encoder: Any, bags: Bags, n_clusters: int, seed: int, n_jobs: int | None) -> str:
-    """The method whose clusters of one half of the features tell most of its clusters of the other half."""
+def steadier(
+    halves: Callable[[np.random.RandomState], Sequence[Any]], clusterers: Mapping[str, Callable[[], Any]], seed: int
+) -> str:
+    """Choose the clusterer whose clusters of one half of the evidence tell most of its clusters of the other half.
+
+    Parameters
+    ----------
+    halves : callable
+        Gives two matrices of the same objects, each from another half of what is known of them, divided at random.
+    clusterers : dict of str to callable
+        Make clusterers that have not been fitted.
+    seed : int
+
+    Returns
+    -------
+    name : str
+        Of the largest mutual information, summed over several divisions. Clusters that are found again but tell little,
+        such as a few objects apart from all others, share little information.
+    """
     random = np.random.RandomState(seed)
-    shared = np.zeros(len(METHODS))
+    shared = dict.fromkeys(clusterers, 0.0)
     for _ in range(_N_HALVINGS):
-        halves = [encoder.transform(half) for half in _halves(bags, random)]
-        for k, method in enumerate(METHODS):
-            found = [_clusterer(method, n_clusters, seed, n_jobs).fit_predict(T) for T in halves]
-            shared[k] += mutual_info_score(*found)
-    return METHODS[int(np.argmax(shared))]
+        parts = halves(random)
+        for name, make in clusterers.items():
+            shared[name] += float(mutual_info_score(*(make().fit_predict(X) for X in parts)))
+    return max(shared, key=lambda name: shared[name])
 
 
 def _halves(bags: Bags, random: np.random.RandomState) -> tuple[Bags, Bags]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,8 @@ __all__ = ["cluster", "counted", "evaluate", "load_model", "transform"]
 _PANEL = "Use a model"
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
+# Items up to which both ways to cluster are tried: spectral clustering takes time with the square of their number.
+_MOST_HALVED = 2000
 _EXAMPLES = 3
 
 
@@ -96,7 +99,7 @@ def cluster(
     model: ModelPath,
     source: SourcePath,
     clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
-    method: Annotated[str, typer.Option(help="kmeans or spectral.")] = "kmeans",
+    method: Annotated[str, typer.Option(help="kmeans, spectral, or auto.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
     force: Force = False,
@@ -105,13 +108,20 @@ def cluster(
     """Cluster items by their features; with labels, print how well the clusters agree with them."""
     from bagwise.clustering import METHODS
 
-    if method not in METHODS:
-        raise unknown_name("--method", method, METHODS)
+    if method not in ("auto", *METHODS):
+        raise unknown_name("--method", method, ("auto", *METHODS))
     check_outputs([out], force)
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, fit_options(options))
     features = loaded.group(histograms)
-    labels = _cluster_features(features, clusters, method, seed)
+    if clusters > features.shape[0]:
+        raise BagwiseError(f"--clusters must be at most the number of items, {features.shape[0]}; got {clusters}.")
+    makers = _clusterers(clusters, seed)
+    if method == "auto":
+        method = _steadier_method(loaded, histograms, makers, seed)
+        session.say(f"Clusters by {method}.")
+        session.answer(method=method)
+    labels = _by_size(makers[method]().fit(features).labels_)
     ids, members = collection.ids, [(labels == k).nonzero()[0].tolist() for k in range(labels.max() + 1)]
     some = [", ".join(printable(ids[i]) for i in own[:_EXAMPLES]) for own in members]
     rows = [[k, len(own), shortened(some[k], 60)] for k, own in enumerate(members)]
@@ -129,22 +139,46 @@ def cluster(
         session.wrote(out, "clusters")
 
 
-def _cluster_features(features: Any, n_clusters: int, method: str, random_state: int) -> Any:
-    """Cluster rows by k-means or spectral clustering; return labels from 0 on, the largest cluster first."""
-    import numpy as np
+def _clusterers(n_clusters: int, random_state: int) -> dict[str, Callable[[], Any]]:
+    """Make clusterers of features, by name."""
     from sklearn.cluster import KMeans
 
     from bagwise.clustering import SpectralClusterer
 
-    n = features.shape[0]
-    if n_clusters > n:
-        raise BagwiseError(f"--clusters must be at most the number of items, {n}; got {n_clusters}.")
-    if method == "kmeans":
-        clusterer: Any = KMeans(n_clusters, n_init=10, random_state=random_state)
-    else:
-        clusterer = SpectralClusterer(n_clusters, random_state=random_state, n_jobs=-1)
-    labels = clusterer.fit(features).labels_
-    order = np.argsort(-np.bincount(labels, minlength=n_clusters), kind="stable")
+    return {
+        "kmeans": lambda: KMeans(n_clusters, n_init=10, random_state=random_state),
+        "spectral": lambda: SpectralClusterer(n_clusters, random_state=random_state, n_jobs=-1),
+    }
+
+
+def _steadier_method(model: Any, histograms: Any, clusterers: dict[str, Callable[[], Any]], random_state: int) -> str:
+    """The method whose clusters of one half of the words of each item tell more of those of the other half.
+
+    k-means where words cannot be divided, because they are not counted in whole numbers, and for many items.
+    """
+    import numpy as np
+    import scipy.sparse as sp
+
+    from bagwise.clustering import steadier
+
+    counts = sp.csr_array(histograms)
+    whole = counts.data.astype(np.int64)
+    if counts.shape[0] > _MOST_HALVED or (counts.data != whole).any() or (whole < 0).any():
+        return "kmeans"
+
+    def halves(random: np.random.RandomState) -> list[Any]:
+        one = random.binomial(whole, 0.5)
+        parts = [sp.csr_array((part, counts.indices, counts.indptr), shape=counts.shape) for part in (one, whole - one)]
+        return [model.group(part) for part in parts]
+
+    return steadier(halves, clusterers, random_state)
+
+
+def _by_size(labels: Any) -> Any:
+    """Number clusters from 0 on, the largest first."""
+    import numpy as np
+
+    order = np.argsort(-np.bincount(labels), kind="stable")
     return np.argsort(order)[labels]
 
 
