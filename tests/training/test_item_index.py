@@ -127,7 +127,7 @@ def test_without_classes_words_are_compared(known):
     assert index.by == "words"
     assert index.search(X[3:4], k=1)[0][0].id == "3"
     for by in ("classes", "both"):
-        with pytest.raises(BagwiseError, match="no classifier because it was fitted without classes"):
+        with pytest.raises(BagwiseError, match="needs a model with a classifier, but <Model: table"):
             ItemIndex.build(model, rows, X, by=by)
     with pytest.raises(BagwiseError, match="compares items by words, so it cannot be searched by 'both'"):
         index.search(X[:1], by="both")
@@ -140,6 +140,18 @@ def test_items_are_numbered_from_0(known, tmp_path):
     path = dataclasses.replace(index, index=other).save(tmp_path / "my.index")
     with pytest.raises(BagwiseError, match="is damaged: its items are numbered"):
         ItemIndex.load(path)
+
+
+def test_the_classifier_of_the_most_groups_is_used(known):
+    model, X, codes = known
+    index = ItemIndex.build(model, collection(X, codes), X, by="classes")
+    cut = ItemIndex.build(model.cut(10), collection(X, codes), X, by="classes")
+    assert cut.search(X[:5]) == index.search(X[:5])
+    found = index.search(X[:5], k=1)
+    scores = np.exp(8 * model.cut(max(model.heads)).decision_function(X))
+    chances = scores / scores.sum(axis=1, keepdims=True)
+    wanted = (chances[:5] @ chances.T).max(axis=1)
+    np.testing.assert_allclose([hits[0].score for hits in found], wanted, atol=1e-5)
 
 
 def test_what_to_compare_by_is_checked(known):

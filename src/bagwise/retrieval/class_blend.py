@@ -48,7 +48,7 @@ class BlendSettings:
     soft: float = 3.0
     sharp: float = 8.0
     n_neighbors: int = 10
-    threshold: float = 0.8
+    threshold: float = 0.82
     slope: float = 50.0
     profile_weight: float = 0.2
     word_weight: float = 0.005

@@ -84,8 +84,8 @@ class ItemIndex:
           have unit norm: TF-IDF for texts, square roots of relative frequencies for others, in each vocabulary. With
           other metrics, relative frequencies are compared.
         - "groups": relative frequencies of the groups. The smallest index.
-        - "classes": the probability that both are of the same class, by the model's classifier. Useless for items of
-          classes that the model does not know.
+        - "classes": the probability that both are of the same class, by the model's classifier of the most groups.
+          Useless for items of classes that the model does not know.
         - "both": words and classes, weighted by how well the classes fit the query, see `ClassBlend`.
     blend : ClassBlend or None
         Only if items are compared by classes.
@@ -319,7 +319,7 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
         raise _Damaged(f"its by is {by!r}, and it has the tensors {has}; both or none belong to it.")
     if not has:
         return None
-    if model.n_groups not in model.heads or len(tensors["typical"]) != len(model.classes):
+    if not model.heads or len(tensors["typical"]) != len(model.classes):
         raise _Damaged(f"it has {len(tensors['typical'])} classes, and its model {model!r} none, or others.")
     return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
 
@@ -373,11 +373,12 @@ def _check_items(
 def _chosen(model: Model, by: str, metric: str | None) -> str:
     """Return what items are compared by; raise an error if the model or the metric does not allow it."""
     if by == "auto":
-        return "both" if metric is None and model.n_groups in model.heads else "words"
+        return "both" if metric is None and model.heads else "words"
     if by not in SIMILARITIES:
         raise unknown_name("by", by, ("auto", *SIMILARITIES))
     if by in ("classes", "both"):
-        _ = model.head  # raises an error if there is none
+        if not model.heads:
+            raise BagwiseError(f"by={by!r} needs a model with a classifier, but {model!r} has none. Use by='words'.")
         if metric not in (None, "inner"):
             raise BagwiseError(f"metric={metric!r} is for by='words' and by='groups', but by is {by!r}. Remove one.")
     return by
@@ -407,7 +408,9 @@ def _word_frequencies(model: Model, histograms: Any) -> Any:
 
 
 def _scores(model: Model, histograms: Any) -> NDArray[np.float64]:
-    return model.head.scores(model.group(_above_shift(model, histograms)))
+    """Return scores of classes, by the classifier of the most groups that the model has: usually one on all words."""
+    size = max(model.heads)
+    return model.heads[size].scores(model.group(_above_shift(model, histograms), size))
 
 
 def _above_shift(model: Model, histograms: Any) -> Any:
