@@ -89,11 +89,12 @@ def test_force_replaces_all_outputs(tmp_path):
     assert Model.load(tmp_path / "texts.bagwise").n_groups == 3
     assert ItemIndex.load(tmp_path / "texts.index").model.n_groups == 3
     assert leftovers(tmp_path) == []
-    (tmp_path / "photos.index").mkdir()
-    (tmp_path / "photos.index" / "precious").write_text("mine")
-    index = ("index", tmp_path / "texts.bagwise", source, "--out", tmp_path / "photos.index", "--force")
+    taken = tmp_path / "folder" / "texts.index"  # the name of the index in the folder
+    taken.mkdir(parents=True)
+    (taken / "precious").write_text("mine")
+    index = ("index", tmp_path / "texts.bagwise", source, "--out", tmp_path / "folder", "--force")
     assert "is a folder, which is not replaced" in bagwise(*index, code=1)
-    assert (tmp_path / "photos.index" / "precious").read_text() == "mine"
+    assert (taken / "precious").read_text() == "mine"
 
 
 @pytest.mark.parametrize("command", ["fit", "transform", "index", "evaluate"])

@@ -10,7 +10,15 @@ import typer
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
 from bagwise.cli.options import FIT_OPTIONS, Force, command, fit_options
-from bagwise.cli.outputs import FitOutputs, check_outputs, check_page, name_of_source, prepare_folder, write_digits
+from bagwise.cli.outputs import (
+    FitOutputs,
+    check_outputs,
+    check_page,
+    name_of_source,
+    output_file,
+    prepare_folder,
+    write_digits,
+)
 from bagwise.cli.printing import duration, percent, printable, with_options
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
@@ -57,7 +65,8 @@ def fit(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Model file. Default: NAME.bagwise with the name of the source.")
+        Path | None,
+        typer.Option(help="Model file, or a folder for it. Default: NAME.bagwise with the name of the source."),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
     index: Annotated[bool, typer.Option(help="Write NAME.index for bagwise search beside the model.")] = True,
@@ -75,7 +84,7 @@ def fit(
 ) -> None:
     """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
     chosen = fit_options(options, n_groups=_number_or_auto(groups))
-    model_path = Path(f"{name_of_source(source)}.bagwise") if out is None else out
+    model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
     outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
     if dry_run:
         _print_plan(session, source, chosen, outputs)

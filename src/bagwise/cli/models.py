@@ -9,7 +9,7 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.options import Force, ModelPath, command
-from bagwise.cli.outputs import check_outputs
+from bagwise.cli.outputs import check_outputs, output_file
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
@@ -51,7 +51,7 @@ def cut(
     force: Force = False,
 ) -> None:
     """Write a model with another number of groups, without training."""
-    target = model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise") if out is None else out
+    target = output_file(out, model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise"))
     check_outputs([target], force)
     whole = load_model(model)
     smaller = whole.cut(groups)

@@ -14,8 +14,8 @@ from bagwise._io.atomic import open_atomically, write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "name_of_source", "prepare_folder"]
-__all__ += ["write_clusters", "write_digits", "write_features"]
+__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "name_of_source", "output_file"]
+__all__ += ["prepare_folder", "write_clusters", "write_digits", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 # Columns that are not features.
@@ -44,6 +44,17 @@ def name_of_source(source: str | os.PathLike[str]) -> str:
         if name.lower().endswith(end) and len(name) > len(end):
             return name[: -len(end)]
     return Path(name).stem
+
+
+def output_file(out: Path | None, default: Path) -> Path:
+    """Return the file to write: as given, the default name in a folder that was given, or the default.
+
+    >>> output_file(Path("."), Path("data/photos.index")).name, output_file(None, Path("photos.index")).name
+    ('photos.index', 'photos.index')
+    """
+    if out is None:
+        return default
+    return out / default.name if out.is_dir() else out
 
 
 class FitOutputs:

@@ -12,7 +12,7 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
-from bagwise.cli.outputs import check_outputs, check_page, name_of_source
+from bagwise.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import counted, load_model
@@ -51,7 +51,7 @@ def index(
         raise unknown_name("--metric", metric, METRICS)
     if by not in ("auto", *SIMILARITIES):
         raise unknown_name("--by", by, ("auto", *SIMILARITIES))
-    target = Path(f"{name_of_source(source)}.index") if out is None else out
+    target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
     loaded = load_model(model)
