@@ -58,8 +58,9 @@ differ by the learned weights alone. That form of scores, and what there is to c
 training documents of the first fold of Comp, Sci, Talk, Kitchen and Video, which are test documents of other folds.
 
 "FEK default" is `FreeEnergyKernel` and LinearSVC with nothing set, on raw counts; "TF-IDF + FEK default" has TF-IDF
-beside it, rows scaled to length 1. Nothing is chosen for them within folds: the defaults come from movie reviews and
-the pairs of Reuters topics, so that of the tasks below only those of the paper tell how good they are."""
+beside it, rows scaled to length 1; both were added to cells that were finished before. Nothing is chosen for them
+within folds: the defaults come from movie reviews and the pairs of Reuters topics, so that only the tasks of the paper
+tell how good they are."""
 
 Errors = dict[str, dict[str, dict[str, float]]]  # in %, by task, method and fold
 

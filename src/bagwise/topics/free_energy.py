@@ -325,9 +325,9 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     Time is that of the topic model and the scores, O(nnz K), and of the learner: one pass over the scores by default.
 
     The defaults suit linear SVMs on texts: ``make_pipeline(CountVectorizer(), FreeEnergyKernel(), LinearSVC())``.
-    They were chosen by cross-validation on movie reviews and pairs of Reuters topics. TF-IDF beside it is a little
-    better still, with `sklearn.preprocessing.Normalizer` after both, so that the kernel is the mean of two cosines
-    (see Examples).
+    They were chosen by cross-validation on movie reviews and pairs of Reuters topics. TF-IDF may stand beside it, with
+    `sklearn.preprocessing.Normalizer` after both, so that the kernel is the mean of two cosines (see Examples): on the
+    tasks of the paper its errors lie between those of the two alone.
 
     The form of the paper has raw scores of topics or of topics and words: ``word_block="topic"`` or ``"full"``,
     ``standardize=True``, ``damping=None``, ``normalize=None``, ``learner=DiagonalKernelLearner()``.
