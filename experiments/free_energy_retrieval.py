@@ -46,8 +46,8 @@ Corel-1k (10 classes, chance 0.1) with one kind and no pyramid. Published figure
 methods and for what noise does, not for the level. FKL describes images by Fisher scores of the descriptors
 themselves, all other methods by the 1000 words they are assigned to.
 
-"FEK default" is `FreeEnergyKernel` with nothing set, fitted to the counts of the labelled images. Its defaults are for
-texts: an image has most words, and scores that are centred (FEK) suit it better."""
+"FEK default" is `FreeEnergyKernel` with nothing set, fitted to the counts of the labelled images; its defaults are for
+texts, and its scores are not centred as those of FEK are."""
 
 
 def cells(options: Options) -> list[Cell]:
