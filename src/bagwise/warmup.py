@@ -78,4 +78,5 @@ def _describe_and_encode() -> None:
     bags = ColorSIFT().transform(images)
     for assignment in ASSIGNMENTS:
         BagOfFeatures(4, assignment=assignment, n_init=1, random_state=0).fit(bags).transform(bags)
-    ManifoldBagOfFeatures(4, n_components=1, n_init=1, max_iter=1, random_state=0).fit(bags)
+    for metric in ("hellinger", "chi2"):
+        ManifoldBagOfFeatures(4, n_components=1, n_init=1, max_iter=1, metric=metric, random_state=0).fit(bags)

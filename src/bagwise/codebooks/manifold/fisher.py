@@ -19,6 +19,7 @@ __all__ = ["fisher_vectors"]
 # Axes of the features that are kept, and features that cells are learned from.
 _N_AXES = 32
 _N_SAMPLES = 20_000
+_BLOCK_ROWS = 1 << 14
 # Variances below this share of the mean variance, and axes below it, are rounding.
 _FLOOR = 1e-6
 
@@ -37,7 +38,7 @@ def fisher_vectors(
     Bags must not be empty. O(n_rows (n_cells + 32) 32) time.
     """
     with one_blas_thread():
-        x = _principal(np.asarray(bags.values, dtype=np.float64))
+        x = _principal(bags.values)
     if not x.any():  # all features are equal
         return np.zeros((len(bags), 1))
     random = check_random_state(random_state)
@@ -68,11 +69,20 @@ def fisher_vectors(
     return np.divide(F, size, out=np.zeros_like(F), where=size > 0)
 
 
-def _principal(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _principal(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Coordinates on the principal axes, of variance 1 in the mean over the axes that are kept."""
-    x = x - x.mean(axis=0)
-    values, axes = np.linalg.eigh(x.T @ x / len(x))
-    kept = np.flatnonzero(values > _FLOOR * max(values[-1], np.finfo(np.float64).tiny))[::-1][:_N_AXES]
+    mean = values.mean(axis=0, dtype=np.float64)
+    starts = range(0, len(values), _BLOCK_ROWS)  # blocks, so that no copy of all values is made
+    products = np.zeros((len(mean), len(mean)))
+    for start in starts:
+        block = values[start : start + _BLOCK_ROWS] - mean
+        products += block.T @ block
+    variances, axes = np.linalg.eigh(products / len(values))
+    kept = np.flatnonzero(variances > _FLOOR * max(variances[-1], np.finfo(np.float64).tiny))[::-1][:_N_AXES]
     if not len(kept):
-        return np.zeros((len(x), 1))
-    return np.ascontiguousarray(x @ axes[:, kept] / np.sqrt(values[kept].mean()))
+        return np.zeros((len(values), 1))
+    turn = axes[:, kept] / np.sqrt(variances[kept].mean())
+    x = np.empty((len(values), len(kept)))
+    for start in starts:
+        x[start : start + _BLOCK_ROWS] = (values[start : start + _BLOCK_ROWS] - mean) @ turn
+    return x
