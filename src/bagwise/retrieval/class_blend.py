@@ -27,8 +27,9 @@ _QUANTILE = 0.75
 class BlendSettings:
     """Constants of `ClassBlend`.
 
-    The defaults were chosen on training parts of Corel-1k, Scene-15, six newsgroups, ten topics of Reuters and seven
-    kinds of Amazon reviews, by mean average precision over folds that leave whole classes out of the classifier.
+    The defaults were chosen on one draw of training items of Corel-1k, Scene-15, six newsgroups, ten topics of Reuters,
+    seven kinds of Amazon reviews and digits, by mean average precision over folds that leave whole classes out of the
+    classifier. Some of these items are test items in the draws of ``benchmarks/seed_methods_search.py``.
 
     Attributes
     ----------
