@@ -70,17 +70,63 @@ def test_a_sweep_draws_from_the_counts_of_all_other_entries():
     np.testing.assert_allclose(totals, again.sum(axis=0))
 
 
-def test_a_start_from_a_part_of_the_documents_has_the_counts_of_all(monkeypatch):
-    X = to_counts(topic_counts(np.random.default_rng(2), 200, 30)[0], "a test")
-    start = lambda X, weights=None: training.sampled_counts(X, 4, 0.0, np.random.RandomState(0), weights)  # noqa: E731
-    noise = 0.01 * 30 * 4
-    np.testing.assert_allclose(start(X).sum(), X.sum() + noise, rtol=1e-3)
-    np.testing.assert_allclose(start(X, np.full(200, 2.5)).sum(), 2.5 * X.sum() + noise, rtol=1e-3)
-    monkeypatch.setattr(training, "_START_NNZ", X.nnz // 2)
-    assert abs(start(X).sum() / X.sum() - 1) < 0.1
-    assert start(X).tobytes() == start(X).tobytes()
-    few = start(X[:1])  # topics without a word still differ
+def lognormal_counts(n_documents=400, n_words=60):
+    """Counts of documents whose lengths differ much, some of them empty."""
+    rng = np.random.default_rng(2)
+    lengths = rng.lognormal(3.0, 1.0, n_documents).astype(int)
+    lengths[::10] = 0
+    return to_counts(rng.multinomial(lengths, rng.dirichlet(np.full(n_words, 0.5))).astype(float), "a test")
+
+
+def start_topics(X, weights=None):
+    return training.sampled_counts(X, 4, 0.0, np.random.RandomState(0), weights)
+
+
+def test_a_start_has_the_counts_of_all_documents(monkeypatch):
+    X = lognormal_counts()
+    noise = 0.01 * 60 * 4
+    weights = np.random.default_rng(3).uniform(0.5, 3.0, 400)
+    for limit in (X.nnz, X.nnz // 2, X.nnz // 10, 1):
+        monkeypatch.setattr(training, "_START_NNZ", limit)
+        found = start_topics(X)
+        of_words = X.sum(axis=0)
+        np.testing.assert_allclose(found.sum(axis=1), of_words + 0.04, atol=0.03)
+        np.testing.assert_allclose(start_topics(X, weights).sum(), weights @ X.sum(axis=1) + noise, rtol=1e-3)
+        assert start_topics(X).tobytes() == found.tobytes()
+        shuffled = X[np.random.default_rng(4).permutation(400)]
+        np.testing.assert_array_equal(start_topics(shuffled), found)
+        copies = np.arange(400) % 3
+        np.testing.assert_array_equal(start_topics(X, copies), start_topics(X[np.repeat(np.arange(400), copies)]))
+    few = start_topics(X[1:2])  # topics without a word still differ
     assert len(np.unique(few, axis=1).T) == 4
+
+
+def test_the_first_sweeps_of_a_large_corpus_are_over_documents_of_all_lengths(monkeypatch):
+    X = lognormal_counts(4000)
+    monkeypatch.setattr(training, "_START_NNZ", X.nnz // 4)
+    parts = []
+
+    def watched(starts, words, counts, alpha, eta, topics, of_words, totals, draws):
+        assert len(topics) == len(draws) == starts[-1]
+        assert len(starts) < 4001 or len(topics) == X.nnz
+        parts.append((np.count_nonzero(np.diff(starts)), counts[: starts[-1]].sum()))
+
+    monkeypatch.setattr(training, "sample_entries", watched)
+    start_topics(X)
+    n_filled = np.count_nonzero(X.sum(axis=1))
+    assert parts[40:] == [(n_filled, X.sum())] * 10
+    assert len(set(parts[:40])) == 1
+    n_documents, n_tokens = parts[0]
+    assert n_documents == pytest.approx(n_filled / 4, rel=0.1)
+    assert n_tokens == pytest.approx(X.sum() / 4, rel=0.1)
+
+
+def test_topics_of_words_are_drawn_by_their_counts():
+    counts = np.array([[1.0, 3.0, 0.5], [2.0, 0.1, 0.1], [0.2, 0.2, 0.6]])
+    words = np.random.default_rng(5).permutation(np.repeat([0, 1, 2], 20_000))
+    found = training.draw_topics(words, counts, np.random.RandomState(0))
+    shares = np.array([np.bincount(found[words == word], minlength=3) for word in range(3)]) / 20_000
+    np.testing.assert_allclose(shares, counts / counts.sum(axis=1, keepdims=True), atol=0.015)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -16,13 +16,16 @@ from bagwise.topics.inference import Corpus, Posterior, infer, mean_logs, topic_
 
 SMALLEST = 1e-6  # lower bound of the prior: below it digamma falls under -10⁶
 _LARGEST = 1e6  # upper bound: documents with identical proportions have an infinite optimum
-# The first passes keep the prior: under topics that are still random all documents look alike, and it would diverge.
+# The first passes (online: mini-batches, as `fit` starts from sampled topics) keep the prior: under topics that are
+# still random all documents look alike, and it would diverge.
 _PASSES_BEFORE_PRIOR = 5
 _MAX_HALVINGS = 40
-# Sampling that finds topics to start from: its priors, its sweeps, and the non-zeros above which it takes a part.
+# Sampling that finds topics to start from: its priors, its sweeps over a part of the documents with at most so many
+# non-zeros, and then over all of them.
 _START_PRIOR = 0.1
-_START_SWEEPS = 50
 _START_NNZ = 2_000_000
+_PART_SWEEPS = 40
+_FULL_SWEEPS = 10
 _LEAST_START = 0.01  # of each word, also where η is 0: a word that a topic starts without would not come back
 
 
@@ -172,8 +175,25 @@ def random_counts(n_words: int, n_components: int, rng: np.random.RandomState) -
 
 
 def order_by_words(X: sp.csr_array, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """A random order of documents that does not depend on the one they come in; equal documents stay together."""
+    """An order of documents that does not depend on the one they come in; short ones first, equal ones together."""
     return np.argsort(X @ rng.random_sample(X.shape[1]), kind="stable")
+
+
+def shuffle_by_words(X: sp.csr_array, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """The same, with documents of all lengths anywhere: by fractions of sums that differ by much more than 1."""
+    return np.argsort((X @ (2.0**20 * rng.random_sample(X.shape[1]))) % 1.0, kind="stable")
+
+
+def draw_topics(
+    words: NDArray[np.integer], counts: NDArray[np.float64], rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    """A topic for each word, with probabilities proportional to its row of `counts`, which are above 0."""
+    n_words, n_components = counts.shape
+    sums = np.cumsum(counts, axis=1)
+    sums /= sums[:, -1:]
+    sums += np.arange(n_words)[:, np.newaxis]  # ascending as a whole: one search for all
+    found = np.searchsorted(sums.ravel(), words + rng.random_sample(len(words)), side="right")
+    return np.minimum(found - words.astype(np.int64) * n_components, n_components - 1)
 
 
 def sampled_counts(
@@ -186,30 +206,35 @@ def sampled_counts(
     """Topics to start from, words x topics: counts after some sweeps of collapsed Gibbs sampling, and about η more.
 
     All tokens of a word in a document have one topic, so counts need not be integers, and a sweep is O(nnz K). The
-    priors are broad, α = 0.1 and pseudocounts of 0.1, as topics find their words sooner with them. Of a large corpus a
-    random part of the documents is used, and counts are scaled up. By `order_by_words` the result depends neither on
-    the order of documents nor on whether copies are weights.
+    priors are broad, α = 0.1 and pseudocounts of 0.1, as topics find their words sooner with them. Of a large corpus
+    the first sweeps take a random part of the documents. The topics of that part alone would keep out words that it
+    lacks, so the last sweeps take all documents, where the others begin with topics of their words. The result depends
+    neither on the order of documents nor on whether copies are weights.
     """
-    n_documents = X.shape[0] if sample_weight is None else sample_weight.sum()
     weights = None
     if sample_weight is not None and is_whole(sample_weight):
         X = X[np.repeat(np.arange(X.shape[0]), sample_weight.astype(np.int64))]
     elif sample_weight is not None:
         weights = sample_weight
-    order = order_by_words(X, rng)
-    if X.nnz > _START_NNZ:
-        order = order[: max(int(X.shape[0] * _START_NNZ / X.nnz), 1)]
+    order = order_by_words(X, rng) if X.nnz <= _START_NNZ else shuffle_by_words(X, rng)
     X = X[order]
     data = X.data if weights is None else X.data * np.repeat(weights[order], np.diff(X.indptr))
-    topics = rng.randint(n_components, size=X.nnz)
-    counts = np.zeros((X.shape[1], n_components))
-    np.add.at(counts, (X.indices, topics), data)
-    totals = counts.sum(axis=0)
     alpha = np.full(n_components, _START_PRIOR)
-    for _ in range(_START_SWEEPS):
-        draws = rng.random_sample(X.nnz)
-        sample_entries(X.indptr, X.indices, data, alpha, _START_PRIOR, topics, counts, totals, draws)
-    counts *= n_documents / (X.shape[0] if weights is None else weights[order].sum())
+    n_part = min(int(np.searchsorted(X.indptr[1:], _START_NNZ)) + 1, X.shape[0])
+    topics = rng.randint(n_components, size=X.indptr[n_part])
+    counts = np.zeros((X.shape[1], n_components))
+    np.add.at(counts, (X.indices[: len(topics)], topics), data[: len(topics)])
+    for n_documents, n_sweeps in ((n_part, _PART_SWEEPS), (X.shape[0], _FULL_SWEEPS)):
+        if n_documents > n_part:
+            others = X.indices[len(topics) :]
+            of_others = draw_topics(others, np.maximum(counts, 0.0) + _START_PRIOR, rng)
+            np.add.at(counts, (others, of_others), data[len(topics) :])
+            topics = np.concatenate([topics, of_others])
+        totals = counts.sum(axis=0)
+        for _ in range(n_sweeps):
+            draws = rng.random_sample(len(topics))
+            starts = X.indptr[: n_documents + 1]
+            sample_entries(starts, X.indices, data, alpha, _START_PRIOR, topics, counts, totals, draws)
     np.maximum(counts, 0.0, out=counts)  # differences of fractional counts are rounded
     # noise, as topics that got nothing would stay equal to each other
     return counts + max(eta, _LEAST_START) * random_counts(len(counts), n_components, rng)
@@ -301,7 +326,7 @@ def online_step(
     counts += rate * training.eta
     counts += (1 - rate) * state.counts
     alpha = state.alpha
-    if state.n_updates >= _PASSES_BEFORE_PRIOR:
+    if training.prior != "fixed" and state.n_updates >= _PASSES_BEFORE_PRIOR:
         learned = learn_prior(alpha, posterior.gamma, training.prior, sample_weight, training.n_threads)
         alpha = (1 - rate) * alpha + rate * learned
     state = replace(state, counts=counts, alpha=alpha, n_updates=state.n_updates + 1)
