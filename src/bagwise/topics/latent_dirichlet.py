@@ -71,8 +71,9 @@ class LatentDirichlet(TopicModel):
         1 / n_components, or 50 / n_components for "gibbs".
     prior : {"auto", "fixed", "symmetric", "asymmetric"}, default="auto"
         Whether α stays fixed, or is learned as one value or one value per topic. "auto": "fixed" if `doc_topic_prior`
-        is given, otherwise "asymmetric"; in `partial_fit` always "fixed", since under topics that are still random a
-        learned α grows too large. "vb" learns it after five passes, "online" and `partial_fit` after five mini-batches.
+        is given, otherwise "asymmetric"; in `partial_fit` always "fixed", since α learned under topics that are still
+        random, from batches in no random order, can grow large. "vb" learns it from the sixth pass on, "online" and
+        `partial_fit` from the sixth mini-batch on.
     topic_word_prior : float or None, default=0.03
         Pseudocount η of each word in each topic. Above 0, except for ``smoothing="map"``. None: 1 / n_components.
         Larger values predict unseen documents better, smaller ones give topics of fewer words.
