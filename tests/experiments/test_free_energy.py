@@ -63,7 +63,7 @@ def test_texts_go_on_where_they_stopped(texts, tmp_path, monkeypatch, capfd):
     run("text", free_energy_text, Options(texts, tmp_path / "out", quick=True, repeats=2))
     after = json.loads(first.path.read_text())["cells"]
     assert before.items() <= after.items()  # also the seconds: nothing was done again
-    assert after.keys() - before.keys() == {"Comp/01"}
+    assert after.keys() - before.keys() == {"Comp/01", "Comp/01/default"}
 
 
 def test_headers_are_left_out_where_they_should_be(texts):
@@ -88,8 +88,9 @@ def test_ten_folds_hold_each_document_once_and_ten_more_are_others(texts):
 
 def test_cells_of_texts_are_folds_of_tasks(tmp_path):
     keys = {cell.key for cell in free_energy_text.cells(Options(tmp_path, tmp_path))}
-    assert keys == {f"{name}/{fold:02d}" for name in task_names() for fold in range(10)}
-    assert len(free_energy_text.cells(Options(tmp_path, tmp_path, repeats=12))) == 12 * len(task_names())
+    endings = ("", "/default")
+    assert keys == {f"{name}/{fold:02d}{ending}" for name in task_names() for fold in range(10) for ending in endings}
+    assert len(free_energy_text.cells(Options(tmp_path, tmp_path, repeats=12))) == 2 * 12 * len(task_names())
 
 
 @pytest.fixture

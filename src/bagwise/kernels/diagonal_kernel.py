@@ -176,7 +176,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
        ``max(g, 0)`` scaled to length 1; "prox" takes one step from equal weights, ``w = max(1 + step g / max |g|, 0)``.
     2. ``objective="correlation"`` takes such a step with centred features and labels, in units of what labels drawn at
        random would give: ``w = max(1 + step (n η_d² / (c - 1) - 1), 0)``, where η² is the fraction of the variance
-       between the c classes. It depends neither on the scale or mean of the features nor on the sizes of the classes.
+       between the c classes. It does not depend on the scale or mean of the features.
     3. ``objective="logistic"`` minimises ``½ |w - 1|² + C mean_{i<j} log(1 + exp(-s_ij K(x_i, x_j)))`` over w ≥ 0, with
        s_ij = ±1. It is convex.
     4. `transform` multiplies the features by the square roots of the weights. Their inner product is the kernel, so a

@@ -102,8 +102,8 @@ def sampled_elbo_terms(
     """`elbo_terms` with φ from a Gibbs sampler: the fraction of samples in which tokens of a word have a topic.
 
     The sampler reads `counts`, integers from `to_counts`; `values` stand for them in the terms (the same, or damped).
-    With ``γ = α + Σ_v n_v φ_v`` and ``0 log 0 = 0``, all terms of a document sum to the ELBO at (γ, φ), which is below
-    that of variational inference. O(tokens K n_sweeps).
+    With ``γ = α + Σ_v n_v φ_v`` and ``0 log 0 = 0``, all terms of a document sum to the ELBO at (γ, φ), which is
+    usually below that of variational inference. O(tokens K n_sweeps).
     """
     weights, alpha = lda.word_weights(), lda.doc_topic_prior_.copy()
     logs = np.log(weights)

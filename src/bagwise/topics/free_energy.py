@@ -103,7 +103,7 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
     -----
     Without `per_token` and `standardize` the features of a document sum to ``model_.bound`` (of damped counts, if they
     are) for each block, and those of an empty document are 0. With "gibbs" they sum to the ELBO at the sampled topics,
-    which is lower. "full" leaves out terms of less than 1e-12 tokens. Time is O(nnz K), for "gibbs" O(tokens K) per
+    usually lower. "full" leaves out terms of less than 1e-12 tokens. Time is O(nnz K), for "gibbs" O(tokens K) per
     sweep. A change of parameters takes effect at the next `fit`.
 
     References
@@ -295,8 +295,9 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     per_token, inference, n_sweeps, random_state
         See `FreeEnergyScore`.
     standardize : bool or "sqrt", default="sqrt"
-        How scores are scaled; see `FreeEnergyScore`. "sqrt" weights words much as inverse document frequencies do; True
-        overrates rare words. Without scaling the largest terms dominate.
+        How scores are scaled; see `FreeEnergyScore`. "sqrt" lets rare words count more, as inverse document frequencies
+        do, but not less those that nearly all documents have: leave these out (``CountVectorizer(max_df=0.9)``) if they
+        are many. True overrates rare words. Without scaling the largest terms dominate.
     damping : {"log", None}, default="log"
         "log" replaces counts n by ``1 + log n``. Give raw counts.
     normalize : {"l2", None}, default="l2"
@@ -325,12 +326,13 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     Time is that of the topic model and the scores, O(nnz K), and of the learner: one pass over the scores by default.
 
     The defaults suit linear SVMs on texts: ``make_pipeline(CountVectorizer(), FreeEnergyKernel(), LinearSVC())``.
-    They were chosen by cross-validation on movie reviews and pairs of Reuters topics. TF-IDF may stand beside it, with
-    `sklearn.preprocessing.Normalizer` after both, so that the kernel is the mean of two cosines (see Examples): on the
-    tasks of the paper its errors lie between those of the two alone.
+    Damped counts, one score per word and unit norm were known to suit the tasks of the paper; scaling, objective and
+    step were chosen by cross-validation on movie reviews and pairs of Reuters topics. TF-IDF may stand beside it, with
+    `sklearn.preprocessing.Normalizer` after both, so that the kernel is the mean of two cosines (see Examples).
 
-    The form of the paper has raw scores of topics or of topics and words: ``word_block="topic"`` or ``"full"``,
-    ``standardize=True``, ``damping=None``, ``normalize=None``, ``learner=DiagonalKernelLearner()``.
+    The form of the paper: ``model=LatentDirichlet(K, solver="gibbs", prior="fixed", topic_word_prior=0.01)``,
+    ``inference="gibbs"``, ``word_block="full"``, ``standardize=True``, ``damping=None``, ``normalize=None``,
+    ``learner=DiagonalKernelLearner("prox")``.
 
     Scores per word are scaled but not centred, since they are sparse. Where most documents have most words, as images
     do, centred scores are better: `FreeEnergyScore` as dense array, `sklearn.preprocessing.StandardScaler`,
@@ -493,6 +495,8 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
         return hasattr(self, "score_")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if "normalize" not in state and state.get("learner") is None:
+            state = {**state, "learner": DiagonalKernelLearner()}  # what None meant
         super().__setstate__({**_EARLIER_SCORE, "normalize": None, "_normalize": None, **state})
 
     def __sklearn_tags__(self) -> Tags:
