@@ -65,7 +65,10 @@ Errors = dict[str, dict[str, dict[str, float]]]  # in %, by task, method and fol
 
 
 def cells(options: Options) -> list[Cell]:
-    """A cell for each fold of each task, and one for our defaults. More than ten folds are those of another division into ten."""
+    """A cell for each fold of each task, and one for our defaults.
+
+    More than ten folds are those of another division into ten.
+    """
     n_folds = options.repeats or (QUICK_FOLDS if options.quick else N_FOLDS)
     return [
         Cell(f"{name}/{fold:02d}{ending}", function, {"options": options, "name": name, "fold": fold})

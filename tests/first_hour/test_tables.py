@@ -31,8 +31,6 @@ def test_numbers_of_rows_are_ids_and_not_a_word(name, rows, tmp_path):
     model = Model.load(tmp_path / "a.bagwise")
     assert model.word_names == ("a", "b", "c", "d")
     assert open_collection(path).ids[:2] == ["100", "101"]
-    if name == "ID":
-        return  # the usual name of ids, in upper case
     shown = name or "Unnamed: 0"
     (note,) = [note for note in told["notes"] if "not used as a word" in note]
     assert shown in note
@@ -40,6 +38,48 @@ def test_numbers_of_rows_are_ids_and_not_a_word(name, rows, tmp_path):
     kept = Model.load(tmp_path / "b.bagwise")
     assert kept.word_names == (name, "a", "b", "c", "d")
     assert "40 rows" in bagwise("evaluate", tmp_path / "b.bagwise", path)  # the column is a word of the model
+
+
+def test_a_single_row_is_read_as_the_table_of_the_model_was(rows, tmp_path):
+    X, y = rows
+    names, columns = ["index", "a", "b", "c", "d", "class"], [np.arange(40), *X.T, y]
+    path = write(tmp_path / "a.csv", names, columns)
+    bagwise("fit", path, "--out", tmp_path / "a.bagwise")
+    one = write(tmp_path / "one.csv", names, [column[:1] for column in columns])
+    (hits,) = as_json("search", tmp_path / "a.index", one)["queries"]
+    assert hits["hits"][0]["id"] == "0"
+    repeated = write(tmp_path / "two.csv", names, [np.zeros(40, dtype=int), *X.T, y])
+    assert "40 rows" in bagwise("evaluate", tmp_path / "a.bagwise", repeated)
+
+
+def test_columns_to_keep_must_be_there(rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["id", "a", "b", "class"], [np.arange(40), *X.T[:2], y])
+    assert "there is no column 'nothere' to keep; there are 'id', 'a'" in bagwise(
+        "fit", path, "--keep", "nothere", code=1
+    )
+    bagwise("fit", path, "--keep", "id", "--out", tmp_path / "a.bagwise")
+    assert Model.load(tmp_path / "a.bagwise").word_names == ("id", "a", "b")
+
+
+def test_words_of_a_model_may_have_the_names_of_labels(rows, tmp_path):
+    """A model of an earlier version took a column Class as a word."""
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["Class", "b", "target"], [*X.T[:2], y])
+    bagwise("fit", path, "--label", "target", "--out", tmp_path / "a.bagwise")
+    assert Model.load(tmp_path / "a.bagwise").word_names == ("Class", "b")
+    other = write(tmp_path / "b.csv", ["Class", "b"], X.T[:2])
+    assert "40 items, 2 features" in bagwise("transform", tmp_path / "a.bagwise", other, "--out", tmp_path / "b.npz")
+
+
+def test_exact_names_come_first(rows, tmp_path):
+    X, y = rows
+    table = open_collection(
+        write(tmp_path / "a.csv", ["ID", "Label", "label", "id"], [X[:, 0], X[:, 1], y, 50 + np.arange(40)])
+    )
+    assert list(table.labels) == list(map(str, y))
+    assert table.ids[0] == "50"
+    assert table.feature_names == ["ID", "Label"]  # the values of ID do not differ
 
 
 def test_the_option_that_keeps_a_column_is_named_as_on_the_command_line(rows, tmp_path):

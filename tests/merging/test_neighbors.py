@@ -96,8 +96,8 @@ def clustered(n=240, d=12, seed=0):
 @pytest.fixture
 def all_cells(monkeypatch):
     """Search all cells, so that nothing is missed; some samples at a time."""
-    monkeypatch.setattr(neighbors, "_PROBED", 10**6)
-    monkeypatch.setattr(neighbors, "_PROBED_OF_CLASSES", 10**6)
+    monkeypatch.setattr(neighbors, "_PROBED", 2.0)
+    monkeypatch.setattr(neighbors, "_PROBED_OF_CLASSES", 2.0)
     monkeypatch.setattr(neighbors, "_QUERIES", 33)
 
 
@@ -126,7 +126,7 @@ def test_approximate_neighbors_in_all_cells_are_the_exact_ones(metric, form, all
 
 @pytest.mark.parametrize("metric", ["intersection", "euclidean"])
 def test_approximate_neighbors_miss_few(metric, monkeypatch):
-    monkeypatch.setattr(neighbors, "_PROBED_OF_CLASSES", 4)
+    monkeypatch.setattr(neighbors, "_PROBED_OF_CLASSES", 0.07)
     X, codes = clustered(900)
     exact, found = (kind(X, metric).graph(6, codes, "other") for kind in (ExactNeighbors, ApproximateNeighbors))
     assert 0.9 < exact.multiply(found).nnz / exact.nnz < 1
@@ -134,7 +134,7 @@ def test_approximate_neighbors_miss_few(metric, monkeypatch):
 
 def test_samples_without_candidates_in_their_cells_are_searched_in_all(monkeypatch):
     """The cells nearest to a sample hold its own class alone."""
-    monkeypatch.setattr(neighbors, "_PROBED_OF_CLASSES", 1)
+    monkeypatch.setattr(neighbors, "_PROBED_OF_CLASSES", 0.01)
     X, codes = clustered(200)
     X[codes > 0] += 50
     exact, found = (kind(X, "euclidean").graph(3, codes, "other") for kind in (ExactNeighbors, ApproximateNeighbors))

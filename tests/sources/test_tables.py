@@ -168,7 +168,12 @@ def test_bombs_are_refused(tmp_path):
         ("a.csv", "a,b\n1,2\n", {"data": "a"}, r"data= is the name of an array in an .npz file, but this is .csv"),
         ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n9 9 1.0\n", {}, r"not a Matrix Market file"),
         ("a.mtx", "nothing", {}, r"not a Matrix Market file, or damaged"),
-        ("a.mtx", "nothing", {"id": "x"}, r"id= and split= are columns of CSV and Parquet files, but this is .mtx"),
+        (
+            "a.mtx",
+            "nothing",
+            {"id": "x"},
+            r"id=, split= and keep= are columns of CSV and Parquet files, but this is .mtx",
+        ),
         ("a.svmlight", "1 x:y\n", {}, r"not an svmlight file, or damaged"),
         ("a.parquet", "nothing", {}, r"not a Parquet file, or damaged"),
         ("a.npz", "nothing", {}, r"is damaged or not an archive"),

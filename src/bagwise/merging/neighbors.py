@@ -1,6 +1,6 @@
 """Nearest neighbours between samples, as the graph criteria need them: exact, or by faiss for many samples.
 
-A sample is never its own neighbour. Ties are broken by the lowest index. If there are fewer candidates than neighbours
+A sample is never its own neighbour. Ties are broken by the lowest index (among the candidates of faiss). If there are fewer candidates than neighbours
 asked for, all of them are taken.
 """
 
@@ -32,9 +32,9 @@ _BLOCK = 256
 _BLOCK_BYTES = 64 * 2**20
 # All of them are cached up to this size.
 _KEPT_BYTES = 128 * 2**20
-# Approximate: cells that are searched of about 2 sqrt(n), and more of them where the own class may fill the nearest;
-# candidates of each sample, at least; samples at a time.
-_PROBED, _PROBED_OF_CLASSES = 16, 48
+# Approximate: fraction of the cells that is searched, a larger one where the own class may fill the nearest; candidates
+# of each sample, at least; samples at a time. Recall of 40 neighbours is about 99 % (`benchmarks/criteria.py`).
+_PROBED, _PROBED_OF_CLASSES = 1 / 4, 2 / 3
 _CANDIDATES = 50
 _QUERIES = 4096
 # Differences of nearness below this fraction of the largest are rounding.
@@ -235,13 +235,14 @@ class ApproximateNeighbors:
         for some in self._chunks(samples):
             rows = self._prepared(some)
 
-            def search(part: Any, n_probe: int, rows: Any = rows) -> NDArray[np.int64]:
+            def search(part: Any, probed: float, rows: Any = rows) -> NDArray[np.int64]:
+                n_probe = max(int(probed * 2 * self.n_samples**0.5), 1)  # of about 2 sqrt(n) cells
                 return self._candidates.search(self._store, rows[part], n_candidates, n_probe, self._n_threads, allowed)
 
             items = search(slice(None), _PROBED if allowed is None else _PROBED_OF_CLASSES)
             few = np.flatnonzero((items >= 0).sum(axis=1) < min(k + 1, most))
             if len(few):
-                items[few] = search(few, self.n_samples)
+                items[few] = search(few, 2.0)  # all cells
             keys = self._store.keys(Queries.of(rows, self._metric), items, self._n_threads)
             keys[items == some[:, np.newaxis]] = np.inf
             order = np.argsort(keys, axis=1, kind="stable")[:, :k]

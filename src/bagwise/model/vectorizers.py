@@ -512,7 +512,10 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
     columns = getattr(X, "columns", getattr(X, "feature_names", None))
     if names is not None and columns is not None and tuple(map(str, columns)) != names:
         missing = next((name for name in names if name not in set(map(str, columns))), None)
-        what = f"{missing!r} is missing" if missing is not None else "their order or number differs"
+        surplus = next((name for name in map(str, columns) if name not in set(names)), None)
+        what = "their order differs"
+        if missing is not None or surplus is not None:
+            what = f"{missing!r} is missing" if missing is not None else f"{surplus!r} is none of them"
         raise BagwiseError(f"The columns of X are not those the model was fitted to: {what}.")
     if isinstance(X, Collection):
         X = X.X  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from bagwise.sources.media import IMAGE_ENDINGS, TEXT_ENDINGS, VIDEO_ENDINGS, op
 from bagwise.sources.places import ending, list_place, nothing_found
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 
-__all__ = ["open_collection"]
+__all__ = ["modality_of", "open_collection"]
 
 _ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_ENDINGS, "videos": VIDEO_ENDINGS}
 # Files that are tables for certain; .csv and .tsv may be texts as well.
@@ -62,7 +62,7 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     (array(['pos', 'neg'], dtype='<U3'), ['very good', 'boring'])
     """
     if modality == "auto":
-        modality = _modality_of(path, options)
+        modality = modality_of(path, options)
     if modality == "table":
         from bagwise.sources.tables import open_table  # deferred: loads SciPy
 
@@ -78,7 +78,8 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     return reader(path, **options)
 
 
-def _modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
+def modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
+    """Return the modality that `open_collection` opens with these options if it is not told."""
     name = os.path.basename(os.fspath(path))
     if ending(name) in _TABLES and os.path.isfile(path):
         return "table"

@@ -159,7 +159,14 @@ def read_svmlight(path: str, **_: Any) -> RawTable:
 
 
 def read_csv(
-    path: str, *, label: str | None, id: str | None, split: str | None, keep: Sequence[str], **_: Any
+    path: str,
+    *,
+    label: str | None,
+    id: str | None,
+    split: str | None,
+    keep: Sequence[str],
+    words: Sequence[str] | None,
+    **_: Any,
 ) -> RawTable:
     """Read numbers between commas or tabs."""
     delimiter = "\t" if ending(os.path.basename(path)) in TAB_ENDINGS else ","
@@ -179,14 +186,14 @@ def read_csv(
     def strings(i: int) -> list[str]:
         return np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **reading).ravel().tolist()
 
-    columns = _Columns(names, label, id, split)
+    columns = _Columns(names, label, id, split, keep, words)
     try:
-        others = columns.read(strings, keep if has_names else names)
+        others = columns.read(strings)
         X = np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **reading)
     except ValueError as error:
         texts = [i for i in columns.numbers if second is not None and i < len(second) and not _is_number(second[i])]
         if len(texts) == 1:
-            raise _text_column(names[texts[0]]) from error
+            raise _text_column(texts[0], names[texts[0]]) from error
         raise BagwiseError(
             f"{error} Columns are {shortened(names)}; those of text are chosen by label=, id= and split=, "
             "and a table of texts is opened by modality='records'."
@@ -194,15 +201,24 @@ def read_csv(
     return columns.table(X, others, has_names)
 
 
-def _text_column(name: str) -> BagwiseError:
+def _text_column(number: int, name: str) -> BagwiseError:
+    if not name:
+        return BagwiseError(f"column {number} has no name and no numbers (a comma at the end of lines?). Remove it.")
     return BagwiseError(
-        f"column {name!r} holds text. If it is the label, choose it by label={name!r}; if it names the rows, by "
-        f"id={name!r}; a table of texts is opened by modality='records'."
+        f"column {name!r} holds text. If it is the label, choose it by label={name!r}; otherwise remove it. "
+        "A table of texts is opened by modality='records'."
     )
 
 
 def read_parquet(
-    path: str, *, label: str | None, id: str | None, split: str | None, keep: Sequence[str], **_: Any
+    path: str,
+    *,
+    label: str | None,
+    id: str | None,
+    split: str | None,
+    keep: Sequence[str],
+    words: Sequence[str] | None,
+    **_: Any,
 ) -> RawTable:
     """Read a Parquet file by pyarrow."""
     parquet = require("pyarrow.parquet", "io", "Reading Parquet files")
@@ -215,13 +231,13 @@ def read_parquet(
     def strings(i: int) -> list[str]:
         return ["" if value is None else str(value) for value in table.column(i).to_pylist()]
 
-    columns = _Columns(table.column_names, label, id, split)
-    others = columns.read(strings, keep)
+    columns = _Columns(table.column_names, label, id, split, keep, words)
+    others = columns.read(strings)
     types = arrow.types
     for i in columns.numbers:
         kind = table.schema.field(i).type
         if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
-            raise _text_column(columns.names[i])
+            raise _text_column(i, columns.names[i])
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise BagwiseError(
                 f"column {columns.names[i]!r} is {kind}, not numbers. Choose columns by label=, id=, split=."
@@ -234,9 +250,22 @@ def read_parquet(
 class _Columns:
     """Which columns of a file are labels, ids, splits, numbers of its rows, and words."""
 
-    def __init__(self, names: Sequence[str], label: str | None, id: str | None, split: str | None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        label: str | None,
+        id: str | None,
+        split: str | None,
+        keep: Sequence[str],
+        words: Sequence[str] | None,
+    ) -> None:
         self.names = list(names)
-        self._special = _special_columns(names, label, id, split)
+        self._shown = [name or f"Unnamed: {i}" for i, name in enumerate(names)]  # as pandas calls them
+        for name in keep:
+            if name not in (*self.names, *self._shown):
+                raise BagwiseError(f"there is no column {name!r} to keep; there are {shortened(self._shown)}.")
+        self._keep, self._words = {*keep, *(words or ())}, words
+        self._special = _special_columns(names, label, id, split, [*self._keep])
         self._notes: list[str] = []
         self._left_out: list[int] = []
 
@@ -245,22 +274,26 @@ class _Columns:
         """Columns of words."""
         return [i for i in range(len(self.names)) if i not in (*self._special.values(), *self._left_out)]
 
-    def read(self, strings: Callable[[int], list[str]], keep: Sequence[str]) -> dict[str, list[str]]:
+    def read(self, strings: Callable[[int], list[str]]) -> dict[str, list[str]]:
         """Read labels, ids and splits, and leave out columns that number or name the rows.
 
-        A column does so if it has no name, or such a name, and its values differ. The first one becomes the ids.
+        A column does so if it has no name, or such a name, and its values differ, or it is no word of the model. The
+        first one whose values differ becomes the ids.
         """
         others = {what: strings(i) for what, i in self._special.items()}
         for i in self.numbers:
-            shown = self.names[i] or f"Unnamed: {i}"
-            if not numbers_rows(self.names[i]) or {self.names[i], shown} & set(keep):
+            name, shown = self.names[i], self._shown[i]
+            if not numbers_rows(name) or {name, shown} & self._keep:
                 continue
             values = strings(i)
-            if len(values) > 1 and len(set(values)) == len(values):
-                self._left_out.append(i)
-                others.setdefault("ids", values)
-                used = "is the id of rows and" if others["ids"] is values else "only numbers the rows and"
-                self._notes.append(f"Column {shown!r} {used} is not used as a word; keep={shown!r} does that.")
+            differ = len(set(values)) == len(values)
+            if self._words is None and (len(values) < 2 or not differ):
+                continue
+            self._left_out.append(i)
+            used = "only numbers the rows and"
+            if differ and "ids" not in others:
+                others["ids"], used = values, "is the id of rows and"
+            self._notes.append(f"Column {shown!r} {used} is not used as a word; keep={shown!r} does that.")
         return others
 
     def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
@@ -291,13 +324,16 @@ def _may_label(name: str, values: NDArray[np.float64]) -> bool:
     return 2 <= n_values <= min(_MOST_VALUES, len(values) // _TIMES) and bool((values == np.rint(values)).all())
 
 
-def _special_columns(names: Sequence[str], label: str | None, id: str | None, split: str | None) -> dict[str, int]:
-    """Find the columns that are not numbers of the matrix."""
+def _special_columns(
+    names: Sequence[str], label: str | None, id: str | None, split: str | None, keep: Sequence[str]
+) -> dict[str, int]:
+    """Find the columns that are not numbers of the matrix; names of labels in any case, but the exact one first."""
+    labels = [*USUAL_LABEL, *(name for usual in USUAL_LABEL for name in names if name.lower() == usual)]
     found = {}
-    for what, wanted, usual in (("labels", label, USUAL_LABEL), ("ids", id, ("id",)), ("splits", split, ("split",))):
+    for what, wanted, usual in (("labels", label, labels), ("ids", id, ["id"]), ("splits", split, ["split"])):
         if wanted is not None and wanted not in names:
             raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}.")
-        name = wanted or next((name for known in usual for name in names if name.lower() == known), None)
+        name = wanted or next((name for name in usual if name in names and name not in keep), None)
         if name is not None:
             found[what] = list(names).index(name)
     return found
@@ -331,6 +367,7 @@ def open_table(
     id: str | None = None,
     split: str | None = None,
     keep: str | Sequence[str] = (),
+    words: Sequence[str] | None = None,
     labels: Any = None,
     splits: Any = None,
     limits: ArchiveLimits | None = None,
@@ -362,6 +399,9 @@ def open_table(
         Columns to use as words although they seem to number the rows. Columns without a name, or named ``Unnamed: 0``,
         ``index``, ``id``, ``row``, ``row_id`` and the like, are left out if their values differ; the first one has the
         ids. `notes` say so.
+    words : sequence of str, default=None
+        Words of a model that the table is opened for: columns of these names are words, whatever the names, and others
+        that seem to number the rows are left out, whatever their values.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
@@ -378,12 +418,13 @@ def open_table(
     if end not in READERS or not os.path.isfile(path):
         what = "is not a file" if end in READERS else "is not a table"
         raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(READERS))}.")
-    if end not in _WITH_COLUMNS and (id is not None or split is not None):
-        raise BagwiseError(f"id= and split= are columns of CSV and Parquet files, but this is {end}.")
+    if end not in _WITH_COLUMNS and (id is not None or split is not None or keep):
+        raise BagwiseError(f"id=, split= and keep= are columns of CSV and Parquet files, but this is {end}.")
     if data is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
-    options: dict[str, Any] = {"data": data, "label": label, "id": id, "split": split, "keep": keep, "limits": limits}
+    options: dict[str, Any] = {"data": data, "label": label, "id": id, "split": split, "limits": limits}
+    options |= {"keep": keep, "words": words}
     try:
         table = READERS[end](source, **options)
         _check(table)

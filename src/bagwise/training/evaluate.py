@@ -24,7 +24,7 @@ from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progr
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.tables import numbers_rows
+from bagwise.sources.opening import modality_of
 from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions, open_source
@@ -69,8 +69,11 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
             changes["text"] = model.options.get("text")
     if model.modality == "table" and options.label is None and is_file:
         changes["label"] = _label_column(model, source)
-    kept = [name for name in model.word_names or () if model.modality == "table" and numbers_rows(name)]
-    collection = open_source(source, options.with_changes(**changes), **({"keep": kept} if kept else {}))
+    more: dict[str, Any] = {}
+    if model.modality == "table" and model.word_names and is_file and options.text is None:
+        known = options.modality if options.modality != "auto" else modality_of(source, {})
+        more = {"words": model.word_names} if known == "table" else {}
+    collection = open_source(source, options.with_changes(**changes), **more)
     if collection.modality != model.modality:
         message = f"The model takes {model.modality}, but {collection.source} holds {collection.modality}."
         if model.modality == "texts":
