@@ -154,7 +154,7 @@ def test_tables_are_words_already():
         np.testing.assert_array_equal(model.transform(table), expected)
     with pytest.raises(BagwiseError, match="'z' is missing"):
         model.transform(pd.DataFrame(X, columns=list("uvwxya")))
-    with pytest.raises(BagwiseError, match="order or number differs"):
+    with pytest.raises(BagwiseError, match="their order differs"):
         model.transform(TableCollection(X, ids, labels, feature_names=list("zyxwvu")))
 
 

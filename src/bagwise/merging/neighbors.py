@@ -1,7 +1,7 @@
 """Nearest neighbours between samples, as the graph criteria need them: exact, or by faiss for many samples.
 
-A sample is never its own neighbour. Ties are broken by the lowest index (among the candidates of faiss). If there are fewer candidates than neighbours
-asked for, all of them are taken.
+A sample is never its own neighbour. Ties are broken by the lowest index, among the candidates of faiss. If there are
+fewer candidates than neighbours asked for, all of them are taken.
 """
 
 from __future__ import annotations
