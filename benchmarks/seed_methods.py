@@ -8,7 +8,8 @@ r"""The papers' methods: our defaults, the published forms and the best plain al
 
 Each area has a module ``seed_methods_AREA.py``, which says how it measures. A row is printed as soon as it is measured;
 the tables at the end have means and standard deviations over seeds (free_energy: over folds), and the mean of seconds.
-Labels of test parts are used for the figures printed and choose nothing.
+Labels of test parts are used for the figures printed and choose nothing in a run; what was seen when defaults were
+chosen is said in the modules.
 """
 
 from __future__ import annotations

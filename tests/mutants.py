@@ -351,8 +351,15 @@ MUTANTS = [
     Mutant(
         "search by words and classes: classes fit every query",
         "retrieval/class_blend.py",
-        "return expit(self.settings.slope * (certainty / typical - self.settings.threshold))",
-        "return np.ones(len(scores))",
+        "fit = expit(self.settings.slope * (certainty / typical - self.settings.threshold))",
+        "fit = np.ones(len(scores))",
+        "retrieval/test_class_blend.py training/test_item_index.py",
+    ),
+    Mutant(
+        "search by words and classes: the query's own certainty plays no part",
+        "retrieval/class_blend.py",
+        "return np.minimum(fit, self._most(chances, typical))",
+        "return fit",
         "retrieval/test_class_blend.py training/test_item_index.py",
     ),
     Mutant(

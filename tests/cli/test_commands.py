@@ -101,7 +101,11 @@ def test_what_items_are_compared_by_can_be_chosen(words, tmp_path):
     bagwise(*search, "--page", tmp_path / "found.html")
     assert "classes, then words" in (tmp_path / "found.html").read_text()
     assert "cannot be searched by 'groups'" in " ".join(bagwise(*search, "--by", "groups", code=1).split())
-    assert "--by" in bagwise("index", *made, "--by", "size", code=1)
+    said = " ".join(bagwise(*search, "--by", "size", code=1).split())
+    assert "Unknown --by: 'size'. Accepted: 'both', 'classes', 'words'." in said
+    assert "Unknown --by: 'size'" in bagwise("index", *made, "--by", "size", code=1)
+    said = " ".join(bagwise("index", *made, "--by", "both", "--metric", "chi2", code=1).split())
+    assert "--metric 'chi2' is for --by 'words' and --by 'groups', not for --by 'both'" in said
 
 
 def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """`ClassBlend` against its formula written out, pair by pair."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -34,7 +36,9 @@ def written_out(blend, words, scores, query, its_scores):
     ]
     certainty = np.sum(near[order] ** 2 * certainties[order]) / np.sum(near[order] ** 2)
     fit = certainty / (softmax(its_scores, s.soft) @ typical)
-    g = 1 / (1 + np.exp(-s.slope * (fit - s.threshold)))
+    chance = 1 / scores.shape[1]
+    own = (softmax(its_scores, s.soft).max() - chance) / (softmax(its_scores, s.soft) @ typical - chance)
+    g = min(1 / (1 + np.exp(-s.slope * (fit - s.threshold))), own / s.own_certainty)
     p, profile = softmax(its_scores, s.sharp), np.sqrt(softmax(its_scores, s.soft))
     found = []
     for similarity, row in zip(near, scores, strict=True):
@@ -55,6 +59,9 @@ def test_the_best_items_are_those_of_the_formula(form):
     weights = blend.class_weights(index, form(queries), their_scores)
     found, items = blend.search(index, form(queries), their_scores, k=15)
     assert weights.min() < 0.4 < 0.6 < weights.max()  # both kinds of queries occur
+    of_neighbors = dataclasses.replace(blend, settings=BlendSettings(slope=8.0, own_certainty=0.0))
+    lowered = weights < of_neighbors.class_weights(index, form(queries), their_scores) - 1e-9
+    assert 0 < lowered.sum() < len(lowered)  # the queries' own certainty matters for some
     for row, query in enumerate(queries):
         weight, wanted = written_out(blend, words, scores, query, their_scores[row])
         assert weights[row] == pytest.approx(weight, abs=1e-5)
@@ -64,6 +71,19 @@ def test_the_best_items_are_those_of_the_formula(form):
     assert found.max() <= 1
     assert items[-3:, 0].tolist() == [0, 1, 2]  # items with the words of the query come first
     assert (found[-3:, 0] == 1).all()
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+def test_a_query_with_equal_scores_is_compared_by_words(n_classes):
+    words, _ = drawn(40)
+    scores = np.eye(n_classes)[np.arange(40) % n_classes] * 2 - 1
+    blend = ClassBlend.of(scores)
+    index = BagIndex("inner").add(blend.rows(words, scores))
+    queries = drawn(9, seed=5)[0]
+    np.testing.assert_allclose(blend.class_weights(index, queries, scores[:9]), 1, atol=2e-4)
+    weights = blend.class_weights(index, queries, np.full((9, n_classes), -0.3))
+    # a single class is certain whatever its score
+    np.testing.assert_allclose(weights, float(n_classes == 1), atol=2e-4)
 
 
 def test_dense_and_sparse_words_give_the_same_bits():

@@ -82,8 +82,47 @@ def test_known_classes_are_found_by_their_scores(known):
     assert by_both == pytest.approx(by_classes, abs=0.03)
 
 
+def test_a_query_of_common_words_is_compared_by_words():
+    """As a text such as "the of and": its neighbours are certain of their classes, the query is not."""
+    random, codes = np.random.default_rng(3), np.repeat(np.arange(N_CLASSES), 12)
+    rates = np.full((N_CLASSES, N_WORDS), 2.0)  # the last 20 words are the same in all classes
+    rates[:, : 5 * N_CLASSES] = 12 * np.repeat(np.eye(N_CLASSES), 5, axis=1)
+    X = random.poisson(rates[codes]).astype(np.float64)
+    index = ItemIndex.build(fitted_to(X, codes), collection(X, codes), X)
+    common, telling = np.zeros((1, N_WORDS)), np.zeros((N_CLASSES, N_WORDS))
+    common[0, 40:] = 1
+    for k in range(N_CLASSES):
+        telling[k, 5 * k : 5 * k + 3] = 1
+    ignored = dataclasses.replace(index.blend, settings=BlendSettings(own_certainty=0.0))
+    assert dataclasses.replace(index, blend=ignored).class_weights(common)[0] > 0.9
+    assert index.class_weights(common)[0] < 0.4
+    assert (index.class_weights(telling) > 0.9).all()
+
+
+def test_similarities_are_at_most_1(known):
+    model, X, codes = known
+    for by in ("words", "groups", "classes", "both"):
+        index = ItemIndex.build(model, collection(X, codes), X, by=by)
+        scores = [hit.score for hits in index.search(X, k=5) for hit in hits]
+        assert 0 <= min(scores) <= max(scores) <= 1
+    index = ItemIndex.build(model, collection(X, codes), X, by="words")
+    assert index.index.search(np.sqrt(X / X.sum(axis=1, keepdims=True)), 1)[0].max() > 1  # by rounding errors
+    assert [hits[0].id for hits in index.search(X, k=1)] == list(index.ids)
+
+
+@pytest.mark.parametrize("by", ["words", "groups", "classes", "both"])
+def test_an_empty_index_says_so(known, by):
+    model, X, _ = known
+    index = ItemIndex.build(model, TableCollection(X[:0], [], []), X[:0], by=by)
+    for ask in (index.search, index.class_weights):
+        with pytest.raises(BagwiseError, match="The index is empty"):
+            ask(X[:1])
+
+
 def test_an_item_of_the_index_is_found_first(known):
     model, X, codes = known
+    with pytest.raises(BagwiseError, match="k must be at least 1, got 0"):
+        ItemIndex.build(model, collection(X, codes), X).search(X[:1], k=0)
     for rows in (X, sp.csr_array(X)):
         index = ItemIndex.build(model, collection(X, codes), rows)
         for number, hits in enumerate(index.search(rows[:40], k=4)):
@@ -156,10 +195,12 @@ def test_the_classifier_of_the_most_groups_is_used(known):
 
 def test_what_to_compare_by_is_checked(known):
     model, X, codes = known
-    with pytest.raises(BagwiseError, match="by"):
+    with pytest.raises(BagwiseError, match=r"Unknown by: 'size'.*'auto', 'both'"):
         ItemIndex.build(model, collection(X, codes), X, by="size")
-    with pytest.raises(BagwiseError, match="metric='chi2' is for by='words' and by='groups'"):
+    with pytest.raises(BagwiseError, match="metric='chi2' is for by='words' and by='groups', not for by='both'"):
         ItemIndex.build(model, collection(X, codes), X, by="both", metric="chi2")
+    with pytest.raises(BagwiseError, match=r"Unknown by: 'size'\. Accepted: 'both', 'classes', 'words'\."):
+        ItemIndex.build(model, collection(X, codes), X).search(X[:1], by="size")
 
 
 @pytest.mark.parametrize("by", ["words", "classes", "both"])

@@ -35,7 +35,7 @@ _RENAMED = {
     "n_jobs": "jobs",
     "random_state": "seed",
 }
-_PARAMETERS = ("modality", "text", "label", "keep", "encoding", *_RENAMED)
+_PARAMETERS = ("modality", "text", "label", "keep", "encoding", "by", "metric", *_RENAMED)
 
 
 def printable(text: object) -> str:
@@ -183,7 +183,7 @@ def with_options(message: str, parameter: str | None = None) -> str:
     if parameter is not None:
         named = rf"{parameter}\b"
     else:
-        named = rf"(?:{'|'.join(_PARAMETERS)})(?==| must )|(?<=Unknown )modality(?=:)"
+        named = rf"(?:{'|'.join(_PARAMETERS)})(?==| must )|(?<=Unknown )(?:modality|by)(?=:)"
     message = re.sub(rf"(?<![\w-])(?:{named})", lambda name: _option_of(name[0]), message)
     return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), message)
 

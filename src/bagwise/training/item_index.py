@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, kind_of, read_tensors, tensor, write_tensors
+from bagwise._utils.checks import check_integer
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.model import Model
@@ -193,7 +194,8 @@ class ItemIndex:
         -------
         found : list of lists of Found
         """
-        wanted, k = self._wanted(by), min(k, len(self))
+        wanted = self._wanted(by)
+        k = min(check_integer(k, "k", 1), len(self))
         if self.blend is None:
             features = _features(self.model, histograms, self.by, self.index.metric)
             found, numbers = self.index.search(features, k)
@@ -205,6 +207,8 @@ class ItemIndex:
                 found, numbers = self.blend.search(self.index, words, scores, k)
             else:
                 found, numbers = self.index.search(self.blend.rows_alone(words, scores, wanted), k)
+        if self.index.larger_is_nearer:
+            found = np.clip(found, 0, 1)  # rounding errors of float32
         return [
             [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
             for row, of_row in zip(np.asarray(numbers).tolist(), found, strict=True)
@@ -228,10 +232,14 @@ class ItemIndex:
         return self.blend.class_weights(self.index, _words(self.model, histograms), _scores(self.model, histograms))
 
     def _wanted(self, by: str | None) -> str:
-        """Return what to compare by; raise an error if the index has no features for it."""
+        """Return what to compare by; raise an error if the index has no items, or no features for it."""
+        if not len(self):
+            raise BagwiseError("The index is empty, so it cannot be searched. Build one of at least one item.")
         accepted = ("words", "classes", "both") if self.by == "both" else (self.by,)
         if by is None or by in accepted:
             return by or self.by
+        if by not in SIMILARITIES:
+            raise unknown_name("by", by, accepted)
         raise BagwiseError(
             f"This index compares items by {self.by}, so it cannot be searched by {by!r}; accepted: "
             f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
@@ -380,7 +388,7 @@ def _chosen(model: Model, by: str, metric: str | None) -> str:
         if not model.heads:
             raise BagwiseError(f"by={by!r} needs a model with a classifier, but {model!r} has none. Use by='words'.")
         if metric not in (None, "inner"):
-            raise BagwiseError(f"metric={metric!r} is for by='words' and by='groups', but by is {by!r}. Remove one.")
+            raise BagwiseError(f"metric={metric!r} is for by='words' and by='groups', not for by={by!r}. Remove one.")
     return by
 
 
