@@ -1,13 +1,17 @@
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, SpectralClusterer, clustering
-from bagwise.clustering import _halves, cluster_bags
+from bagwise.cli.using import _clusterers, _steadier_method
+from bagwise.clustering import _halves, cluster_bags, steadier
 from bagwise.metrics import clustering_report
 
 
@@ -110,6 +114,22 @@ def test_methods_are_those_of_the_estimators():
     assert model[-1].get_params()["metric"] == "hellinger"
 
 
+@pytest.mark.parametrize("method", ["auto", "kmeans", "spectral"])
+def test_clusters_do_not_depend_on_the_sizes_of_bags(method):
+    rng = np.random.default_rng(0)
+    classes, sizes = np.arange(60) % 3, np.repeat([40, 160, 640], 20)
+    words, frequencies = 3 * rng.normal(size=(12, 3)), rng.dirichlet(np.ones(12), size=3)
+    bags = [
+        words[rng.choice(12, size, p=frequencies[c])] + rng.normal(0.0, 0.5, (size, 3))
+        for c, size in zip(classes, sizes, strict=True)
+    ]
+    encoder = BagOfFeatures(16, n_init=1, random_state=0)
+    labels, model = cluster_bags(bags, 3, encoder=encoder, method=method, random_state=0)
+    assert normalized_mutual_info_score(classes, labels) > 0.9
+    assert normalized_mutual_info_score(sizes, labels) < 0.1
+    assert normalized_mutual_info_score(labels, model.predict(bags)) > 0.9
+
+
 def test_features_of_bags_are_halved():
     rng = np.random.default_rng(0)
     bags = Bags(np.arange(9.0)[:, np.newaxis], [0, 4, 5, 5, 9], positions=rng.random((9, 2)))
@@ -153,3 +173,35 @@ def test_the_method_whose_clusters_share_more_information_is_chosen(monkeypatch)
     limits.update(spectral=0.5, kmeans=0.99)
     assert cluster_bags(bags, 2, encoder=Mean(), random_state=0)[1][-1].limit == 0.5
     assert 10 < labels.sum() < 50
+
+
+def test_fewer_clusters_in_a_half_are_no_warning_but_others_are():
+    few = np.repeat(np.eye(2), 4, axis=0)
+
+    class Warns(Above):
+        def fit(self, X, y=None):
+            warnings.warn("something else", UserWarning, stacklevel=2)
+            return super().fit(X)
+
+    makers = {"kmeans": lambda: KMeans(3, n_init=1, random_state=0), "other": lambda: Warns(2)}
+    with pytest.warns(UserWarning, match="something else") as found:
+        assert steadier(lambda _: [few, few], makers, 0) == "kmeans"
+    assert {str(warning.message) for warning in found} == {"something else"}
+
+
+class Frequencies:
+    def group(self, histograms):
+        return normalize(histograms, "l1")
+
+
+def test_short_items_are_not_halved():
+    """Which half is empty tells of the other half, whatever the words are."""
+    rng = np.random.default_rng(0)
+    frequent = np.kron(np.eye(4), np.ones(3)) + 0.05
+    P = frequent / frequent.sum(axis=1, keepdims=True)
+    short = np.stack([rng.multinomial(rng.integers(1, 4), P[i % 4]) for i in range(200)])
+    model, makers = Frequencies(), _clusterers(4, 0)
+    assert _steadier_method(model, short, makers, 0) == "kmeans"
+    half = rng.binomial(short, 0.5)
+    assert steadier(lambda _: [model.group(part) for part in (half, short - half)], makers, 0) == "spectral"
+    assert _steadier_method(model, 8 * short, makers, 0) == "spectral"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral, Real
@@ -13,6 +14,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import mutual_info_score
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.pipeline import Pipeline
@@ -52,7 +54,8 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         Number of clusters and of eigenvectors.
     n_neighbors : int, default=10
     metric : {"chi2", "hellinger", "euclidean"}, default="chi2"
-        Distance between histograms; chi² and Hellinger need non-negative values.
+        Distance between histograms: ``½ Σ (a - b)² / (a + b)``, ``√(½ Σ (√a - √b)²)`` or ``√(Σ (a - b)²)``. The first
+        two need non-negative values. `ManifoldBagOfFeatures` and `bagwise.nn` take the square of "hellinger".
     sigma : float or "auto", default="auto"
         Bandwidth of the edge weights ``exp(-distance / sigma)``. "auto": the median distance to the neighbours.
     laplacian : {"unnormalized", "random_walk", "symmetric"}, default="unnormalized"
@@ -237,7 +240,8 @@ def cluster_bags(
     encoder : estimator, default=None
         Transformer from bags to histograms. None: `ManifoldBagOfFeatures` with one component per cluster.
     method : {"auto", "spectral", "kmeans"}, default="auto"
-        `SpectralClusterer` with Hellinger distances, or k-means of the square roots of the histograms. "auto": the one
+        `SpectralClusterer` with Hellinger distances, or k-means of the square roots of the histograms; both of
+        histograms that are divided by their sums, so that bags are not told apart by their sizes. "auto": the one
         that depends less on which features of a bag are seen. Each is given one half of the features of each bag, then
         the other, several times; the method is taken whose two clusterings share more information. No labels are used.
     random_state : int, RandomState or None, default=None
@@ -281,10 +285,10 @@ def cluster_bags(
 
 
 def _clusterer(method: str, n_clusters: int, seed: int, n_jobs: int | None) -> Pipeline:
-    """Clustering of histograms."""
+    """Clustering of histograms, whatever their sums."""
     if method == "spectral":
         spectral = SpectralClusterer(n_clusters, metric="hellinger", random_state=seed, n_jobs=n_jobs)
-        return Pipeline([("clusterer", spectral)])
+        return Pipeline([("frequencies", BagNormalizer("l1")), ("clusterer", spectral)])
     return Pipeline([("roots", BagNormalizer()), ("clusterer", KMeans(n_clusters, n_init=10, random_state=seed))])
 
 
@@ -312,7 +316,10 @@ def steadier(
     for _ in range(_N_HALVINGS):
         parts = halves(random)
         for name, make in clusterers.items():
-            shared[name] += float(mutual_info_score(*(make().fit_predict(X) for X in parts)))
+            with warnings.catch_warnings():  # fewer clusters than asked for, in halves that nobody sees
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                found = [make().fit_predict(X) for X in parts]
+            shared[name] += float(mutual_info_score(*found))
     return max(shared, key=lambda name: shared[name])
 
 

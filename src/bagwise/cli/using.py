@@ -30,6 +30,9 @@ _MOST_CLASSES = 12
 _MOST_PAIRS = 10
 # Items up to which both ways to cluster are tried: spectral clustering takes time with the square of their number.
 _MOST_HALVED = 2000
+# Words of the median item from which on items are halved: halves of shorter ones are often empty, and clusters of items
+# with an empty half would be found again whatever the items hold.
+_FEWEST_HALVED = 8
 _EXAMPLES = 3
 
 
@@ -120,7 +123,7 @@ def cluster(
     if method == "auto":
         method = _steadier_method(loaded, histograms, makers, seed)
         session.say(f"Clusters by {method}.")
-        session.answer(method=method)
+    session.answer(method=method)
     labels = _by_size(makers[method]().fit(features).labels_)
     ids, members = collection.ids, [(labels == k).nonzero()[0].tolist() for k in range(labels.max() + 1)]
     some = [", ".join(printable(ids[i]) for i in own[:_EXAMPLES]) for own in members]
@@ -154,7 +157,8 @@ def _clusterers(n_clusters: int, random_state: int) -> dict[str, Callable[[], An
 def _steadier_method(model: Any, histograms: Any, clusterers: dict[str, Callable[[], Any]], random_state: int) -> str:
     """The method whose clusters of one half of the words of each item tell more of those of the other half.
 
-    k-means where words cannot be divided, because they are not counted in whole numbers, and for many items.
+    k-means where words cannot be divided, because they are not counted in whole numbers or most items have only a few,
+    and for many items.
     """
     import numpy as np
     import scipy.sparse as sp
@@ -164,6 +168,8 @@ def _steadier_method(model: Any, histograms: Any, clusterers: dict[str, Callable
     counts = sp.csr_array(histograms)
     whole = counts.data.astype(np.int64)
     if counts.shape[0] > _MOST_HALVED or (counts.data != whole).any() or (whole < 0).any():
+        return "kmeans"
+    if np.median(counts.sum(axis=1)) < _FEWEST_HALVED:
         return "kmeans"
 
     def halves(random: np.random.RandomState) -> list[Any]:
