@@ -195,7 +195,8 @@ def manifold_loss(T: Any, target: Any, sigma: float, metric: str = "hellinger") 
         Symmetric similarities.
     sigma : float
     metric : {"hellinger", "chi2"}, default="hellinger"
-        Distance, as in `ManifoldBagOfFeatures`.
+        Distance, as in `ManifoldBagOfFeatures`: ``½ Σ (√a - √b)²`` (squared, unlike in `SpectralClusterer`) or
+        ``½ Σ (a - b)² / (a + b)``.
 
     Notes
     -----

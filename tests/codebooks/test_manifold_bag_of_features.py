@@ -112,6 +112,11 @@ def test_the_target_can_be_computed_again(metric):
     assert not np.array_equal(often.codebook_, once.codebook_)
 
 
+def test_a_given_target_cannot_be_computed_again():
+    with pytest.raises(BagwiseError, match=r"retarget_every=2, but target is an array.*or a target that is learned"):
+        ManifoldBagOfFeatures(2, n_components=1, target=np.eye(3), retarget_every=2).fit([np.eye(2)] * 3)
+
+
 def test_words_can_begin_as_random_features():
     bags, _ = moons(n=30)
     model = ManifoldBagOfFeatures(8, n_components=2, init="random", random_state=0).fit(bags)

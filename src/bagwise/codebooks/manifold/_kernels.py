@@ -6,8 +6,8 @@
 import numpy as np
 from numba import njit
 
-# Sums over bins are kept in this many lanes, so that they become vector instructions.
-_LANES = 16
+# Sums over bins are kept as this many partial sums, so that they become vector instructions.
+_N_PARTIAL = 16
 # The inverse of anything smaller overflows.
 _TINY = np.finfo(np.float64).tiny
 
@@ -21,23 +21,23 @@ def _fill_inverse_sums(a, b, inverse):
 
 
 @njit(cache=True, nogil=True)
-def _chi2_from_inverse(a, b, inverse, lanes):
+def _chi2_from_inverse(a, b, inverse, partial):
     """The chi² distance of two histograms, given ``1 / (a + b)``."""
-    lanes[:] = 0.0
-    whole = a.shape[0] - a.shape[0] % _LANES
-    for start in range(0, whole, _LANES):
-        part_a = a[start : start + _LANES]
-        part_b = b[start : start + _LANES]
-        part = inverse[start : start + _LANES]
-        for k in range(_LANES):
+    partial[:] = 0.0
+    whole = a.shape[0] - a.shape[0] % _N_PARTIAL
+    for start in range(0, whole, _N_PARTIAL):
+        part_a = a[start : start + _N_PARTIAL]
+        part_b = b[start : start + _N_PARTIAL]
+        part = inverse[start : start + _N_PARTIAL]
+        for k in range(_N_PARTIAL):
             difference = part_a[k] - part_b[k]
-            lanes[k] += difference * difference * part[k]
+            partial[k] += difference * difference * part[k]
     total = 0.0
     for k in range(whole, a.shape[0]):
         difference = a[k] - b[k]
         total += difference * difference * inverse[k]
-    for k in range(_LANES):
-        total += lanes[k]
+    for k in range(_N_PARTIAL):
+        total += partial[k]
     return 0.5 * total
 
 
@@ -45,11 +45,11 @@ def _chi2_from_inverse(a, b, inverse, lanes):
 def fill_chi2_rows(left, right, start, stop, out):
     """``out[i, j] = chi2(left[i], right[j])`` for the rows ``start..stop``. Cost O(K) an entry."""
     inverse = np.empty(left.shape[1])
-    lanes = np.empty(_LANES)
+    partial = np.empty(_N_PARTIAL)
     for i in range(start, stop):
         for j in range(right.shape[0]):
             _fill_inverse_sums(left[i], right[j], inverse)
-            out[i, j] = _chi2_from_inverse(left[i], right[j], inverse, lanes)
+            out[i, j] = _chi2_from_inverse(left[i], right[j], inverse, partial)
 
 
 @njit(cache=True, nogil=True)
@@ -79,11 +79,11 @@ def add_pairs(T, target, sigma, threshold, start, stop, gradient, sums):
     held out, which do not enter the gradient; that is ``∂/∂T`` of the first sum. Cost O(K) a pair, one division a bin.
     """
     inverse = np.empty(T.shape[1])
-    lanes = np.empty(_LANES)
+    partial = np.empty(_N_PARTIAL)
     for l in range(start, stop):
         for i in range(l):
             _fill_inverse_sums(T[l], T[i], inverse)
-            similarity = np.exp(-_chi2_from_inverse(T[l], T[i], inverse, lanes) / sigma)
+            similarity = np.exp(-_chi2_from_inverse(T[l], T[i], inverse, partial) / sigma)
             error = similarity - target[l, i]
             if threshold > 0 and _is_held_out(l * T.shape[0] + i, threshold):
                 sums[1] += error * error
@@ -119,33 +119,33 @@ def turn_into_slopes(products, halves, target, sigma, threshold, start, sums):
 
 
 @njit(cache=True, nogil=True)
-def _lowest(row, lanes):
+def _lowest(row, partial):
     """The smallest number of a row."""
-    lanes[:] = np.inf
-    whole = row.shape[0] - row.shape[0] % _LANES
-    for start in range(0, whole, _LANES):
-        part = row[start : start + _LANES]
-        for k in range(_LANES):
-            lanes[k] = part[k] if part[k] < lanes[k] else lanes[k]
+    partial[:] = np.inf
+    whole = row.shape[0] - row.shape[0] % _N_PARTIAL
+    for start in range(0, whole, _N_PARTIAL):
+        part = row[start : start + _N_PARTIAL]
+        for k in range(_N_PARTIAL):
+            partial[k] = part[k] if part[k] < partial[k] else partial[k]
     lowest = np.inf
     for k in range(whole, row.shape[0]):
         lowest = min(lowest, row[k])
-    for k in range(_LANES):
-        lowest = min(lowest, lanes[k])
+    for k in range(_N_PARTIAL):
+        lowest = min(lowest, partial[k])
     return lowest
 
 
 @njit(cache=True, nogil=True)
 def finish_distances(products, row_squares, word_squares, bandwidth, exponents):
     """Turn ``-2 x·v`` into distances, in place, and write ``(nearest distance - distance) / bandwidth``."""
-    lanes = np.empty(_LANES)
+    partial = np.empty(_N_PARTIAL)
     for r in range(products.shape[0]):
         row = products[r]
         own = row_squares[r]
         for k in range(row.shape[0]):
             square = (own + word_squares[k]) + row[k]
             row[k] = np.sqrt(square) if square > 0.0 else 0.0
-        nearest = _lowest(row, lanes)
+        nearest = _lowest(row, partial)
         out = exponents[r]
         for k in range(row.shape[0]):
             out[k] = (nearest - row[k]) / bandwidth
@@ -154,20 +154,20 @@ def finish_distances(products, row_squares, word_squares, bandwidth, exponents):
 @njit(cache=True, nogil=True)
 def finish_softmax(U):
     """Divide each row by its sum, in place."""
-    lanes = np.empty(_LANES)
+    partial = np.empty(_N_PARTIAL)
     for r in range(U.shape[0]):
         row = U[r]
-        lanes[:] = 0.0
-        whole = row.shape[0] - row.shape[0] % _LANES
-        for start in range(0, whole, _LANES):
-            part = row[start : start + _LANES]
-            for k in range(_LANES):
-                lanes[k] += part[k]
+        partial[:] = 0.0
+        whole = row.shape[0] - row.shape[0] % _N_PARTIAL
+        for start in range(0, whole, _N_PARTIAL):
+            part = row[start : start + _N_PARTIAL]
+            for k in range(_N_PARTIAL):
+                partial[k] += part[k]
         total = 0.0
         for k in range(whole, row.shape[0]):
             total += row[k]
-        for k in range(_LANES):
-            total += lanes[k]
+        for k in range(_N_PARTIAL):
+            total += partial[k]
         for k in range(row.shape[0]):
             row[k] /= total
 

@@ -20,7 +20,7 @@ __all__ = ["fisher_vectors"]
 _N_AXES = 32
 _N_SAMPLES = 20_000
 _BLOCK_ROWS = 1 << 14
-# Variances below this share of the mean variance, and axes below it, are rounding.
+# Variances below this fraction of the mean variance, and axes below it, are rounding.
 _FLOOR = 1e-6
 
 
@@ -31,8 +31,8 @@ def fisher_vectors(
 
     1. Features are turned to their principal axes, of which the first 32 are kept, and `n_cells` cells are found by
        k-means.
-    2. By how much the share of a cell, and the mean and variance of the features in it, differ from those of all bags
-       is the gradient of the likelihood of a mixture of Gaussians, one a cell.
+    2. By how much the relative frequency of a cell, and the mean and variance of the features in it, differ from those
+       of all bags is the gradient of the likelihood of a mixture of Gaussians, one a cell.
     3. Signed square roots, divided by their length.
 
     Bags must not be empty. O(n_rows (n_cells + 32) 32) time.
@@ -54,14 +54,14 @@ def fisher_vectors(
     total = np.maximum(counts.sum(axis=0), 1)[:, np.newaxis]
     means = sums.sum(axis=0) / total
     variances = np.maximum(squares.sum(axis=0) / total - means**2, _FLOOR)
-    shares = total / len(x)
+    frequencies = total / len(x)
     lengths = bags.lengths[:, np.newaxis]
     found = counts[:, :, np.newaxis]
     parts = (
-        (counts / lengths - shares[:, 0]) / np.sqrt(shares[:, 0]),
-        (sums - found * means) / np.sqrt(shares * variances) / lengths[:, np.newaxis],
+        (counts / lengths - frequencies[:, 0]) / np.sqrt(frequencies[:, 0]),
+        (sums - found * means) / np.sqrt(frequencies * variances) / lengths[:, np.newaxis],
         (squares - 2.0 * sums * means + found * (means**2 - variances))
-        / (variances * np.sqrt(2.0 * shares) * lengths[:, np.newaxis]),
+        / (variances * np.sqrt(2.0 * frequencies) * lengths[:, np.newaxis]),
     )
     F = np.concatenate([part.reshape(n, -1) for part in parts], axis=1)
     F = np.sign(F) * np.sqrt(np.abs(F))

@@ -73,8 +73,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
 
     The published form is ``ManifoldBagOfFeatures(target="spectral", target_from="words", laplacian="unnormalized",
     metric="chi2", sigma_histogram=10, bandwidth=0.05, max_iter=10)``. With it, all similarities of histograms are above
-    0.9, whatever the words, and the objective hardly falls. The defaults were chosen without labels, by how well
-    clusters from one half of the features of each bag agree with clusters from the other half.
+    0.9, whatever the words, and the objective hardly falls. The defaults were chosen by how well
+    clusters from one half of the features of each bag agree with clusters from the other half, on Corel-1k and MNIST;
+    NMI with the classes was visible while settings were explored.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     bandwidth : float, default=0.02
         g in ``softmax(-|x - v| / g)``, in units of `scale`. Small values approach hard assignment.
     metric : {"hellinger", "chi2"}, default="hellinger"
-        Distance of histograms, in the graph and in the objective: ``½ Σ (√a - √b)²`` or ``½ Σ (a - b)² / (a + b)``.
+        Distance of histograms, in the graph and in the objective: ``½ Σ (√a - √b)²`` (squared,
+        unlike in `SpectralClusterer`) or ``½ Σ (a - b)² / (a + b)``.
     scale : float or "auto", default="auto"
         What features are multiplied by first. "auto": so that the median distance between two words is 1 at the
         start, which is what the defaults of `bandwidth` and `learning_rate` are for.
@@ -108,6 +110,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     laplacian : {"symmetric", "random_walk", "unnormalized"}, default="symmetric"
     retarget_every : int or None, default=None
         Compute the target again from the current histograms after every so many steps. None: only before the first.
+        A `target` that is an array allows None only.
     init : {"k-means", "random"}, default="k-means"
         Words to begin with: those of k-means, or features drawn at random.
     bag_sample : int or None, default=200
@@ -271,6 +274,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         -------
         self : ManifoldBagOfFeatures
         """
+        if self.retarget_every is not None and not isinstance(self.target, str):
+            raise BagwiseError(
+                f"retarget_every={self.retarget_every}, but target is an array, which is not computed again. Use "
+                f"retarget_every=None, or a target that is learned: {', '.join(map(repr, TARGETS))}."
+            )
         bags = _as_one(bags)
         rng = check_random_state(self.random_state)
         chosen = self._choose(bags, rng)
