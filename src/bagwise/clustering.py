@@ -241,7 +241,7 @@ def cluster_bags(
         Transformer from bags to histograms. None: `ManifoldBagOfFeatures` with one component per cluster.
     method : {"auto", "spectral", "kmeans"}, default="auto"
         `SpectralClusterer` with Hellinger distances, or k-means of the square roots of the histograms; both of
-        histograms that are divided by their sums, so that bags are not told apart by their sizes. "auto": the one
+        histograms that are divided by their sums, so that the sizes of bags do not matter. "auto": the one
         that depends less on which features of a bag are seen. Each is given one half of the features of each bag, then
         the other, several times; the method is taken whose two clusterings share more information. No labels are used.
     random_state : int, RandomState or None, default=None

@@ -91,7 +91,7 @@ class ClassBlend:
 
     with the constants u (`profile_weight`) and v (`word_weight`). So where the classes fit the query (g near 1), items
     are ranked by the probability that they are of the same class, then by words. Where they do not (g near 0), by
-    words, and by how alike the items look to the classifier, which tells classes apart that it does not know.
+    words, and by how similar their class scores are, which also separates classes that the classifier does not know.
 
     How well the classes fit, g, is learned from the items nearest to the query by words: their mean certainty, weighted
     by the squares of their similarities, relative to a typical certainty of items of the query's class (the upper
