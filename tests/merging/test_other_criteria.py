@@ -81,7 +81,8 @@ def test_mme_solves_the_svm_at_every_level(n_classes):
             signs = np.where(target, 1, -1)
             # the intercept as one more column, as the criterion has it
             features = np.column_stack([Z, np.ones(40)])
-            svm = LinearSVC(C=10.0, loss="hinge", fit_intercept=False, max_iter=10**6, tol=1e-8).fit(features, signs)
+            svm = LinearSVC(C=10.0, loss="hinge", fit_intercept=False, max_iter=10**6, tol=1e-8, random_state=0)
+            svm.fit(features, signs)
             w = svm.coef_[0]
             value += w @ w / 2 + 10.0 * np.maximum(0, 1 - signs * (features @ w)).sum()
         assert hierarchy.scores[7 - n] == pytest.approx(value, rel=1e-3)
