@@ -33,7 +33,7 @@ _BLOCK_BYTES = 64 * 2**20
 # All of them are cached up to this size.
 _KEPT_BYTES = 128 * 2**20
 # Approximate: fraction of the cells that is searched, a larger one where the own class may fill the nearest; candidates
-# of each sample, at least; samples at a time. Recall of 40 neighbours is about 99 % (`benchmarks/criteria.py`).
+# of each sample, at least; samples at a time. Recall of 40 neighbours is 95 to 100 % (`benchmarks/criteria.py`).
 _PROBED, _PROBED_OF_CLASSES = 1 / 4, 2 / 3
 _CANDIDATES = 50
 _QUERIES = 4096
