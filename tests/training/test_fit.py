@@ -241,7 +241,7 @@ def test_unknown_classes_of_the_test_split_are_an_error_before_the_work(monkeypa
     def no_work(*args):
         raise AssertionError("work began")
 
-    monkeypatch.setattr("bagwise.training.fit.vectorize", no_work)
+    monkeypatch.setattr("bagwise.training.preparing.vectorize", no_work)
     with pytest.raises(BagwiseError, match="split test has items labelled 'c'"):
         run_fit(parted(["a", "b", "c"], ["train", "train", "test"]), FitOptions(n_groups=2, n_jobs=1))
 

@@ -25,9 +25,10 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.media import images_in_mode
 from bagwise.sources.opening import modality_of
-from bagwise.training.fit import N_SAMPLED_ITEMS, class_codes, cross_validate, prepare
+from bagwise.training.fit import cross_validate
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions, open_source
+from bagwise.training.preparing import N_SAMPLED_ITEMS, class_codes, prepare
 from bagwise.training.references import references_for, score_reference
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]

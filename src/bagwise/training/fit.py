@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
-import platform
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-import bagwise
 from bagwise.codebooks.normalizing import WordWeighting
-from bagwise.errors import BagwiseError, OptionError
+from bagwise.errors import OptionError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.path import score_path
 from bagwise.model import Head, Model, PathErrors
-from bagwise.model.vectorizers import Progress, Vectorizer, WordSample, group_features, no_progress, normalize_features
+from bagwise.model.vectorizers import Progress, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Skipped
 from bagwise.training.method import (
     FollowedPath,
     Method,
@@ -52,52 +42,14 @@ from bagwise.training.method import (
     sizes_of,
     unequal_groups,
 )
-from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
+from bagwise.training.options import FitOptions
+from bagwise.training.preparing import WordData, prepare
+from bagwise.training.provenance import provenance_of
 
-__all__ = ["Fit", "FittedModel", "WordData", "fit_model", "run_fit", "versions"]
+__all__ = ["Fit", "FittedModel", "check_groups", "cross_validate", "fit_model", "learn_groups", "run_fit"]
 
 # Groups, if their number is not given and cannot be chosen by cross-validation.
 DEFAULT_GROUPS = 50
-# Images whose descriptors are kept for the patches of a report.
-N_SAMPLED_ITEMS = 80
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "opencv-python-headless", "pillow")
-
-
-@dataclass(frozen=True)
-class WordData:
-    """Items as histograms over the full vocabulary, with the fitted vectorizer.
-
-    `collection` has the items that could be read, in the order of the rows of `histograms`, a CSR array or ndarray of
-    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.model.vectorizers.Histograms`.
-    """
-
-    collection: Collection
-    histograms: Any
-    vectorizer: Vectorizer
-    skipped: tuple[Skipped, ...] = ()
-    samples: Mapping[int, WordSample] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary."""
-        return self.vectorizer.n_words
-
-    @property
-    def vocabularies(self) -> tuple[int, ...]:
-        """Number of words of each vocabulary."""
-        return getattr(self.vectorizer, "vocabularies", (self.n_words,))
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells of the spatial pyramid."""
-        return int(self.histograms.shape[1]) // self.n_words
-
-    def whole(self) -> Any:
-        """Return histograms of whole items: the sum over the cells of the first grid."""
-        rows, columns = getattr(self.vectorizer, "pyramid", ((1, 1),))[0]
-        cells = [self.histograms[:, k * self.n_words : (k + 1) * self.n_words] for k in range(rows * columns)]
-        return sum(cells[1:], start=cells[0])
 
 
 @dataclass(frozen=True)
@@ -163,20 +115,6 @@ class FittedModel(Model):
         if test is not None and self.heads:
             evaluation = evaluate_model(self, test)
         return Path(write_report(fit_report_data(self.result, evaluation), path))
-
-
-@dataclass
-class _Log:
-    """Times and notes of a fit."""
-
-    timings: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - started
 
 
 def fit_model(
@@ -304,150 +242,12 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         heads=heads,
         path=path,
         options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None},
-        provenance=_provenance(data, codes, classes, log) | {"criterion_reason": method.reason},
+        provenance=provenance_of(data, codes, classes, log) | {"criterion_reason": method.reason},
     )
     counted = tables is None and method.scaling is None
     unequal = unequal_groups(model.lookup, totals) if counted else None
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), notes)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Items as histograms of words, and their classes."""
-
-    data: WordData
-    classes: tuple[str, ...]
-    codes: NDArray[np.int64] | None
-    test: Collection | None
-    log: _Log
-    options: FitOptions  # with the descriptor of the images
-    found: tuple[str, ...]  # notes on what the descriptor was chosen by
-
-    def enough_for_folds(self, options: FitOptions) -> bool:
-        """Whether every class has items to train on and to test on; adds notes on small classes."""
-        if options.folds == 0 or self.codes is None:
-            return False
-        counts = np.bincount(self.codes)
-        small = int(np.argmin(counts))
-        has = f"The class {self.classes[small]!r} has {counts[small]} item{'s' if counts[small] > 1 else ''}"
-        if counts[small] < 2:
-            self.log.notes.append(
-                f"{has}, so errors were not estimated by cross-validation. Add items, or leave it out."
-            )
-        elif counts[small] < options.folds:
-            self.log.notes.append(f"{has}, fewer than there are folds: its errors are rough estimates.")
-        return bool(counts[small] >= 2)
-
-
-def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
-    """Open a source, count its words and read its classes: all that comes before merging."""
-    log = _Log()
-    opened = open_source(source, options)
-    log.notes.extend(opened.notes)
-    collection, test = split_source(opened)
-    n_left = len(opened) - len(collection) - (0 if test is None else len(test))
-    if n_left:
-        log.notes.append(f"{n_left} items are neither in the split train nor in the split test and were not used.")
-    collection = _labelled(collection, log)
-    # errors come before long work begins
-    test = _test_split(test, class_names(collection, options), log)
-    options, collection, note = choose_descriptor(options, collection)
-    data = vectorize(collection, options, progress)
-    log.timings.update(data.seconds)
-    if data.skipped:
-        first = data.skipped[0]
-        log.notes.append(f"{len(data.skipped)} items could not be read, the first {first.id}: {first.reason}")
-    if data.n_words < 2:
-        raise BagwiseError(f"{collection.source} has {data.n_words} words; merging needs at least 2.")
-    classes, codes = class_names(data.collection, options), None
-    if classes:
-        codes = class_codes(data.collection, classes)
-        _check_classes(test, classes)  # all items of a class may have been skipped
-    elif any(item.labels for item in data.collection):
-        log.notes.append("All items are of one class, so words were merged without using classes.")
-    return Prepared(data, classes, codes, test, log, options, () if note is None else (note,))
-
-
-def vectorize(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
-    """Fit a vectorizer to a collection; every item is read once."""
-    if not len(collection):
-        raise BagwiseError(f"{collection.source} has no items to learn from.")
-    has_classes = bool(class_names(collection, options))
-    vectorizer = make_vectorizer(options, collection.modality, has_classes=has_classes)
-    found = vectorizer.fit_transform(
-        collection,
-        on_error=options.on_error,
-        n_jobs=options.n_jobs,
-        n_samples=N_SAMPLED_ITEMS if collection.modality == "images" else 0,
-        progress=progress,
-    )
-    read = collection if len(found.kept) == len(collection) else collection[found.kept]
-    return WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
-
-
-def split_source(collection: Collection) -> tuple[Collection, Collection | None]:
-    """Return the splits train and test, or the whole collection and None if it has no split train."""
-    names = set(collection.splits)
-    if "train" not in names:
-        return collection, None
-    return collection.split("train")[0], collection.split("test")[0] if "test" in names else None
-
-
-def _test_split(test: Collection | None, classes: tuple[str, ...], log: _Log) -> Collection | None:
-    """Return the labelled items of the test split; None, with a note, if there are none."""
-    if test is None or not classes:
-        return test
-    if not any(item.labels for item in test):
-        log.notes.append(f"The {len(test)} items of the split test have no labels, so they were not used.")
-        return None
-    test = _labelled(test, log, " of the split test")
-    _check_classes(test, classes)
-    return test
-
-
-def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
-    unknown = sorted({str(item.label) for item in test or ()} - set(classes))
-    if unknown:
-        raise BagwiseError(
-            f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
-            "Add some to the split train, or remove them from the split test."
-        )
-
-
-def _labelled(collection: Collection, log: _Log, where: str = "") -> Collection:
-    """Remove items without a label, if others have one; raise an error for items with several."""
-    several = next((item for item in collection if len(item.labels) > 1), None)
-    if several is not None:
-        raise BagwiseError(
-            f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
-            "predicts one. Give each item one label, for instance by Collection.with_labels."
-        )
-    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
-    if has.all() or not has.any():
-        return collection
-    log.notes.append(f"{int((~has).sum())} of {len(has)} items{where} have no label and were not used.")
-    return collection[has]
-
-
-def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
-    """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
-    names = tuple(sorted({item.label for item in collection if item.label is not None}))
-    if len(names) >= 2:
-        return names
-    if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
-        found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
-        raise BagwiseError(
-            f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
-            'per class, or use an unsupervised criterion: "mmi", "lpp", "linkage".'
-        )
-    return ()
-
-
-def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the classes of labelled items, as indices into `classes`."""
-    code = {name: k for k, name in enumerate(classes)}
-    return np.array([code[str(item.label)] for item in collection], dtype=np.int64)
 
 
 def check_groups(options: FitOptions, n_words: int) -> None:
@@ -562,39 +362,3 @@ def cross_validate(
     tables = "" if method.n_tables == 1 else f", {method.n_tables} tables at each size"
     protocol = f"{len(splits)}-fold cross-validation{tables}"
     return PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol), found.predicted
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of bagwise, Python, and installed packages that results may depend on."""
-    found = {"bagwise": bagwise.__version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _provenance(data: WordData, codes: NDArray[np.int64] | None, classes: tuple[str, ...], log: _Log) -> dict[str, Any]:
-    counts = {} if codes is None else {classes[k]: n for k, n in sorted(Counter(codes.tolist()).items())}
-    return {
-        "source": data.collection.source.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1],
-        "n_items": len(data.collection),
-        "n_skipped": len(data.skipped),
-        "class_counts": counts,
-        "content_hash": _content_hash(data),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
-        "seconds": {stage: round(seconds, 3) for stage, seconds in log.timings.items()},
-    }
-
-
-def _content_hash(data: WordData) -> str:
-    """Hash ids, labels and histograms of the training items."""
-    digest = hashlib.blake2b(digest_size=16)
-    for item in data.collection:
-        digest.update(repr((item.id, item.labels)).encode("utf-8", "surrogatepass"))
-    rows = sp.csr_array(data.histograms)
-    for array in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)):
-        digest.update(array.tobytes())
-    return digest.hexdigest()

@@ -19,7 +19,7 @@ from bagwise.merging.path import path_sizes
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 from bagwise.sources.tables import TableCollection
-from bagwise.training.fit import check_groups, class_names, split_source
+from bagwise.training.fit import check_groups
 from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method
 from bagwise.training.options import (
     FitOptions,
@@ -30,6 +30,7 @@ from bagwise.training.options import (
     text_words,
     visual_words,
 )
+from bagwise.training.preparing import class_names, split_source
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 

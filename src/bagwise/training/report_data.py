@@ -24,7 +24,8 @@ from bagwise.report.pictures import thumbnail
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item, ItemError
 from bagwise.training.evaluate import Evaluation
-from bagwise.training.fit import Fit, versions
+from bagwise.training.fit import Fit
+from bagwise.training.provenance import versions
 
 __all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
 

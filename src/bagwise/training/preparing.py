@@ -1,0 +1,224 @@
+"""From a source to histograms of words and classes: all of a fit that comes before merging."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Skipped
+from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
+
+__all__ = [
+    "N_SAMPLED_ITEMS",
+    "FitLog",
+    "Prepared",
+    "WordData",
+    "class_codes",
+    "class_names",
+    "prepare",
+    "split_source",
+    "vectorize",
+]
+
+# Images whose descriptors are kept for the patches of a report.
+N_SAMPLED_ITEMS = 80
+
+
+@dataclass(frozen=True)
+class WordData:
+    """Items as histograms over the full vocabulary, with the fitted vectorizer.
+
+    `collection` has the items that could be read, in the order of the rows of `histograms`, a CSR array or ndarray of
+    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.model.vectorizers.Histograms`.
+    """
+
+    collection: Collection
+    histograms: Any
+    vectorizer: Vectorizer
+    skipped: tuple[Skipped, ...] = ()
+    samples: Mapping[int, WordSample] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+        return self.vectorizer.n_words
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Number of words of each vocabulary."""
+        return getattr(self.vectorizer, "vocabularies", (self.n_words,))
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the spatial pyramid."""
+        return int(self.histograms.shape[1]) // self.n_words
+
+    def whole(self) -> Any:
+        """Return histograms of whole items: the sum over the cells of the first grid."""
+        rows, columns = getattr(self.vectorizer, "pyramid", ((1, 1),))[0]
+        cells = [self.histograms[:, k * self.n_words : (k + 1) * self.n_words] for k in range(rows * columns)]
+        return sum(cells[1:], start=cells[0])
+
+
+@dataclass
+class FitLog:
+    """Times and notes of a fit."""
+
+    timings: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the seconds of a ``with`` block to those of a stage."""
+        started = time.perf_counter()
+        yield
+        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Items as histograms of words, and their classes."""
+
+    data: WordData
+    classes: tuple[str, ...]
+    codes: NDArray[np.int64] | None
+    test: Collection | None
+    log: FitLog
+    options: FitOptions  # with the descriptor of the images
+    found: tuple[str, ...]  # notes on what the descriptor was chosen by
+
+    def enough_for_folds(self, options: FitOptions) -> bool:
+        """Whether every class has items to train on and to test on; adds notes on small classes."""
+        if options.folds == 0 or self.codes is None:
+            return False
+        counts = np.bincount(self.codes)
+        small = int(np.argmin(counts))
+        has = f"The class {self.classes[small]!r} has {counts[small]} item{'s' if counts[small] > 1 else ''}"
+        if counts[small] < 2:
+            self.log.notes.append(
+                f"{has}, so errors were not estimated by cross-validation. Add items, or leave it out."
+            )
+        elif counts[small] < options.folds:
+            self.log.notes.append(f"{has}, fewer than there are folds: its errors are rough estimates.")
+        return bool(counts[small] >= 2)
+
+
+def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
+    """Open a source, count its words and read its classes: all that comes before merging."""
+    log = FitLog()
+    opened = open_source(source, options)
+    log.notes.extend(opened.notes)
+    collection, test = split_source(opened)
+    n_left = len(opened) - len(collection) - (0 if test is None else len(test))
+    if n_left:
+        log.notes.append(f"{n_left} items are neither in the split train nor in the split test and were not used.")
+    collection = _labelled(collection, log)
+    # errors come before long work begins
+    test = _test_split(test, class_names(collection, options), log)
+    options, collection, note = choose_descriptor(options, collection)
+    data = vectorize(collection, options, progress)
+    log.timings.update(data.seconds)
+    if data.skipped:
+        first = data.skipped[0]
+        log.notes.append(f"{len(data.skipped)} items could not be read, the first {first.id}: {first.reason}")
+    if data.n_words < 2:
+        raise BagwiseError(f"{collection.source} has {data.n_words} words; merging needs at least 2.")
+    classes, codes = class_names(data.collection, options), None
+    if classes:
+        codes = class_codes(data.collection, classes)
+        _check_classes(test, classes)  # all items of a class may have been skipped
+    elif any(item.labels for item in data.collection):
+        log.notes.append("All items are of one class, so words were merged without using classes.")
+    return Prepared(data, classes, codes, test, log, options, () if note is None else (note,))
+
+
+def vectorize(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
+    """Fit a vectorizer to a collection; every item is read once."""
+    if not len(collection):
+        raise BagwiseError(f"{collection.source} has no items to learn from.")
+    has_classes = bool(class_names(collection, options))
+    vectorizer = make_vectorizer(options, collection.modality, has_classes=has_classes)
+    found = vectorizer.fit_transform(
+        collection,
+        on_error=options.on_error,
+        n_jobs=options.n_jobs,
+        n_samples=N_SAMPLED_ITEMS if collection.modality == "images" else 0,
+        progress=progress,
+    )
+    read = collection if len(found.kept) == len(collection) else collection[found.kept]
+    return WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
+
+
+def split_source(collection: Collection) -> tuple[Collection, Collection | None]:
+    """Return the splits train and test, or the whole collection and None if it has no split train."""
+    names = set(collection.splits)
+    if "train" not in names:
+        return collection, None
+    return collection.split("train")[0], collection.split("test")[0] if "test" in names else None
+
+
+def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) -> Collection | None:
+    """Return the labelled items of the test split; None, with a note, if there are none."""
+    if test is None or not classes:
+        return test
+    if not any(item.labels for item in test):
+        log.notes.append(f"The {len(test)} items of the split test have no labels, so they were not used.")
+        return None
+    test = _labelled(test, log, " of the split test")
+    _check_classes(test, classes)
+    return test
+
+
+def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
+    unknown = sorted({str(item.label) for item in test or ()} - set(classes))
+    if unknown:
+        raise BagwiseError(
+            f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
+            "Add some to the split train, or remove them from the split test."
+        )
+
+
+def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collection:
+    """Remove items without a label, if others have one; raise an error for items with several."""
+    several = next((item for item in collection if len(item.labels) > 1), None)
+    if several is not None:
+        raise BagwiseError(
+            f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
+            "predicts one. Give each item one label, for instance by Collection.with_labels."
+        )
+    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
+    if has.all() or not has.any():
+        return collection
+    log.notes.append(f"{int((~has).sum())} of {len(has)} items{where} have no label and were not used.")
+    return collection[has]
+
+
+def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
+    """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
+    names = tuple(sorted({item.label for item in collection if item.label is not None}))
+    if len(names) >= 2:
+        return names
+    if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
+        found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
+        raise BagwiseError(
+            f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
+            'per class, or use an unsupervised criterion: "mmi", "lpp", "linkage".'
+        )
+    return ()
+
+
+def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the classes of labelled items, as indices into `classes`."""
+    code = {name: k for k, name in enumerate(classes)}
+    return np.array([code[str(item.label)] for item in collection], dtype=np.int64)
