@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.archives import ArchiveLimits, check_stamp, stamp_of
 from bagwise.sources.collection import Collection
+from bagwise.sources.columns import shortened
 from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
 from bagwise.sources.places import FileContent, annotated, arrange, ending, list_place, nothing_found
 
@@ -173,11 +174,6 @@ def _parse_json(line: str) -> dict[str, Any] | None:
     if not isinstance(fields, dict):
         raise BagwiseError(f"it is a JSON {type(fields).__name__}, expected an object with named fields")
     return fields
-
-
-def shortened(names: Sequence[str]) -> str:
-    """List names of columns, truncated: they are whole texts if the first line has no names."""
-    return ", ".join(repr(name if len(name) <= 30 else name[:27] + "...") for name in names[:20])
 
 
 # Default names of columns; the first that exists is used.

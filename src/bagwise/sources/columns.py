@@ -1,0 +1,155 @@
+"""Columns of files: which of them are labels, ids, splits, texts and words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+from bagwise.sources.archives import ArchiveLimits
+
+__all__ = ["RawTable", "Reading", "TableColumns", "numbers_rows", "optional_columns", "shortened"]
+
+# Names of columns, in lower case: labels that are taken; labels that are proposed; numbers and names of rows.
+USUAL_LABEL = ("label", "labels", "class", "category", "target")
+_LIKELY_LABEL = re.compile(
+    r"(.*[_ .-])?(labels?|class(es)?|category|target|digit|group|species|type|kind|outcome|diagnosis|response|result|"
+    r"sentiment|topic|genre|y)"
+)
+_ROW_NUMBER = re.compile(r"|unnamed: \d+|index|ids?|row|row[_ ]?(id|names?|number)|__index_level_\d+__")
+# A proposed label has at most this many values, and each of them this many times in the mean.
+_MOST_VALUES, _TIMES = 50, 5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What all readers of tables are told; each takes what applies to its files. See `open_table`."""
+
+    data: str | None = None
+    label: str | None = None
+    id: str | None = None
+    split: str | None = None
+    keep: Sequence[str] = ()
+    words: Sequence[str] | None = None
+    limits: ArchiveLimits | None = None
+
+
+@dataclass
+class RawTable:
+    """Content of a file. `labels`, `ids` and `splits` have one string per row, if they are there.
+
+    `notes` say what was not obvious about its columns.
+    """
+
+    X: Any
+    labels: list[str] | None = None
+    ids: list[str] | None = None
+    splits: list[str | None] | None = None
+    feature_names: list[str] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def shortened(names: Sequence[str]) -> str:
+    """List names of columns, truncated: they are whole texts if the first line has no names."""
+    return ", ".join(repr(name if len(name) <= 30 else name[:27] + "...") for name in names[:20])
+
+
+class TableColumns:
+    """Which columns of a file are labels, ids, splits, numbers of its rows, and words."""
+
+    def __init__(self, names: Sequence[str], reading: Reading) -> None:
+        self.names = list(names)
+        self._shown = [name or f"Unnamed: {i}" for i, name in enumerate(names)]  # as pandas calls them
+        for name in reading.keep:
+            if name not in (*self.names, *self._shown):
+                raise BagwiseError(f"there is no column {name!r} to keep; there are {shortened(self._shown)}.")
+        self._words = reading.words
+        self._keep = {*reading.keep, *(reading.words or ())}
+        self._special = _special_columns(names, reading, self._keep)
+        self._notes: list[str] = []
+        self._left_out: list[int] = []
+
+    @property
+    def numbers(self) -> list[int]:
+        """Columns of words."""
+        return [i for i in range(len(self.names)) if i not in (*self._special.values(), *self._left_out)]
+
+    def read(self, strings: Callable[[int], list[str]]) -> dict[str, list[str]]:
+        """Read labels, ids and splits, and leave out columns that number or name the rows.
+
+        A column does so if it has no name, or such a name, and its values differ, or it is no word of the model. The
+        first one whose values differ becomes the ids.
+        """
+        others = {what: strings(i) for what, i in self._special.items()}
+        for i in self.numbers:
+            name, shown = self.names[i], self._shown[i]
+            if not numbers_rows(name) or {name, shown} & self._keep:
+                continue
+            values = strings(i)
+            differ = len(set(values)) == len(values)
+            if self._words is None and (len(values) < 2 or not differ):
+                continue
+            self._left_out.append(i)
+            used = "only numbers the rows and"
+            if differ and "ids" not in others:
+                others["ids"], used = values, "is the id of rows and"
+            self._notes.append(f"Column {shown!r} {used} is not used as a word; keep={shown!r} does that.")
+        return others
+
+    def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
+        """Put the table together; without labels, say which column may hold them."""
+        names = [self.names[i] for i in self.numbers]
+        likely = (
+            []
+            if "labels" in others or not has_names
+            else [n for n, x in zip(names, X.T, strict=True) if _may_label(n, x)]
+        )
+        if len(likely) == 1:
+            self._notes.append(
+                f"No column is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}. "
+                f"If {likely[0]!r} holds the labels: label={likely[0]!r}"
+            )
+        return RawTable(
+            X, **optional_columns(others), feature_names=names if has_names else None, notes=tuple(self._notes)
+        )
+
+
+def numbers_rows(name: str) -> bool:
+    """Whether a column is named as those that number or name the rows, such as the index of a data frame."""
+    return _ROW_NUMBER.fullmatch(name.lower()) is not None
+
+
+def _may_label(name: str, values: NDArray[np.float64]) -> bool:
+    if not _LIKELY_LABEL.fullmatch(name.lower()):
+        return False
+    n_values = len(np.unique(values))
+    return 2 <= n_values <= min(_MOST_VALUES, len(values) // _TIMES) and bool((values == np.rint(values)).all())
+
+
+def _special_columns(names: Sequence[str], reading: Reading, keep: set[str]) -> dict[str, int]:
+    """Find the columns that are not numbers of the matrix; names of labels in any case, but the exact one first."""
+    labels = [*USUAL_LABEL, *(name for usual in USUAL_LABEL for name in names if name.lower() == usual)]
+    found = {}
+    for what, wanted, usual in (
+        ("labels", reading.label, labels),
+        ("ids", reading.id, ["id"]),
+        ("splits", reading.split, ["split"]),
+    ):
+        if wanted is not None and wanted not in names:
+            raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}.")
+        name = wanted or next((name for name in usual if name in names and name not in keep), None)
+        if name is not None:
+            found[what] = list(names).index(name)
+    return found
+
+
+def optional_columns(others: dict[str, list[str]]) -> dict[str, Any]:
+    """Return labels, ids and splits as `RawTable` takes them: an empty split is none."""
+    if "splits" in others:
+        return {**others, "splits": [part or None for part in others["splits"]]}
+    return dict(others)

@@ -1,0 +1,216 @@
+"""Readers of files of numbers: NumPy, SciPy, Matrix Market, svmlight, CSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError
+from bagwise.sources.archives import ArchiveLimits, list_archive
+from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
+from bagwise.sources.items import decode_text
+from bagwise.sources.places import ending
+from bagwise.sources.records import TAB_ENDINGS
+
+__all__ = ["READERS", "WITH_COLUMNS"]
+
+_NPZ_DATA = ("X", "x", "data")
+_NPZ_LABELS = ("y", "labels", "label", "target")
+
+
+def read_npz(path: str, reading: Reading) -> RawTable:
+    """Read arrays saved by NumPy, or a sparse matrix saved by SciPy."""
+    data, label = reading.data, reading.label
+    list_archive(path, reading.limits or ArchiveLimits(max_member_bytes=1 << 36))
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            names = list(arrays.files)
+            if "format" in names and "shape" in names and data is None:
+                return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, label))
+            splits = _npz_splits(names) if data is None and label is None else []
+            if splits:
+                return _join([(split, _matrix(arrays[x], x), _strings(arrays[y])) for split, x, y in splits])
+            x = data or next((name for name in _NPZ_DATA if name in names), None)
+            if x is None:
+                raise BagwiseError(f"none of its arrays is named X; there are {shortened(names)}. Choose one by data=.")
+            return RawTable(_matrix(_array(arrays, x), x), **_npz_others(arrays, label))
+    except BagwiseError:
+        raise
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
+
+
+def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
+    """Read what is stored beside the matrix: labels, and arrays ids, splits and feature_names."""
+    label = label or next((name for name in _NPZ_LABELS if name in arrays.files), None)
+    found = {name: _strings(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
+    return optional_columns(found) | {"labels": None if label is None else _strings(_array(arrays, label))}
+
+
+def _array(arrays: Any, name: str) -> Any:
+    if name not in arrays.files:
+        raise BagwiseError(f"there is no array {name!r}; there are {shortened(list(arrays.files))}.")
+    return arrays[name]
+
+
+def _npz_splits(names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Find x_train, y_train, x_test, y_test."""
+    by_lower = {name.lower(): name for name in names}
+    splits = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+    found = [(split, by_lower.get(f"x_{name}"), by_lower.get(f"y_{name}")) for name, split in splits.items()]
+    return [(split, x, y) for split, x, y in found if x and y]
+
+
+def _join(tables: list[tuple[str, Any, list[str]]]) -> RawTable:
+    for split, X, labels in tables:
+        if len(X) != len(labels) or X.shape[1] != tables[0][1].shape[1]:
+            shapes = f"of shape {X.shape} and with {len(labels)} labels"
+            raise BagwiseError(f"the arrays of the split {split!r}, {shapes}, do not fit the others.")
+    return RawTable(
+        np.concatenate([X for _, X, _ in tables]),
+        [label for _, _, labels in tables for label in labels],
+        [f"{split}:{i}" for split, X, _ in tables for i in range(len(X))],
+        [split for split, X, _ in tables for _ in range(len(X))],
+    )
+
+
+def _matrix(array: Any, name: str) -> Any:
+    if not isinstance(array, np.ndarray):
+        raise BagwiseError(f"it is damaged: {name!r} is not an array.")
+    if array.ndim < 2:
+        raise BagwiseError(f"array {name!r} has shape {array.shape}; a table has a row per item.")
+    return array.reshape(len(array), math.prod(array.shape[1:]))
+
+
+def _strings(values: Any) -> list[str]:
+    """Write labels as strings; whole numbers without a point."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise BagwiseError(f"labels have shape {array.shape}; expected one per row.")
+    if array.dtype.kind == "f":
+        return [f"{value:.17g}" if value != int(value) else str(int(value)) for value in array.tolist()]
+    return [str(value) for value in array.tolist()]
+
+
+def _as_csr(matrix: Any) -> Any:
+    """Return a sparse matrix as CSR, after checking that its indices are within its shape."""
+    rows = sp.csr_array(matrix)
+    rows.check_format(full_check=True)
+    rows.sum_duplicates()
+    return rows
+
+
+def read_mtx(path: str, reading: Reading) -> RawTable:
+    """Read a Matrix Market file."""
+    from scipy.io import mmread
+
+    try:
+        matrix = mmread(path)
+        return RawTable(_as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
+    except (ValueError, OverflowError, IndexError, TypeError) as error:
+        raise BagwiseError(f"it is not a Matrix Market file, or damaged: {error}") from error
+
+
+def read_svmlight(path: str, reading: Reading) -> RawTable:
+    """Read an svmlight file. Lines with several labels are refused by scikit-learn."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, y = load_svmlight_file(path)
+    except (ValueError, OverflowError) as error:
+        raise BagwiseError(f"it is not an svmlight file, or damaged: {error}") from error
+    return RawTable(_as_csr(X), _strings(y))
+
+
+def read_csv(path: str, reading: Reading) -> RawTable:
+    """Read numbers between commas or tabs."""
+    delimiter = "\t" if ending(os.path.basename(path)) in TAB_ENDINGS else ","
+    with open(path, "rb") as file:
+        text = decode_text(file.read(), None)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    first, second = next(rows, []), next(rows, None)
+    if not first:
+        raise BagwiseError("it is empty.")
+    has_names = not all(_is_number(cell) for cell in first)
+    names = first if has_names else [str(i) for i in range(len(first))]
+    if has_names and second is None:
+        raise BagwiseError("it has no rows, only names of columns.")
+    layout: dict[str, Any] = {"delimiter": delimiter, "comments": None, "quotechar": '"', "ndmin": 2}
+    layout["skiprows"] = int(has_names)
+
+    def strings(i: int) -> list[str]:
+        return np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **layout).ravel().tolist()
+
+    columns = TableColumns(names, reading)
+    try:
+        others = columns.read(strings)
+        X = np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout)
+    except ValueError as error:
+        texts = [i for i in columns.numbers if second is not None and i < len(second) and not _is_number(second[i])]
+        if len(texts) == 1:
+            raise _text_column(texts[0], names[texts[0]]) from error
+        raise BagwiseError(
+            f"{error} Columns are {shortened(names)}; those of text are chosen by label=, id= and split=, "
+            "and a table of texts is opened by modality='records'."
+        ) from error
+    return columns.table(X, others, has_names)
+
+
+def _text_column(number: int, name: str) -> BagwiseError:
+    if not name:
+        return BagwiseError(f"column {number} has no name and no numbers (a comma at the end of lines?). Remove it.")
+    return BagwiseError(
+        f"column {name!r} holds text. If it is the label, choose it by label={name!r}; otherwise remove it. "
+        "A table of texts is opened by modality='records'."
+    )
+
+
+def read_parquet(path: str, reading: Reading) -> RawTable:
+    """Read a Parquet file by pyarrow."""
+    parquet = require("pyarrow.parquet", "io", "Reading Parquet files")
+    arrow = require("pyarrow", "io", "Reading Parquet files")
+    try:
+        table = parquet.read_table(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
+
+    def strings(i: int) -> list[str]:
+        return ["" if value is None else str(value) for value in table.column(i).to_pylist()]
+
+    columns = TableColumns(table.column_names, reading)
+    others = columns.read(strings)
+    types = arrow.types
+    for i in columns.numbers:
+        kind = table.schema.field(i).type
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
+            raise _text_column(i, columns.names[i])
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise BagwiseError(
+                f"column {columns.names[i]!r} is {kind}, not numbers. Choose columns by label=, id=, split=."
+            )
+    numbers = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in columns.numbers]
+    X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
+    return columns.table(X, others, True)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+READERS: dict[str, Callable[[str, Reading], RawTable]] = {".npz": read_npz, ".mtx": read_mtx, ".parquet": read_parquet}
+READERS |= dict.fromkeys((".csv", ".tsv", ".tab"), read_csv)
+READERS |= dict.fromkeys((".svm", ".svmlight", ".libsvm"), read_svmlight)
+WITH_COLUMNS = (".csv", ".tsv", ".tab", ".parquet")
