@@ -338,10 +338,22 @@ def test_more_starts_are_never_worse_and_seeds_repeat():
     costs = [kmeans(points, 10, n_init=n, random_state=1).cost for n in (1, 3, 9)]
     assert costs[0] >= costs[1] >= costs[2]
     assert kmeans(points, 10, random_state=2).labels.tobytes() == kmeans(points, 10, random_state=2).labels.tobytes()
-    done = []
-    kmeans(points, 10, n_init=2, max_iter=30, progress=done.append)
-    assert done == sorted(done)
-    assert done[-1] == 60
+
+
+@pytest.mark.parametrize("batch_size", [None, 30])
+def test_progress_counts_seeds_and_iterations_up_to_its_end(batch_size):
+    points, seen = np.random.default_rng(6).normal(size=(100, 4)), []
+    settings = {"n_init": 2, "max_iter": 30, "batch_size": batch_size, "random_state": 0}
+    found = kmeans(points, 80, **settings, progress=lambda *some: seen.append(some))
+    assert seen == sorted(seen)
+    assert {total for _, total in seen} == {64}
+    assert seen[0] == (0, 64)
+    assert seen[-1] == (64, 64)
+    assert (1, 64) in seen  # some of the seeds
+    assert {(2 + found.n_iter, 64), (34 + found.n_iter, 64)} & set(
+        seen
+    )  # all iterations, of the first run or the second
+    assert kmeans(points, 80, **settings).labels.tobytes() == found.labels.tobytes()
 
 
 @pytest.mark.parametrize("n_clusters", [0, 4])

@@ -22,9 +22,10 @@ class ProgressBar:
         self._drawn = -1.0
         self._done = 0
 
-    def update(self, done: int) -> None:
-        """Set the number of finished steps."""
+    def update(self, done: int, total: int | None = None) -> None:
+        """Set the number of finished steps, and that of all steps if it has changed."""
         self._done = done
+        self._total = self._total if total is None else max(total, 1)
         now = time.monotonic()
         if self._enabled and (now - self._drawn >= _EVERY or done >= self._total):
             self._draw(now)

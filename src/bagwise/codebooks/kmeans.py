@@ -28,6 +28,12 @@ _DRAWS = 64
 # Mini-batch iterations end when this many in a row bring no improvement.
 _PATIENCE = 10
 _SMOOTHING = 0.3
+# Iterations that drawing seeds counts as, where progress is reported: what it takes for 1000 words.
+_SEEDING = 2
+
+
+def no_report(done: int, total: int) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ def kmeans_words(
     tol: float = 1e-5,
     random_state: Any = None,
     n_jobs: int | None = None,
+    progress: Callable[[int, int], None] = no_report,
 ) -> KMeansWords:
     """Learn words from a matrix of vectors, as `learn_codebook` does from its sample.
 
@@ -131,6 +138,8 @@ def kmeans_words(
         At least `n_words` of them must differ.
     n_words, n_init, max_iter, tol, random_state, n_jobs
         As in `learn_codebook`.
+    progress : callable
+        As in `kmeans`.
 
     Returns
     -------
@@ -162,6 +171,7 @@ def kmeans_words(
         tol=tol,
         random_state=random_state,
         n_threads=n_threads,
+        progress=progress,
     )
     every = found.labels[which]
     sums, masses = _sums(values, np.ones(len(values)), every, np.ones(len(values), np.int8), n_words)
@@ -211,7 +221,7 @@ def kmeans(
     batch_size: int | None = None,
     random_state: Any = None,
     n_threads: int = 1,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = no_report,
 ) -> Clustering:
     """Minimise the cost ``Σ_i w_i |σ_i x_i - c_{l(i)}|²``, where all signs σ are 1 unless `bipolar`.
 
@@ -226,7 +236,8 @@ def kmeans(
     1 if that is 0. This equals clustering points and their negatives with mirrored centres, at half the cost.
     The best of `n_init` runs with different seeds is returned. A `batch_size` below the number of points draws so many
     for each iteration (mini-batches), followed by one iteration with all. The result does not depend on `n_threads`.
-    `progress` is called with the number of iterations done, over all runs.
+    `progress` is called with the number of iterations done and the largest number there may be, over all runs; drawing
+    seeds counts as two. A run that ends early is counted as if it had reached its largest number.
 
     An iteration takes O(n n_clusters size) time; memory for the centres and blocks of distances. Costs are summed in
     float64.
@@ -236,20 +247,22 @@ def kmeans(
     random = generator(random_state)
     problem = _Problem(points, np.ones(len(points)) if weights is None else weights, bipolar, n_threads)
     best: Clustering | None = None
+    of_run = _SEEDING + max_iter
     with one_blas_thread():
         for run in range(n_init):
 
-            def report(done: int, before: int = run * max_iter) -> None:
-                progress(before + done)
+            def report(done: int, before: int = run * of_run) -> None:
+                progress(before + done, n_init * of_run)
 
+            report(0)
             if batch_size is None or batch_size >= len(points):
-                centres = points[problem.draw_seeds(n_clusters, random)]
+                centres = points[problem.draw_seeds(n_clusters, random, report)]
                 found = problem.iterate(centres, max_iter, tol, report)
             else:
                 found = _mini_batches(problem, n_clusters, batch_size, max_iter, tol, random, report)
             if best is None or found.cost < best.cost:
                 best = found
-            progress((run + 1) * max_iter)
+            report(of_run)
     assert best is not None  # n_init is at least 1
     return best
 
@@ -270,7 +283,9 @@ class _Problem:
         """Labels and signs of the points for given centres."""
         return assign(self.points, WordDistances(centres, bipolar=self.bipolar), self.n_threads)
 
-    def draw_seeds(self, n_clusters: int, random: np.random.Generator) -> NDArray[np.int64]:
+    def draw_seeds(
+        self, n_clusters: int, random: np.random.Generator, report: Callable[[int], None] = lambda done: None
+    ) -> NDArray[np.int64]:
         """Draw numbers of points by the rule of k-means++.
 
         The distances of all points are updated for many seeds at once, by one matrix product. In between, points are
@@ -299,6 +314,7 @@ class _Problem:
                 ):
                     fresh.append(drawn)
             chosen += fresh
+            report(_SEEDING * len(chosen) // n_clusters)
         return np.array(chosen, dtype=np.int64)
 
     def _distance(self, point: int, others: list[int]) -> float:
@@ -337,7 +353,7 @@ class _Problem:
                 _fill_empty(labels, signs, _squared_distances(self.points, centres, labels, signs), len(centres))
             sums, masses = _sums(self.points, self.weights, labels, signs, len(centres))
             cost = max(total - float((np.einsum("ij,ij->i", sums, sums) / masses).sum()), 0.0)
-            report(n_iter)
+            report(_SEEDING + n_iter)
             if costs and cost >= costs[-1]:  # converged up to rounding
                 break
             best = labels, signs
@@ -361,7 +377,7 @@ def _mini_batches(
     """Move centres to the running means of the points that random batches assign to them; end with all points."""
     n = len(problem.points)
     sample = problem.part(random.choice(n, size=min(n, max(3 * batch_size, 8 * n_clusters)), replace=False))
-    centres = sample.points[sample.draw_seeds(n_clusters, random)].astype(np.float64)
+    centres = sample.points[sample.draw_seeds(n_clusters, random, report)].astype(np.float64)
     all_masses = np.zeros(n_clusters)
     smooth = lowest = np.inf
     waited, n_iter = 0, 0
@@ -381,7 +397,7 @@ def _mini_batches(
             lowest, waited = smooth, 0
         else:
             waited += 1
-        report(n_iter)
+        report(_SEEDING + n_iter)
     found = problem.iterate(centres.astype(problem.points.dtype), 1, tol)
     return Clustering(found.labels, found.signs, found.costs, n_iter)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -52,6 +53,15 @@ _LARGEST = 1e100
 # Dense data with a smaller fraction of non-zeros than this are kept sparse if the matrices of pairs do not fit: they
 # take less memory then, and computing a row takes the square of the fraction in additions.
 _FILLED = 1 / 3
+
+
+def _no_report(done: int) -> None:
+    """Report nothing."""
+
+
+def _after(before: int, report: Callable[[int], None], done: int) -> None:
+    """Report what was done, and what was before."""
+    report(before + done)
 
 
 class MergingInterrupted(KeyboardInterrupt):
@@ -378,7 +388,7 @@ def fold_words(n_words: int, alike: NDArray[np.int64]) -> tuple[NDArray[np.int64
     return fold(numbers)
 
 
-def _start_additive(who: str, scoring: Scoring, n_words: int) -> Start:
+def _start_additive(who: str, scoring: Scoring, n_words: int, report: Callable[[int], None] = _no_report) -> Start:
     """Check what a user's criterion gives, fold the words that it says are alike, and search over the others."""
     if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
         raise BagwiseError(
@@ -404,16 +414,22 @@ def _start_additive(who: str, scoring: Scoring, n_words: int) -> Start:
         joined = np.zeros((len(words), scoring.states.shape[1]))
         np.add.at(joined, place, scoring.states)
         scoring.states = joined
-    kind: Any = PartnerSearch
-    if isinstance(scoring, WeightLoss):
-        kind = SortedSearch if scoring.states.shape[1] == 2 else ChainSearch
-    return Start(folded, words, kind(scoring))
+    if not isinstance(scoring, WeightLoss):
+        return Start(folded, words, PartnerSearch(scoring))
+    if scoring.states.shape[1] == 2:
+        return Start(folded, words, SortedSearch(scoring))
+    return Start(folded, words, ChainSearch(scoring, lambda done: report(len(folded) + done)))
 
 
-def merge_scoring(scoring: Scoring, name: str, n_groups: int = 1) -> Hierarchy:
-    """Merge words down to `n_groups` from their states alone; `name` is that of the criterion."""
+def merge_scoring(
+    scoring: Scoring, name: str, n_groups: int = 1, report: Callable[[int], None] = _no_report
+) -> Hierarchy:
+    """Merge words down to `n_groups` from their states alone; `name` is that of the criterion.
+
+    `report` is called with the number of merges found, where these are many: for weights of more than two classes.
+    """
     d = len(scoring.states)
-    folded, words, search = _start_additive(name, scoring, d)
+    folded, words, search = _start_additive(name, scoring, d, report)
     n_merges = max(d - n_groups, 0)
     merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
     done = min(len(folded), n_merges)
@@ -423,7 +439,13 @@ def merge_scoring(scoring: Scoring, name: str, n_groups: int = 1) -> Hierarchy:
     return Hierarchy(d, merges, scores, name)
 
 
-def merge_refined(mass: NDArray[np.float64], weights: NDArray[np.float64], name: str, n_groups: int) -> Hierarchy:
+def merge_refined(
+    mass: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    name: str,
+    n_groups: int,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Hierarchy:
     """Merge words by their weights (`WeightLoss`) so that the cut at `n_groups` loses less than the greedy one.
 
     1. Merge greedily down to `n_groups`.
@@ -431,16 +453,32 @@ def merge_refined(mass: NDArray[np.float64], weights: NDArray[np.float64], name:
     3. Merge greedily inside each group, all groups together in the order of costs; then merge the groups.
 
     `weights` has shape (n_words, n_outputs). The score at `n_groups` is at least that of `merge_scoring`; those of
-    other sizes may be lower.
+    other sizes may be lower. `progress` is called with the number of merges found so far and in all: each word is
+    merged twice.
     """
     d = len(mass)
-    greedy = merge_scoring(WeightLoss(mass, weights), name)
-    if not 1 < n_groups < d:
+    refined = 1 < n_groups < d
+    n_merges = (d - 1) * (2 if refined else 1)
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(done, n_merges)
+
+    report(0)
+    greedy = merge_scoring(WeightLoss(mass, weights), name, report=report)
+    report(d - 1)
+    if not refined:
         return greedy
     labels = nearest_means(mass, weights, greedy.cut(n_groups), n_groups)
     split = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
     members = sorted((words for words in split if len(words)), key=lambda words: int(words[0]))
-    inside = [merge_scoring(WeightLoss(mass[words], weights[words]), name) for words in members]
+    inside: list[Hierarchy] = []
+    done = d - 1
+    for words in members:
+        inside.append(
+            merge_scoring(WeightLoss(mass[words], weights[words]), name, report=partial(_after, done, report))
+        )
+        done += len(words) - 1
     costs = np.concatenate([np.maximum.accumulate(-np.diff(one.scores, prepend=0.0)) for one in inside])
     merges = np.concatenate([words[one.merges] for words, one in zip(members, inside, strict=True)])
     order = np.argsort(costs, kind="stable")
@@ -448,6 +486,7 @@ def merge_refined(mass: NDArray[np.float64], weights: NDArray[np.float64], name:
     totals = np.array([one[0] for one in sums])
     means = np.array([one[1:] for one in sums]) / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
     above = merge_scoring(WeightLoss(totals, means), name)
+    report(n_merges)
     firsts = np.array([words[0] for words in members])
     scores = -np.cumsum(costs[order])
     last = scores[-1] if len(scores) else 0.0

@@ -217,10 +217,9 @@ class VisualVectorizer(Vectorizer):
                     reservoir.add(bags.values)
                 run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
-            run.progress(f"Learning {self.n_words} words", 0, 0)
             self.codebooks = tuple(
-                kmeans_words(reservoir.vectors(), size, n_init=1, random_state=random, n_jobs=run.n_jobs).words
-                for reservoir, size, random in zip(reservoirs, self.vocabularies, randoms, strict=True)
+                self._learn_words(reservoir, size, random, run, k)
+                for k, (reservoir, size, random) in enumerate(zip(reservoirs, self.vocabularies, randoms, strict=True))
             )
             self.__dict__.pop("_encoders", None)
             times.append(time.perf_counter())
@@ -231,6 +230,18 @@ class VisualVectorizer(Vectorizer):
         times.append(time.perf_counter())
         stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
         return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
+
+    def _learn_words(
+        self, reservoir: Reservoir, size: int, random: np.random.Generator, run: _Run, k: int
+    ) -> NDArray[Any]:
+        """Learn vocabulary number k."""
+
+        def follow(done: int, total: int) -> None:
+            n_steps = total * len(self.vocabularies)  # all vocabularies have as many
+            run.progress(f"Learning {self.n_words} words", k * total + done, n_steps)
+
+        vectors = reservoir.vectors()
+        return kmeans_words(vectors, size, n_init=1, random_state=random, n_jobs=run.n_jobs, progress=follow).words
 
     def _transform(self, X: Any, run: _Run) -> Histograms:
         """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
 from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head
+from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.training.options import FitOptions
 
 __all__ = [
@@ -327,6 +329,7 @@ class FollowedPath:
         whole: Any = None,
         n_cells: int = 1,
         n_refined: int = 0,
+        progress: Progress = no_progress,
     ) -> FollowedPath:
         """Train the classifier on weighted words X, merge words, and fit the weights of groups to its scores.
 
@@ -335,14 +338,22 @@ class FollowedPath:
         With several cells, X of shape (n_items, n_cells * n_words) has the words of each cell, and words are merged by
         a classifier on those of whole items. Labels are used for classifiers on all words only.
         """
-        teacher = Teacher.of(svm.fit(X, codes), X)
-        merged = teacher if n_cells == 1 else Teacher.of(svm.fit(whole, codes), whole)
-        hierarchy = merge_refined(merged.mass, merged.coef.T, "classifier", n_refined)
+        n_teachers = 1 if n_cells == 1 else 2
+        progress("Training a classifier on all words", 0, n_teachers)
+        merged = teacher = Teacher.of(svm.fit(X, codes), X)
+        if n_cells > 1:
+            progress("Training a classifier on all words", 1, n_teachers)
+            merged = Teacher.of(svm.fit(whole, codes), whole)
+        progress("Training a classifier on all words", n_teachers, n_teachers)
+        hierarchy = merge_refined(
+            merged.mass, merged.coef.T, "classifier", n_refined, partial(progress, "Merging words")
+        )
         scores = teacher.scores(X)
         coefs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         moments: ScoreMoments | None = None
         finer = np.empty(0, dtype=np.int64)  # groups that the moments are of
-        for size in sorted(sizes, reverse=True):
+        for k, size in enumerate(sorted(sizes, reverse=True)):
+            progress("Training classifiers", k, len(sizes))
             labels = hierarchy.cut(size)
             spread = (np.arange(n_cells)[:, np.newaxis] * size + labels).ravel()
             mean = mean_weights(teacher, spread, n_cells * size)
@@ -355,6 +366,7 @@ class FollowedPath:
                 moments = moments.merged(_between(finer, spread), n_cells * size)
             finer = spread
             coefs[size] = moments.weights(mean[0])
+        progress("Training classifiers", len(sizes), len(sizes))
         return cls(hierarchy, coefs, n_cells)
 
     def predict(self, X: Any, size: int) -> NDArray[np.int64]:

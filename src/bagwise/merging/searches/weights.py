@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,13 +71,15 @@ class ChainSearch(Search):
     merges are sorted by their costs afterwards. From any group, going to the nearest one again and again ends at such
     a pair, and what was gone through remains valid. The pairs are those of `PartnerSearch`, unless some are equally
     good. Words without mass must have been folded. About 3 d rows are compared, O(C d²) time; memory O(C d).
+    `report` is called with the number of merges found.
     """
 
-    def __init__(self, scoring: WeightLoss) -> None:
+    def __init__(self, scoring: WeightLoss, report: Callable[[int], None] = lambda done: None) -> None:
         states = scoring.states
         super().__init__(len(states))
         d = self.n_words
         self.start_score = float(scoring.offset + scoring.terms(states).sum())
+        self._report = report
         self._given: GivenMerges | None = None
         inverse = 1.0 / np.where(states[:, 0] > 0, states[:, 0], 1.0)
         # Rotating the weights keeps distances; the first few, which give bounds, then vary most.
@@ -101,6 +105,7 @@ class ChainSearch(Search):
             for start in range(0, d - 1, _CHUNK):
                 part = slice(start, start + _CHUNK)
                 kernels.advance_chain(self._state, merges[part], costs[part])
+                self._report(min(start + _CHUNK, d - 1))
             order = _by_cost(merges, costs)
             totals = self.start_score - np.cumsum(costs[order])
             self._given = GivenMerges(Hierarchy(d, merges[order], totals), self.start_score)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from bagwise.codebooks.kmeans import distinct_rows, kmeans
+from bagwise.codebooks.kmeans import distinct_rows, kmeans, no_report
 
 __all__ = ["FeatureGroups", "group_features"]
 
@@ -40,7 +40,7 @@ def group_features(
     tol: float = 1e-4,
     batch_size: int | None = None,
     random_state: Any = None,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = no_report,
 ) -> FeatureGroups:
     """Cluster the rows of a signature, which is overwritten, into ``min(n_groups, n_features)`` non-empty groups.
 
