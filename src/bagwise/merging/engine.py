@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -57,11 +56,6 @@ _FILLED = 1 / 3
 
 def _no_report(done: int) -> None:
     """Report nothing."""
-
-
-def _after(before: int, report: Callable[[int], None], done: int) -> None:
-    """Report what was done, and what was before."""
-    report(before + done)
 
 
 class MergingInterrupted(KeyboardInterrupt):
@@ -472,13 +466,7 @@ def merge_refined(
     labels = nearest_means(mass, weights, greedy.cut(n_groups), n_groups)
     split = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
     members = sorted((words for words in split if len(words)), key=lambda words: int(words[0]))
-    inside: list[Hierarchy] = []
-    done = d - 1
-    for words in members:
-        inside.append(
-            merge_scoring(WeightLoss(mass[words], weights[words]), name, report=partial(_after, done, report))
-        )
-        done += len(words) - 1
+    inside = [merge_scoring(WeightLoss(mass[words], weights[words]), name) for words in members]
     costs = np.concatenate([np.maximum.accumulate(-np.diff(one.scores, prepend=0.0)) for one in inside])
     merges = np.concatenate([words[one.merges] for words, one in zip(members, inside, strict=True)])
     order = np.argsort(costs, kind="stable")

@@ -290,9 +290,8 @@ def learn_groups(
     with no_convergence_warnings():
         if method.follows:
             assert codes is not None  # `class_names` has checked it
-            progress("Merging words", 0, 0)
             whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
-            path = FollowedPath.fit(weighted, codes, sizes, make_svm(options), whole, data.n_cells, refined)
+            path = FollowedPath.fit(weighted, codes, sizes, make_svm(options), whole, data.n_cells, refined, progress)
             return path.hierarchy, {size: path.head(size) for size in sizes}
 
         y = codes if resolve_criterion(method.criterion).supervised else None
