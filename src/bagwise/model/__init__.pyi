@@ -1,3 +1,4 @@
+from .explanation import Explanation as Explanation
 from .model import Head as Head
 from .model import Model as Model
 from .model import PathErrors as PathErrors

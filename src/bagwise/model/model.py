@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,9 @@ from bagwise.runtime import (
 )
 
 if TYPE_CHECKING:
+    from bagwise.model.explanation import Explanation
     from bagwise.model.vectorizers import Vectorizer
+    from bagwise.sources.items import Item
 
 __all__ = ["Head", "Model", "PathErrors"]
 
@@ -425,6 +427,34 @@ class Model:
     def predict(self, X: Any, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Return the class with the highest score of each item, for any X that `histograms` takes."""
         return np.array(self.classes)[self.decision_function(X, n_jobs=n_jobs).argmax(axis=1)]
+
+    @overload
+    def explain(self, X: str | Item, n_groups: int | None = None, *, n_jobs: int | None = None) -> Explanation: ...
+    @overload
+    def explain(self, X: Any, n_groups: int | None = None, *, n_jobs: int | None = None) -> list[Explanation]: ...
+
+    def explain(self, X: Any, n_groups: int | None = None, *, n_jobs: int | None = None) -> Any:
+        """Explain the predicted classes: contributions of groups, words and places that add up to the scores.
+
+        Parameters
+        ----------
+        X : str, Item, or as for `histograms`
+            A text, an item of a collection, or several items.
+        n_groups : int, default=None
+            Another number of groups, for which there is a classifier.
+        n_jobs : int, default=None
+
+        Returns
+        -------
+        explanation : Explanation, or list of them for several items
+        """
+        from bagwise.model.explanation import explain
+        from bagwise.sources.items import Item
+
+        explanations = explain(
+            self if n_groups is None else self.cut(n_groups), [X] if isinstance(X, str) else X, n_jobs
+        )
+        return explanations[0] if isinstance(X, (str, Item)) else explanations
 
     @property
     def head(self) -> Head:

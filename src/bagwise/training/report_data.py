@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import how_many
-from bagwise.model import Head, Model, PathErrors
-from bagwise.model.parts import DescriptorRecord
+from bagwise.model import Model, PathErrors
+from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.html import LIMITS
@@ -39,7 +39,6 @@ PICTURE_SIDE = 160
 N_PATCHES = 16
 N_ALL_PATCHES = 384
 PATCH_SIDE = 48
-_DEFAULT_SIDE = 24  # pixels that are shown of a descriptor whose size is not known
 
 
 def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str | None = None) -> ReportData:
@@ -246,27 +245,14 @@ def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, 
     for code in sorted(c for c, _ in Counter(codes.tolist()).most_common(N_EXAMPLE_CLASSES)):
         for correct in (True, False):
             chosen += np.flatnonzero((codes == code) & ((predicted == code) == correct))[:1].tolist()
-    rows = model.group(predictions.histograms[chosen])
+    explanations = model.explain(predictions.histograms[chosen])
     examples = []
     for k, number in enumerate(chosen):
         item, answer = predictions.collection[number], int(predicted[number])
         picture, excerpt = preview(item, model.modality)
-        added = _contributions(rows[[k]], model.head, answer, model.n_groups)
+        added = tuple((term.group, term.contribution) for term in explanations[k].groups(answer)[:N_CONTRIBUTIONS])
         examples.append(Example(item.id, model.classes[codes[number]], model.classes[answer], picture, excerpt, added))
     return tuple(examples)
-
-
-def _contributions(row: Any, head: Head, answer: int, n_groups: int) -> tuple[tuple[int, float], ...]:
-    """Return the groups with the largest absolute contributions to the score of a class."""
-    values = row.toarray() if sp.issparse(row) else np.asarray(row)
-    contributions = _sum_cells(values * head.coef[answer], n_groups)[0]
-    strongest = np.argsort(-np.abs(contributions), kind="stable")[:N_CONTRIBUTIONS]
-    return tuple((int(group), float(contributions[group])) for group in strongest if contributions[group] != 0)
-
-
-def _sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64]:
-    """Sum the contributions of a group over all cells of the pyramid."""
-    return contributions.reshape(len(contributions), -1, n_groups).sum(axis=1, dtype=np.float64)
 
 
 def _word_groups(
@@ -328,7 +314,7 @@ def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float6
     counts = np.bincount(codes, minlength=n_classes)[:, None]
     means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
     overall = np.asarray(features.mean(axis=0)).ravel()
-    return _sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
+    return sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
 
 
 def _patches(
@@ -340,7 +326,7 @@ def _patches(
     """
     wanted = set(groups.tolist())
     described = [record.parameters for record in model.descriptor_records]
-    sides = [_side(record) for record in model.descriptor_records] or [_DEFAULT_SIDE] * len(model.vocabularies)
+    sides = [patch_side(record) for record in model.descriptor_records] or [DEFAULT_SIDE] * len(model.vocabularies)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, (words, distances, positions) in samples.items():
@@ -366,16 +352,6 @@ def _patches(
         turns = [entry for turn in zip_longest(*nearest) for entry in turn if entry is not None]
         shown[group] = [thumbnail(patch, PATCH_SIDE) for *_, patch in turns[:n_each]]
     return shown
-
-
-def _side(record: DescriptorRecord) -> int:
-    """Return the side of the square of pixels that a descriptor covers, at the largest of its scales."""
-    parameters = record.parameters
-    if "patch" in parameters and "scales" in parameters:
-        return round(parameters["patch"] * max(parameters["scales"]))
-    if record.name == "HogLbp":  # gradients of the neighbouring cells
-        return 3 * int(parameters["cell"])
-    return int(parameters.get("patch") or parameters.get("cell") or _DEFAULT_SIDE)
 
 
 def _cut_out(image: NDArray[Any], position: NDArray[Any], side: int) -> NDArray[Any]:

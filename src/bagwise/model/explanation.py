@@ -1,0 +1,468 @@
+"""Why an item gets its class: contributions of groups, words and places that add up to the score."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.codebooks.pyramids import cell_numbers
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.model.located_words import Place, located_words
+from bagwise.runtime import hash_words
+
+if TYPE_CHECKING:
+    from bagwise.model.model import Model
+    from bagwise.model.parts import DescriptorRecord
+    from bagwise.model.vectorizers import WordSample
+
+__all__ = [
+    "Column",
+    "Explanation",
+    "GroupTerm",
+    "Patch",
+    "Span",
+    "WordTerm",
+    "explain",
+    "patch_side",
+    "sum_cells",
+]
+
+DEFAULT_SIDE = 24  # pixels that are shown of a descriptor whose size is not known
+
+
+class GroupTerm(NamedTuple):
+    """The contribution of a group to the score of a class."""
+
+    group: int
+    name: str
+    contribution: float
+
+
+class WordTerm(NamedTuple):
+    """The contribution of a word of an item, in one of its groups; `name` is None for words without names."""
+
+    word: int
+    name: str | None
+    group: int
+    contribution: float
+
+
+class Span(NamedTuple):
+    """A token of a text, ``text[start:end]``, and its part of the score."""
+
+    start: int
+    end: int
+    weight: float
+
+
+class Patch(NamedTuple):
+    """A square of an image in pixels, x and y of its upper left corner, and its part of the score."""
+
+    x: float
+    y: float
+    side: float
+    weight: float
+
+
+class Column(NamedTuple):
+    """A column of a table, its value, and its part of the score."""
+
+    name: str
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """Why an item gets its class. Made by `Model.explain`.
+
+    The score of a class is its intercept plus the contributions of all groups: weight of the group times its feature,
+    summed over the cells of a pyramid. The contribution of a group is divided among its words in the item in proportion
+    to their weighted counts, and that of a word evenly among its places. The methods take the name or the number of a
+    class; None is the predicted one.
+
+    Parameters
+    ----------
+    classes : tuple of str
+    scores, intercepts : ndarray of shape (n_classes,)
+    coef : ndarray of shape (n_classes, n_cells * n_groups)
+    features : ndarray of shape (n_cells * n_groups,)
+        Of the item.
+    group_names : sequence of str
+    terms : _Terms
+        Words of the item.
+    word_names : sequence of str, default=None
+    content : _Content, default=None
+        What is needed for places.
+    id : str, default=None
+        Of the item.
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.model import Head
+    >>> model = Model(
+    ...     modality="texts",
+    ...     hierarchy=Hierarchy(3, [[0, 2]], [0.5]),
+    ...     n_groups=2,
+    ...     word_names=["cat", "dog", "kitten"],
+    ...     normalize=(),
+    ...     classes=["cats", "dogs"],
+    ...     heads={2: Head([[1, -1], [-1, 1]], [0.5, 0])},
+    ... )
+    >>> why = model.explain("A cat, its kitten, a dog")
+    >>> why
+    <Explanation: cats, score 1.5 = 0.5 + contributions of 2 groups; then dogs, -1>
+    >>> why.contributions(), why.contributions("dogs")
+    (array([ 2., -1.]), array([-2.,  1.]))
+    >>> why.words()[0], why.places()[1]
+    (WordTerm(word=0, name='cat', group=0, contribution=1.0), Span(start=11, end=17, weight=1.0))
+    """
+
+    classes: tuple[str, ...]
+    scores: NDArray[np.float64]
+    intercepts: NDArray[np.floating]
+    coef: NDArray[np.floating]
+    features: NDArray[np.floating]
+    group_names: Sequence[str]
+    terms: _Terms
+    word_names: Sequence[str] | None = None
+    content: _Content | None = None
+    id: str | None = None
+
+    @property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(-self.scores, kind="stable")
+
+    @property
+    def predicted(self) -> str:
+        """The class with the highest score."""
+        return self.classes[self._order[0]]
+
+    @property
+    def score(self) -> float:
+        """The score of the predicted class."""
+        return float(self.scores.max())
+
+    @property
+    def intercept(self) -> float:
+        """The intercept of the predicted class."""
+        return self.intercept_of(None)
+
+    @property
+    def runner_up(self) -> str:
+        """The class with the second highest score."""
+        return self.classes[self._order[1]]
+
+    @property
+    def runner_up_score(self) -> float:
+        """The second highest score."""
+        return float(self.scores[self._order[1]])
+
+    @property
+    def margin(self) -> float:
+        """The difference between the highest score and the second highest."""
+        return self.score - self.runner_up_score
+
+    def score_of(self, label: str | int | None) -> float:
+        """Return the score of a class."""
+        return float(self.scores[self._number(label)])
+
+    def intercept_of(self, label: str | int | None) -> float:
+        """Return the intercept of a class."""
+        return float(self.intercepts[self._number(label)])
+
+    def contributions(self, label: str | int | None = None) -> NDArray[np.float64]:
+        """Return the contribution of each group to the score of a class; intercept and contributions add up to it."""
+        return sum_cells(self._products(label)[np.newaxis], len(self.group_names))[0]
+
+    def groups(self, label: str | int | None = None) -> list[GroupTerm]:
+        """Return the groups that contribute to the score of a class, the largest absolute contribution first."""
+        added = self.contributions(label)
+        order = np.argsort(-np.abs(added), kind="stable")
+        return [GroupTerm(int(g), str(self.group_names[g]), float(added[g])) for g in order if added[g] != 0]
+
+    def words(self, label: str | int | None = None) -> list[WordTerm]:
+        """Return the words of the item with their contributions, the largest absolute contribution first.
+
+        The contributions of the words of a group add up to that of the group. With several tables a word has a term in
+        each.
+        """
+        terms, n = self.terms, len(self.group_names)
+        pairs, inverse = np.unique(terms.words * n + terms.features % n, return_inverse=True)
+        sums = np.bincount(inverse, self._shares(label), len(pairs))
+        names = self.word_names
+        order = np.argsort(-np.abs(sums), kind="stable")
+        numbers = [(*divmod(int(pairs[k]), n), float(sums[k])) for k in order]
+        return [WordTerm(w, None if names is None else str(names[w]), g, added) for w, g, added in numbers]
+
+    def places(self, label: str | int | None = None) -> list[Span] | list[Patch] | list[Column]:
+        """Return the parts of the item with their parts of the score.
+
+        Texts have spans of tokens in the original text, images have patches in pixels of the original image, rows of
+        tables have columns. There are none for videos, for images by a descriptor that counts words itself (`LBPD5`),
+        for bags, and for histograms, except those of tables.
+        """
+        return [] if self.content is None else self.content.places(self.terms, self._shares(label))
+
+    def to_dict(self, n_groups: int | None = None, n_words: int | None = None) -> dict[str, Any]:
+        """Return the explanation as JSON values, for the predicted class and the runner-up.
+
+        Parameters
+        ----------
+        n_groups, n_words : int, default=None
+            Most groups and words; those with the largest contributions are kept. None: all.
+        """
+
+        def of(label: str) -> dict[str, Any]:
+            return {
+                "class": label,
+                "score": self.score_of(label),
+                "intercept": self.intercept_of(label),
+                "groups": [term._asdict() for term in self.groups(label)[:n_groups]],
+                "words": [term._asdict() for term in self.words(label)[:n_words]],
+                "places": [place._asdict() for place in self.places(label)],
+            }
+
+        return {"id": self.id, **of(self.predicted), "runner_up": of(self.runner_up), "margin": self.margin}
+
+    def _number(self, label: str | int | None) -> int:
+        if label is None:
+            return int(self._order[0])
+        if isinstance(label, str):
+            if label not in self.classes:
+                raise unknown_name("class", label, self.classes)
+            return self.classes.index(label)
+        return int(label)
+
+    def _products(self, label: str | int | None) -> NDArray[np.float64]:
+        """Return the contribution of each feature."""
+        return self.coef[self._number(label)].astype(np.float64) * self.features.astype(np.float64)
+
+    def _shares(self, label: str | int | None) -> NDArray[np.float64]:
+        """Return the contribution of each word of `terms`."""
+        return self._products(label)[self.terms.features] * self.terms.shares
+
+    def __repr__(self) -> str:
+        n = np.count_nonzero(self.contributions())
+        total = f"{self.score:.4g} = {self.intercept:.4g} + contributions of {n} group{'' if n == 1 else 's'}"
+        return f"<Explanation: {self.predicted}, score {total}; then {self.runner_up}, {self.runner_up_score:.4g}>"
+
+
+class _Terms(NamedTuple):
+    """Words of an item, once for each cell and table they count in: with their cell, feature, and share of it."""
+
+    words: NDArray[np.intp]
+    cells: NDArray[np.intp]
+    features: NDArray[np.intp]
+    shares: NDArray[np.float64]
+
+
+class _Content:
+    """What is needed to find the places of words in an item."""
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> Any:
+        """Divide the contributions of terms among places."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Row(_Content):
+    names: Sequence[str] | None
+    table: Any
+    number: int
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Column]:
+        values = _dense(self.table[[self.number]])[0]
+        names = [f"x{k}" for k in range(len(values))] if self.names is None else self.names
+        sums = np.bincount(terms.words, contributions, len(values))
+        return [Column(str(names[k]), float(values[k]), float(sums[k])) for k in np.unique(terms.words)]
+
+
+@dataclass(frozen=True)
+class _Text(_Content):
+    text: str
+    tokenizer: Mapping[str, Any]
+    numbers: Any  # from words to their numbers, -1 for others
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Span]:
+        located = list(located_words(self.text, self.tokenizer))
+        numbers = self.numbers([word for word, _ in located])
+        found = {int(word): 0.0 for word in np.unique(terms.words)}
+        for word, added in zip(terms.words.tolist(), contributions.tolist(), strict=True):
+            found[word] += added
+        occurrences = Counter(numbers.tolist())
+        weights: dict[Place, float] = {}
+        for number, (_, places) in zip(numbers.tolist(), located, strict=True):
+            if number in found:
+                for place in places:
+                    weights[place] = weights.get(place, 0.0) + found[number] / occurrences[number] / len(places)
+        spans = [Span(*place, weight) for place, weight in sorted(weights.items())]
+        return spans if self.tokenizer.get("analyzer", "word") == "word" else self._by_runs(spans)
+
+    def _by_runs(self, spans: list[Span]) -> list[Span]:
+        """Divide spans that overlap evenly among their characters, and sum these in words and white spaces."""
+        changes = np.zeros(len(self.text) + 1)
+        for start, end, weight in spans:
+            changes[start] += weight / (end - start)
+            changes[end] -= weight / (end - start)
+        touched = np.zeros(len(self.text) + 1, np.int64)
+        for start, end, _ in spans:
+            touched[start] += 1
+            touched[end] -= 1
+        sums, covered = np.cumsum(changes), np.cumsum(touched)
+        runs = [match.span() for match in re.finditer(r"\s+|\S+", self.text)]
+        return [Span(a, b, float(sums[a:b].sum())) for a, b in runs if covered[a:b].any()]
+
+
+@dataclass(frozen=True)
+class _Image(_Content):
+    model: Model
+    sample: WordSample
+    size: tuple[int, int]  # height and width in pixels
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Patch]:
+        words, positions = self.sample.words, self.sample.positions
+        if positions is None:
+            return []
+        model, (height, width) = self.model, self.size
+        d = model.hierarchy.n_words
+        cells = cell_numbers(positions, len(words), model.pyramid)
+        columns = cells * d + words[:, np.newaxis]
+        sums = np.bincount(terms.cells * d + terms.words, contributions, model.n_cells * d)
+        counts = np.bincount(columns.ravel(), minlength=len(sums))
+        weights = (sums / np.maximum(counts, 1))[columns].sum(axis=1)
+        vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words, side="right")
+        sides = np.array(_sides(model, max(height, width)))[vocabulary_of]
+        corners = positions * (width, height) - sides[:, np.newaxis] / 2
+        return [
+            Patch(float(x), float(y), float(side), float(weight))
+            for (x, y), side, weight in zip(corners, sides, weights, strict=True)
+        ]
+
+
+def _sides(model: Model, longer_side: int) -> list[float]:
+    """Return the side of the patches of each vocabulary in an image of this size, which may have been shrunk."""
+    if not model.descriptor_records:
+        return [float(DEFAULT_SIDE)] * len(model.vocabularies)
+    sides = []
+    for record in model.descriptor_records:
+        most = record.parameters.get("max_side")
+        sides.append(patch_side(record) * (max(1.0, longer_side / most) if most else 1.0))
+    return sides
+
+
+def patch_side(record: DescriptorRecord) -> int:
+    """Return the side of the square of pixels that a descriptor covers, at the largest of its scales."""
+    parameters = record.parameters
+    if "patch" in parameters and "scales" in parameters:
+        return round(parameters["patch"] * max(parameters["scales"]))
+    if record.name == "HogLbp":  # gradients of the neighbouring cells
+        return 3 * int(parameters["cell"])
+    return int(parameters.get("patch") or parameters.get("cell") or DEFAULT_SIDE)
+
+
+def sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64]:
+    """Sum the contributions of each group over all cells of a pyramid: (n, n_cells * n_groups) to (n, n_groups)."""
+    return contributions.reshape(len(contributions), -1, n_groups).sum(axis=1, dtype=np.float64)
+
+
+def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation]:
+    """Explain the classes of items. See `Model.explain`."""
+    head = model.head  # raises where there is none
+    histograms, ids, contents = _counted(model, X, n_jobs)
+    features = _dense(model.group(histograms))
+    scores = head.scores(features)
+    weighted = model.weighting.apply(histograms, model.n_cells)
+    names = tuple(map(str, model.group_names()))
+    return [
+        Explanation(
+            classes=model.classes,
+            scores=scores[k],
+            intercepts=head.intercept,
+            coef=head.coef,
+            features=features[k],
+            group_names=names,
+            terms=_terms_of(model, _dense(weighted[[k]])[0]),
+            word_names=model.word_names,
+            content=contents[k] if contents else None,
+            id=ids[k] if ids else None,
+        )
+        for k in range(len(scores))
+    ]
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+
+
+def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[str], Sequence[_Content]]:
+    """Return the histograms of items, their ids if they have some, and what is needed for places if there are some."""
+    from bagwise.sources.collection import Collection
+    from bagwise.sources.items import Item
+
+    given: Any = X
+    if isinstance(X, Item):
+        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection([X], model.modality, "")
+    if isinstance(given, Collection) and given.modality != model.modality:
+        raise BagwiseError(f"This model takes {model.modality}, got {given.modality} from {given.source}.")
+    ids = [X.id] if isinstance(X, Item) else X.ids if isinstance(X, Collection) else ()
+    if model.modality == "table":
+        table = model.histograms(given)
+        return table, ids, [_Row(model.word_names, table, k) for k in range(table.shape[0])]
+    if len(getattr(given, "shape", ())) == 2:
+        return model.histograms(given), ids, ()
+    if model.modality == "texts":
+        from bagwise.descriptors.texts import load_texts
+
+        texts = list(load_texts(given))
+        numbers = _numbering(model)
+        return model.histograms(texts), ids, [_Text(text, model.tokenizer, numbers) for text in texts]
+    if isinstance(given, list) and given and np.ndim(given[0]) in (2, 3) and isinstance(given[0], np.ndarray):
+        sizes = [image.shape[:2] for image in given]
+    elif isinstance(given, Collection):
+        sizes = [item.load().shape[:2] for item in given]
+    else:
+        sizes = []  # bags
+    if model.modality != "images" or not model.codebooks or not sizes:
+        return model.histograms(given, n_jobs=n_jobs), ids, ()
+    found = model.vectorizer.transform(given, n_jobs=n_jobs, n_samples=len(sizes))
+    return found.matrix, ids, [_Image(model, found.samples[k], size) for k, size in enumerate(sizes)]
+
+
+def _numbering(model: Model) -> Any:
+    """Return a function from words to their numbers in the vocabulary, -1 for others."""
+    if model.word_hashes is None:
+        numbered = {word: number for number, word in enumerate(model.word_names or ())}
+        return lambda words: np.array([numbered.get(word, -1) for word in words], np.intp)
+    known = model.word_hashes
+
+    def numbers(words: list[str]) -> NDArray[np.intp]:
+        hashes = hash_words(words)
+        at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        return np.where(known[at] == hashes, at, -1).astype(np.intp)
+
+    return numbers
+
+
+def _terms_of(model: Model, weighted: NDArray[Any]) -> _Terms:
+    """Return the words of an item, from its weighted counts, with their shares of features."""
+    d, n = model.hierarchy.n_words, model.n_groups
+    columns = np.flatnonzero(weighted)
+    cells, words = columns // d, columns % d
+    values = weighted[columns].astype(np.float64)
+    features, shares = [], []
+    for table in np.atleast_2d(model.lookup):
+        own = cells * n + table[words]
+        sums, counts = np.bincount(own, values, model.n_cells * n), np.bincount(own, minlength=model.n_cells * n)
+        # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
+        shares.append(np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own])))
+        features.append(own)
+    k = len(features)
+    return _Terms(np.tile(words, k), np.tile(cells, k), np.concatenate(features), np.concatenate(shares))
