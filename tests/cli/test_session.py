@@ -144,7 +144,8 @@ def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
     running.send_signal(number)
     output, errors = running.communicate(timeout=60)
     assert running.returncode == code
-    assert errors.endswith("no partial files are left.\n")
+    advice = "With --cache DIR, the same command goes on from the last finished step."
+    assert errors.endswith(f"no partial files are left. {advice}\n")
     assert "Traceback" not in errors
     assert output == ""
     assert list(work.iterdir()) == []

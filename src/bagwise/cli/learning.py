@@ -84,6 +84,7 @@ def fit(
 ) -> None:
     """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
     chosen = fit_options(options, n_groups=_number_or_auto(groups))
+    session.resumes = chosen.cache is not None
     model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
     outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
     if dry_run:
@@ -127,13 +128,15 @@ def compare(
             raise unknown_name("--criteria", name, NAMED_CRITERIA)
     if report is not None:
         check_page(report, force, "--report")
+    chosen = fit_options(options)
+    session.resumes = chosen.cache is not None
     compared = compare_criteria(
         source,
         names,
         sizes=_sizes(sizes),
         references=references,
         progress=session.progress,
-        **fit_options(options).to_dict(),
+        **chosen.to_dict(),
     )
     path = compared[0].path
     session.say(f"Errors, {path.protocol}")
@@ -213,7 +216,9 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     classes = f" of {len(model.classes)} classes" if model.classes else ""
     merged = f"{fitted.data.n_words:,} words merged into {model.n_groups} groups by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
-    session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings)
+    if fitted.cached:
+        session.say(f"From the cache: {', '.join(fitted.cached)}")
+    session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings, from_cache=list(fitted.cached))
     heads, columns_of = ["groups"], []
     if path is not None:
         heads += [f"error, {path.protocol}"]

@@ -43,7 +43,7 @@ READ_OPTIONS: Options = {
     "keep": _option(str, _READING, "Column of a table to use as a word although it seems to number the rows."),
     "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
     "on_error": _option(str, _READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
-    "cache": _option(str, _RUNNING, "Folder that caches descriptors between runs.", metavar="DIR"),
+    "cache": _option(str, _RUNNING, "Folder that keeps what each step gives for the next run.", metavar="DIR"),
     "n_jobs": _option(int, _RUNNING, "Threads; -1 (default): one per core.", "--jobs"),
 }
 

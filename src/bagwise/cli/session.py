@@ -50,6 +50,7 @@ class Session:
         self.quiet = quiet
         self.log_file = log_file
         self.progress = ProgressBar(enabled=not quiet and sys.stderr.isatty(), log=self.log)
+        self.resumes: bool | None = None  # whether a run with the same options goes on where this one ended
         self._answer: dict[str, Any] = {"command": command}
         self._written: list[str] = []
         self._logger = logging.Logger(f"bagwise {command}")
@@ -120,6 +121,15 @@ class Session:
         typer.echo(f"Error: {printable(message)}{before}", err=True)
         return typer.Exit(code)
 
+    def how_to_resume(self) -> str:
+        """Say how an interrupted run can go on, where that is possible."""
+        if self.resumes is None:
+            return ""
+        again = "Run the same command again to go on from the last finished step."
+        return (
+            f" {again}" if self.resumes else " With --cache DIR, the same command goes on from the last finished step."
+        )
+
     def keep_traceback(self) -> Path:
         """Write the current traceback to the log, or to a new file if there is no log."""
         text = traceback.format_exc()
@@ -173,9 +183,9 @@ def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) 
     except BagwiseError as error:
         raise run.fail(message_of(error), BAD_INPUT) from error
     except _Terminated as error:
-        raise run.fail("Terminated; no partial files are left.", TERMINATED) from error
+        raise run.fail(f"Terminated; no partial files are left.{run.how_to_resume()}", TERMINATED) from error
     except KeyboardInterrupt as error:
-        raise run.fail("Interrupted; no partial files are left.", INTERRUPTED) from error
+        raise run.fail(f"Interrupted; no partial files are left.{run.how_to_resume()}", INTERRUPTED) from error
     except OSError as error:
         raise run.fail(_system_sentence(error), BAD_INPUT) from error
     except MemoryError as error:

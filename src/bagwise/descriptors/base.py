@@ -193,8 +193,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     def _cache(self) -> ArrayCache | None:
         if self.cache is None:
             return None
-        what = {name: value for name, value in self.get_params(deep=False).items() if name not in EXECUTION}
-        return ArrayCache(self.cache, {"name": f"{type(self).__module__}.{type(self).__qualname__}", **what})
+        return ArrayCache(self.cache, settings_of(self))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -204,6 +203,12 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         tags.requires_fit = False
         tags.no_validation = True  # X is not a matrix
         return tags
+
+
+def settings_of(descriptor: ItemTransformer) -> dict[str, Any]:
+    """Return name and parameters of a descriptor: all that its results depend on beside the item."""
+    what = {name: value for name, value in descriptor.get_params(deep=False).items() if name not in EXECUTION}
+    return {"name": f"{type(descriptor).__module__}.{type(descriptor).__qualname__}", **what}
 
 
 def _compute_each(

@@ -12,9 +12,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from hashlib import sha256
+from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +25,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from bagwise._utils.checks import generator
-from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import parse_size
 from bagwise.bags import Bags
 from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
@@ -36,7 +37,9 @@ from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
+from bagwise.model.histograms import Histograms, WordSample, as_histograms
 from bagwise.model.parts import DescriptorRecord, LazyDescriptor
+from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.runtime import hash_words
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, Skipped
@@ -102,28 +105,6 @@ def normalize_features(grouped: Any, normalize: Any) -> Any:
     return normalize_rows(grouped.astype(np.float64), normalize).astype(np.float32)
 
 
-class WordSample(NamedTuple):
-    """The descriptors of one item: nearest words, distances to them, and positions in the unit square.
-
-    With several vocabularies, those of the first come first.
-    """
-
-    words: NDArray[np.intp]
-    distances: NDArray[np.float32]
-    positions: NDArray[np.float32] | None
-
-
-@dataclass(frozen=True)
-class Histograms:
-    """Histograms of the items that could be read."""
-
-    matrix: Any  # CSR array or ndarray of shape (n_kept, n_cells * n_words)
-    kept: NDArray[np.intp]  # index of the item of each row
-    skipped: tuple[Skipped, ...] = ()  # items that could not be read
-    samples: Mapping[int, WordSample] = field(default_factory=dict)  # of some rows, on demand, for images and videos
-    seconds: Mapping[str, float] = field(default_factory=dict)  # time of each stage of a fit
-
-
 @dataclass(frozen=True)
 class _Run:
     """How items are read: the keyword arguments of `Vectorizer.transform`."""
@@ -131,6 +112,7 @@ class _Run:
     on_error: str = "raise"  # or "skip": items that cannot be read
     n_jobs: int | None = None  # threads; None: one, or those of the descriptor
     cache: Any = None  # folder of cached descriptors
+    steps: StepCache | None = None  # words and histograms of earlier runs
     n_samples: int = 0  # number of items to return a `WordSample` of, evenly spaced
     progress: Progress = no_progress
 
@@ -148,11 +130,43 @@ class Vectorizer(ABC):
 
     def fit_transform(self, X: Any, **options: Any) -> Histograms:
         """Learn the vocabulary and count its words; items are read once. Parameters as in `transform`."""
-        return self._fit_transform(X, _Run(**options))
+        return self._through_cache(X, _Run(**options), self._fit_transform, fitting=True)
 
     def transform(self, X: Any, **options: Any) -> Histograms:
         """Count the words of a collection or of any X that `Model.histograms` takes; see `_Run` for options."""
-        return self._transform(X, _Run(**options))
+        return self._through_cache(X, _Run(**options), self._transform, fitting=False)
+
+    def _through_cache(
+        self, X: Any, run: _Run, compute: Callable[[Any, _Run], Histograms], *, fitting: bool
+    ) -> Histograms:
+        """Take histograms from the results of earlier runs, and the vocabulary if it is `fitting`, or compute them."""
+        settings = self._settings() if run.steps is not None and isinstance(X, Collection) else None
+        if run.steps is None or settings is None:
+            return compute(X, run)
+        started = time.perf_counter()
+        settings |= {"fitting": fitting, "on_error": run.on_error, "n_samples": run.n_samples}
+        if not fitting:
+            settings["learned"] = {name: sha256(array.tobytes()).hexdigest() for name, array in self._learned().items()}
+        held = run.steps.load("histograms", X, settings, f"histograms of {len(X):,} {self.modality}")
+        if held is not None:
+            if fitting:
+                self._restore(held)
+            found = Histograms.unpack(held, X)
+            return dataclasses.replace(found, seconds={"reading the cache": time.perf_counter() - started})
+        found = compute(X, run)
+        run.steps.save("histograms", X, settings, found.pack(X) | (self._learned() if fitting else {}))
+        return found
+
+    def _settings(self) -> dict[str, Any] | None:
+        """Return all parameters that histograms depend on, as JSON values; None where there is nothing to cache."""
+        return None
+
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        """Return the vocabulary as arrays."""
+        return {}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 tables have nothing to restore
+        """Set the vocabulary to that of `_learned`."""
 
     @abstractmethod
     def _fit_transform(self, X: Any, run: _Run) -> Histograms: ...
@@ -197,6 +211,27 @@ class VisualVectorizer(Vectorizer):
         self.random_state = random_state
         self.memory_limit = memory_limit
 
+    def _settings(self) -> dict[str, Any] | None:
+        if self.descriptor is None or not isinstance(self.random_state, Integral):
+            return None
+        from bagwise.descriptors.base import settings_of
+
+        given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
+        return {
+            "descriptors": [settings_of(one) for one in given],
+            "n_words": self.vocabularies,
+            "pyramid": self.pyramid,
+            "random_state": int(self.random_state),
+        }
+
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        return {f"codebook {k}": codebook for k, codebook in enumerate(self.codebooks)}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        names = sorted(name for name in arrays if name.startswith("codebook "))
+        self.codebooks = tuple(arrays[name] for name in names)
+        self.__dict__.pop("_encoders", None)
+
     @cached_property
     def _encoders(self) -> list[HardEncoder]:
         return [HardEncoder(codebook) for codebook in self.codebooks]
@@ -218,7 +253,7 @@ class VisualVectorizer(Vectorizer):
                 run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
             self.codebooks = tuple(
-                self._learn_words(reservoir, size, random, run, k)
+                self._learn_words(X, reservoir, size, random, run, k)
                 for k, (reservoir, size, random) in enumerate(zip(reservoirs, self.vocabularies, randoms, strict=True))
             )
             self.__dict__.pop("_encoders", None)
@@ -232,16 +267,30 @@ class VisualVectorizer(Vectorizer):
         return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
 
     def _learn_words(
-        self, reservoir: Reservoir, size: int, random: np.random.Generator, run: _Run, k: int
+        self, X: Any, reservoir: Reservoir, size: int, random: np.random.Generator, run: _Run, k: int
     ) -> NDArray[Any]:
-        """Learn vocabulary number k."""
+        """Learn vocabulary number k, unless an earlier run has learned it from the same items."""
+        steps, settings = run.steps, self._settings() if isinstance(X, Collection) else None
+        if steps is not None and settings is not None:
+            settings = {
+                "descriptor": settings["descriptors"][k],
+                "n_words": size,
+                "random_state": settings["random_state"],
+                "on_error": run.on_error,
+            }
+            held = steps.load("words", X, settings, f"{size:,} words")
+            if held is not None:
+                return held["codebook"]
 
         def follow(done: int, total: int) -> None:
             n_steps = total * len(self.vocabularies)  # all vocabularies have as many
             run.progress(f"Learning {self.n_words} words", k * total + done, n_steps)
 
         vectors = reservoir.vectors()
-        return kmeans_words(vectors, size, n_init=1, random_state=random, n_jobs=run.n_jobs, progress=follow).words
+        found = kmeans_words(vectors, size, n_init=1, random_state=random, n_jobs=run.n_jobs, progress=follow)
+        if steps is not None and settings is not None:
+            steps.save("words", X, settings, {"codebook": found.words})
+        return found.words
 
     def _transform(self, X: Any, run: _Run) -> Histograms:
         """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
@@ -409,6 +458,18 @@ class TextVectorizer(Vectorizer):
         self.max_words = n_words
         self.min_count = min_count
 
+    def _settings(self) -> dict[str, Any] | None:
+        return {"tokenizer": self.tokenizer, "n_words": self.max_words, "min_count": self.min_count}
+
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        hashes = {} if self.word_hashes is None else {"word_hashes": np.asarray(self.word_hashes)}
+        return {"word_names": to_json(self.word_names)} | hashes
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.word_names = tuple(from_json(arrays["word_names"]))
+        self.n_words = len(self.word_names)
+        self.__dict__.pop("_fitted_counter", None)
+
     def _counter(self, **options: Any) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
@@ -513,37 +574,3 @@ def _with_progress(texts: ItemIterator, progress: Progress) -> Iterator[str]:
         if texts.n_done % _BATCH_SIZE == 0 or texts.n_done == texts.n_items:
             progress("Counting words", texts.n_done, texts.n_items)
         yield text
-
-
-def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, modality: str = "table") -> Any:
-    """Return a matrix of finite numbers, dense or CSR, of float32 if X is, otherwise of float64.
-
-    X is a matrix, a table or a data frame. If its columns have names, they must be `names`.
-    """
-    columns = getattr(X, "columns", getattr(X, "feature_names", None))
-    if names is not None and columns is not None and tuple(map(str, columns)) != names:
-        missing = next((name for name in names if name not in set(map(str, columns))), None)
-        surplus = next((name for name in map(str, columns) if name not in set(names)), None)
-        what = "their order differs"
-        if missing is not None or surplus is not None:
-            what = f"{missing!r} is missing" if missing is not None else f"{surplus!r} is none of them"
-        raise BagwiseError(f"The columns of X are not those the model was fitted to: {what}.")
-    if isinstance(X, Collection):
-        X = X.X  # type: ignore[attr-defined]
-    matrix: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
-    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
-        raise BagwiseError(
-            f"X must be a matrix of real numbers with {n_columns} columns, one per word; "
-            f"got {type(X).__name__} of shape {matrix.shape} and type {matrix.dtype}."
-        )
-    if matrix.shape[1] != n_columns:
-        hint = "" if modality == "table" else f" For one of the {modality} itself pass a list: [it]."
-        raise BagwiseError(f"X has {matrix.shape[1]} columns, but the histograms of this model {n_columns}.{hint}")
-    matrix = matrix.astype(np.float32 if matrix.dtype == np.float32 else np.float64, copy=False)
-    if not sp.issparse(matrix):
-        matrix = np.ascontiguousarray(matrix)
-    found = first_not_finite(matrix)
-    if found is not None:
-        row, column, value = found
-        raise BagwiseError(f"X must hold finite numbers, but row {row}, column {column} is {value}.")
-    return matrix

@@ -28,7 +28,7 @@ from bagwise.sources.opening import modality_of
 from bagwise.training.fit import cross_validate
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions, open_source
-from bagwise.training.preparing import N_SAMPLED_ITEMS, class_codes, prepare
+from bagwise.training.preparing import N_SAMPLED_ITEMS, class_codes, prepare, step_cache
 from bagwise.training.references import references_for, score_reference
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]
@@ -124,7 +124,9 @@ def count_words(
     """
     options = FitOptions() if options is None else options
     reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
-    return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=progress or no_progress)
+    report = progress or no_progress
+    steps = step_cache(options, report)
+    return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -338,7 +340,7 @@ def compare_criteria(
     default = method_of("auto")
     for name in suitable_criteria(default.criterion, *data.whole().shape) if criteria is None else criteria:
         started = time.perf_counter()
-        path, _ = cross_validate(data, codes, tried, method_of(name), chosen, report)
+        path, _ = cross_validate(data, codes, tried, method_of(name), chosen, report, prepared.steps)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
     if not (criteria is None if references is None else references):
         return compared

@@ -22,6 +22,7 @@ from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.path import score_path
 from bagwise.model import Head, Model, PathErrors
+from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.model.vectorizers import Progress, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
 from bagwise.training.method import (
@@ -71,6 +72,8 @@ class Fit:
         Seconds per stage.
     notes : tuple of str
         Messages for the user: skipped items, classes with too few items.
+    cached : tuple of str
+        What was taken from the cache, in words.
     """
 
     model: Model
@@ -80,6 +83,7 @@ class Fit:
     test: Collection | None
     timings: dict[str, float]
     notes: tuple[str, ...]
+    cached: tuple[str, ...] = ()
 
 
 class FittedModel(Model):
@@ -209,11 +213,11 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     sizes = sizes_of(data.n_words, options)
     if method.n_tables == 1:
         with log.timed("merging"):
-            hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report)
+            hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report, prepared.steps)
     path, held_out = None, None
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            path, held_out = cross_validate(data, codes, sizes, method, options, report)
+            path, held_out = cross_validate(data, codes, sizes, method, options, report, prepared.steps)
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)
     elif path is not None:
@@ -247,7 +251,8 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     counted = tables is None and method.scaling is None
     unequal = unequal_groups(model.lookup, totals) if counted else None
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
-    return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), notes)
+    cached = () if prepared.steps is None else tuple(prepared.steps.used)
+    return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), notes, cached)
 
 
 def check_groups(options: FitOptions, n_words: int) -> None:
@@ -283,8 +288,55 @@ def learn_groups(
     weighting: WordWeighting,
     options: FitOptions,
     progress: Progress,
+    steps: StepCache | None = None,
 ) -> tuple[Hierarchy, dict[int, Head]]:
-    """Merge the words of whole items down to one group, and fit a classifier at each size if there are classes."""
+    """Merge the words of whole items down to one group, and fit a classifier at each size if there are classes.
+
+    Taken from `steps` if an earlier run has done the same.
+    """
+    given, settings = _inputs(data, codes), _settings(sizes, method, options)
+    held = None if steps is None else steps.load("groups", given, settings, f"groups by {method.criterion}")
+    if held is not None:
+        hierarchy = Hierarchy(data.n_words, held["merges"], held["scores"], from_json(held["criterion"]))
+        return hierarchy, {
+            size: Head(held[f"coef {size}"], held[f"intercept {size}"]) for size in from_json(held["sizes"])
+        }
+    hierarchy, heads = _learn_groups(data, codes, sizes, method, weighting, options, progress)
+    if steps is not None:
+        arrays = {f"coef {size}": head.coef for size, head in heads.items()}
+        arrays |= {f"intercept {size}": head.intercept for size, head in heads.items()}
+        merges: dict[str, NDArray[Any]] = {
+            "merges": hierarchy.merges,
+            "scores": hierarchy.scores,
+            "criterion": to_json(hierarchy.criterion),
+        }
+        steps.save("groups", given, settings, merges | arrays | {"sizes": to_json(sorted(heads))})
+    return hierarchy, heads
+
+
+def _inputs(data: WordData, codes: NDArray[np.int64] | None) -> tuple[Any, ...]:
+    """Return the arrays that groups and errors depend on."""
+    return (data.histograms,) if codes is None else (data.histograms, codes)
+
+
+def _settings(sizes: Sequence[int], method: Method, options: FitOptions) -> dict[str, Any]:
+    """Return the parameters that groups and errors depend on."""
+    names = ("n_groups", "pyramid", "C", "folds", "random_state")
+    return {name: getattr(options, name) for name in names} | {
+        "sizes": list(sizes),
+        "method": [method.criterion, method.root, method.vocabularies, method.n_tables, method.scaling is None],
+    }
+
+
+def _learn_groups(
+    data: WordData,
+    codes: NDArray[np.int64] | None,
+    sizes: Sequence[int],
+    method: Method,
+    weighting: WordWeighting,
+    options: FitOptions,
+    progress: Progress,
+) -> tuple[Hierarchy, dict[int, Head]]:
     weighted = weighting.apply(data.histograms, data.n_cells)
     n_merges = data.n_words - 1
     with no_convergence_warnings():
@@ -296,6 +348,8 @@ def learn_groups(
 
         y = codes if resolve_criterion(method.criterion).supervised else None
         merged = method.merging_input(data.whole(), weighting.apply(data.whole()))
+
+        progress("Merging words", 0, n_merges)
 
         def merge_part(part: slice) -> Hierarchy:
             def follow(level: int, pair: tuple[int, int], score: float) -> None:
@@ -321,14 +375,18 @@ def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 def cross_validate(
     data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], method: Method, options: FitOptions,
-    progress: Progress,
+    progress: Progress, steps: StepCache | None = None,
 ) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
     """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
     Each of the classes `codes` needs at least two items. Also returns the prediction for each item by the
     fold that did not train on it, shape (n_sizes, n_items). Weights of words, which do not depend on classes, are
-    learned from all items.
+    learned from all items. Taken from `steps` if an earlier run has done the same.
     """
+    given, settings = _inputs(data, codes), _settings(sizes, method, options)
+    held = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
+    if held is not None:
+        return PathErrors(**from_json(held["path"])), held["predicted"]
     splits = folds_of(codes, options)
     weighting, whole = choose_weighting(method, data.whole()), data.whole()
     weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
@@ -360,4 +418,8 @@ def cross_validate(
     assert found.predicted is not None
     tables = "" if method.n_tables == 1 else f", {method.n_tables} tables at each size"
     protocol = f"{len(splits)}-fold cross-validation{tables}"
-    return PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol), found.predicted
+    path = PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol)
+    if steps is not None:
+        kept = {"path": to_json(dataclasses.asdict(path)), "predicted": found.predicted}
+        steps.save("errors", given, settings, kept)
+    return path, found.predicted

@@ -121,7 +121,8 @@ class FitOptions:
     on_error : {"raise", "skip"}, default="skip"
         Whether an item that cannot be read raises an error, or is skipped.
     cache : path, default=None
-        Folder in which descriptors are cached, so that an interrupted fit continues where it stopped.
+        Folder that keeps descriptors, words, histograms, groups and errors, so that an interrupted fit goes on from its
+        last finished step, and one with another number of groups or criterion begins with merging.
     memory_limit : int, float or str, default=None
         Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. Without classes, "auto" takes
         "lpp" where the data of "mmi" would exceed it; None: 80 % of the free memory.

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
+from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
+from bagwise.training.provenance import versions
 
 __all__ = [
     "N_SAMPLED_ITEMS",
@@ -27,6 +29,7 @@ __all__ = [
     "class_names",
     "prepare",
     "split_source",
+    "step_cache",
     "vectorize",
 ]
 
@@ -97,6 +100,7 @@ class Prepared:
     log: FitLog
     options: FitOptions  # with the descriptor of the images
     found: tuple[str, ...]  # notes on what the descriptor was chosen by
+    steps: StepCache | None = None  # results of earlier runs
 
     def enough_for_folds(self, options: FitOptions) -> bool:
         """Whether every class has items to train on and to test on; adds notes on small classes."""
@@ -127,7 +131,8 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
     options, collection, note = choose_descriptor(options, collection)
-    data = vectorize(collection, options, progress)
+    steps = step_cache(options, progress)
+    data = vectorize(collection, options, progress, steps)
     log.timings.update(data.seconds)
     if data.skipped:
         first = data.skipped[0]
@@ -140,10 +145,17 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
-    return Prepared(data, classes, codes, test, log, options, () if note is None else (note,))
+    return Prepared(data, classes, codes, test, log, options, () if note is None else (note,), steps)
 
 
-def vectorize(collection: Collection, options: FitOptions, progress: Progress) -> WordData:
+def step_cache(options: FitOptions, progress: Progress) -> StepCache | None:
+    """Return the results of earlier runs, if there is a cache."""
+    return None if options.cache is None else StepCache(options.cache, {"versions": versions()}, progress)
+
+
+def vectorize(
+    collection: Collection, options: FitOptions, progress: Progress, steps: StepCache | None = None
+) -> WordData:
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
@@ -155,6 +167,7 @@ def vectorize(collection: Collection, options: FitOptions, progress: Progress) -
         n_jobs=options.n_jobs,
         n_samples=N_SAMPLED_ITEMS if collection.modality == "images" else 0,
         progress=progress,
+        steps=steps,
     )
     read = collection if len(found.kept) == len(collection) else collection[found.kept]
     return WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)

@@ -7,14 +7,16 @@ import platform
 from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise.training.preparing import FitLog, WordData
+
+if TYPE_CHECKING:
+    from bagwise.training.preparing import FitLog, WordData
 
 __all__ = ["provenance_of", "versions"]
 

@@ -1,0 +1,95 @@
+"""Histograms of items over the full vocabulary, and matrices that are taken for such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._utils.matrices import first_not_finite
+from bagwise.errors import BagwiseError
+from bagwise.model.steps import from_json, pack_matrix, to_json, unpack_matrix
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Skipped
+
+__all__ = ["Histograms", "WordSample", "as_histograms"]
+
+
+class WordSample(NamedTuple):
+    """The descriptors of one item: nearest words, distances to them, and positions in the unit square.
+
+    With several vocabularies, those of the first come first.
+    """
+
+    words: NDArray[np.intp]
+    distances: NDArray[np.float32]
+    positions: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Histograms of the items that could be read."""
+
+    matrix: Any  # CSR array or ndarray of shape (n_kept, n_cells * n_words)
+    kept: NDArray[np.intp]  # index of the item of each row
+    skipped: tuple[Skipped, ...] = ()  # items that could not be read
+    samples: Mapping[int, WordSample] = field(default_factory=dict)  # of some rows, on demand, for images and videos
+    seconds: Mapping[str, float] = field(default_factory=dict)  # time of each stage of a fit
+
+    def pack(self, items: Collection) -> dict[str, NDArray[Any]]:
+        """Return arrays that `unpack` restores the histograms of `items` from."""
+        left = sorted(set(range(len(items))) - set(self.kept.tolist()))
+        skipped = [(k, one.reason) for k, one in zip(left, self.skipped, strict=True)]
+        arrays: dict[str, NDArray[Any]] = {"kept": self.kept, "skipped": to_json(skipped)}
+        for row, sample in self.samples.items():
+            named = zip(WordSample._fields, sample, strict=True)
+            arrays |= {f"sample {row} {name}": array for name, array in named if array is not None}
+        return pack_matrix(self.matrix) | arrays
+
+    @classmethod
+    def unpack(cls, arrays: Mapping[str, NDArray[Any]], items: Collection) -> Histograms:
+        """Return the histograms of `pack`."""
+        skipped = tuple(Skipped(items[k].id, reason) for k, reason in from_json(arrays["skipped"]))
+        rows = sorted({int(name.split()[1]) for name in arrays if name.startswith("sample ")})
+        samples = {
+            row: WordSample._make(arrays.get(f"sample {row} {name}") for name in WordSample._fields) for row in rows
+        }
+        return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples)
+
+
+def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, modality: str = "table") -> Any:
+    """Return a matrix of finite numbers, dense or CSR, of float32 if X is, otherwise of float64.
+
+    X is a matrix, a table or a data frame. If its columns have names, they must be `names`.
+    """
+    columns = getattr(X, "columns", getattr(X, "feature_names", None))
+    if names is not None and columns is not None and tuple(map(str, columns)) != names:
+        missing = next((name for name in names if name not in set(map(str, columns))), None)
+        surplus = next((name for name in map(str, columns) if name not in set(names)), None)
+        what = "their order differs"
+        if missing is not None or surplus is not None:
+            what = f"{missing!r} is missing" if missing is not None else f"{surplus!r} is none of them"
+        raise BagwiseError(f"The columns of X are not those the model was fitted to: {what}.")
+    if isinstance(X, Collection):
+        X = X.X  # type: ignore[attr-defined]
+    matrix: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+        raise BagwiseError(
+            f"X must be a matrix of real numbers with {n_columns} columns, one per word; "
+            f"got {type(X).__name__} of shape {matrix.shape} and type {matrix.dtype}."
+        )
+    if matrix.shape[1] != n_columns:
+        hint = "" if modality == "table" else f" For one of the {modality} itself pass a list: [it]."
+        raise BagwiseError(f"X has {matrix.shape[1]} columns, but the histograms of this model {n_columns}.{hint}")
+    matrix = matrix.astype(np.float32 if matrix.dtype == np.float32 else np.float64, copy=False)
+    if not sp.issparse(matrix):
+        matrix = np.ascontiguousarray(matrix)
+    found = first_not_finite(matrix)
+    if found is not None:
+        row, column, value = found
+        raise BagwiseError(f"X must hold finite numbers, but row {row}, column {column} is {value}.")
+    return matrix
