@@ -32,7 +32,7 @@ TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 # Members of headers of schema 2, and what they are where they are missing.
-OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
+OPTIONAL: dict[str, Any] = dict.fromkeys(("norm", "vocabularies", "weight_range", "calibration")) | {"term": "count"}
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
@@ -204,6 +204,13 @@ class RuntimeModel:
         _check(self.n_groups in self._heads, f"No classifier for {self.n_groups} groups, only for {list(self._heads)}.")
         coef, intercept = self._heads[self.n_groups]
         return np.asarray(features, np.float64) @ coef.T.astype(np.float64) + intercept
+
+    def probabilities(self, scores: Any) -> np.ndarray:
+        """Return calibrated probabilities of classes for scores, of the same shape."""
+        factor = (self.header["calibration"] or {}).get(str(self.n_groups))
+        _check(factor is not None, f"No calibration for {self.n_groups} groups: it comes from cross-validation.")
+        powers = np.exp(factor * (scores - np.max(scores, axis=-1, keepdims=True)))
+        return powers / powers.sum(axis=-1, keepdims=True)
 
     def predict(self, descriptors: Any, positions: Any = None) -> Any:
         """Return the class of an item, or an array of classes for a list; see `transform`."""
@@ -437,6 +444,10 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
     _check(header["term"] in TERMS and header["norm"] in NORMS, "its term or norm cannot be.")
+    factors = header["calibration"]
+    fit = isinstance(factors, dict) and factors.keys() <= {str(size) for size in heads}
+    fit = fit and all(isinstance(factor, float) and 0 < factor < LARGEST for factor in factors.values())
+    _check(factors is None or fit, f"its calibration cannot be {factors!r:.100}.")
     parts = header["vocabularies"]
     counts = isinstance(parts, list) and 1 < len(parts) <= MOST_VOCABULARIES and all(_is_count(n, 1) for n in parts)
     _check(parts is None or (counts and sum(parts) == d), f"its vocabularies of {d} words cannot be {parts!r:.100}.")

@@ -15,7 +15,14 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from bagwise.training import FitOptions, fit_model, run_fit
 from bagwise.training.fit import FittedModel
-from bagwise.training.method import FollowedPath, adapt_to_size, choose_method, choose_weighting, score_followed
+from bagwise.training.method import (
+    FollowedPath,
+    adapt_to_size,
+    choose_method,
+    choose_weighting,
+    codes_of,
+    score_followed,
+)
 from small_sources import texts, write_image_folder, write_text_folder
 
 
@@ -76,7 +83,7 @@ def test_all_words_give_the_classifier_that_is_followed(n_classes):
     X = WordWeighting("log", None, "l2").apply(counts)
     path = FollowedPath.fit(X, codes, [5, 40], svm())
     teacher = svm().fit(X, codes)
-    np.testing.assert_array_equal(path.predict(X, 40), teacher.predict(X))
+    np.testing.assert_array_equal(codes_of(path.scores(X, 40)), teacher.predict(X))
     scores = path.head(40).scores(X)
     expected = teacher.decision_function(X)
     np.testing.assert_allclose(scores[:, 1] if n_classes == 2 else scores, expected, atol=1e-6)
@@ -118,8 +125,8 @@ def test_followed_paths_are_cross_validated_fold_by_fold():
     for fold, (train, test) in enumerate(splits):
         path = FollowedPath.fit(X[train], codes[train], sizes, svm())
         for k, size in enumerate(sizes):
-            np.testing.assert_array_equal(found.predicted[k, test], path.predict(X[test], size))
-            assert found.scores[fold, k] == np.mean(path.predict(X[test], size) == codes[test])
+            np.testing.assert_array_equal(found.predicted[k, test], codes_of(path.scores(X[test], size)))
+            assert found.scores[fold, k] == np.mean(codes_of(path.scores(X[test], size)) == codes[test])
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 

@@ -100,6 +100,7 @@ def score_path(
     score_params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
+    observe: Callable[[int, NDArray[np.intp], Any], None] | None = None,
 ) -> PathScores:
     """Cross-validate an estimator on merged words at several sizes.
 
@@ -129,6 +130,8 @@ def score_path(
         Number of threads; each takes whole folds.
     progress : callable, default=None
         Called as ``progress(n_done, n_folds)``, first with ``n_done=0``.
+    observe : callable, default=None
+        Called with the number of a size, test samples, and the decision function of the estimator for them.
     """
     sizes = np.asarray(sizes, dtype=np.int64)
     merge_on = X if merge_on is None else merge_on
@@ -159,6 +162,8 @@ def score_path(
             model = clone(estimator).fit(grouped[0], y_train, **fitting)
             if predicted is not None:
                 predicted[k, test] = model.predict(grouped[1])
+            if observe is not None:
+                observe(k, test, model.decision_function(grouped[1]))
             if scorer is not None:
                 scores[fold, k] = scorer(model, grouped[1], y_test, **scoring)
             elif predicted is not None:

@@ -66,6 +66,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "word_weights": weights,
         "tables": None if model.tables is None else model.tables[:, words],
         "heads": heads,
+        "calibration": {n: model.calibration[model.n_groups]} if model.n_groups in model.calibration else {},
         "path": path,
         "options": {name: value for name, value in model.options.items() if name in _OPTIONS and value is not None},
         "provenance": {name: value for name, value in model.provenance.items() if name in _PROVENANCE}

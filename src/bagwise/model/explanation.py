@@ -102,6 +102,8 @@ class Explanation:
         What is needed for places.
     id : str, default=None
         Of the item.
+    probability : float, default=None
+        Calibrated probability of the predicted class, where the model has one.
 
     Examples
     --------
@@ -135,6 +137,7 @@ class Explanation:
     word_names: Sequence[str] | None = None
     content: _Content | None = None
     id: str | None = None
+    probability: float | None = None
 
     @property
     def _order(self) -> NDArray[np.intp]:
@@ -230,7 +233,8 @@ class Explanation:
                 "places": [place._asdict() for place in self.places(label)],
             }
 
-        return {"id": self.id, **of(self.predicted), "runner_up": of(self.runner_up), "margin": self.margin}
+        answer = {"id": self.id, **of(self.predicted), "runner_up": of(self.runner_up), "margin": self.margin}
+        return answer if self.probability is None else answer | {"probability": self.probability}
 
     def _number(self, label: str | int | None) -> int:
         if label is None:
@@ -379,6 +383,7 @@ def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation
     histograms, ids, contents = _counted(model, X, n_jobs)
     features = _dense(model.group(histograms))
     scores = head.scores(features)
+    probable = model.probabilities(scores).max(axis=1) if model.n_groups in model.calibration else None
     weighted = model.weighting.apply(histograms, model.n_cells)
     names = tuple(map(str, model.group_names()))
     return [
@@ -393,6 +398,7 @@ def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation
             word_names=model.word_names,
             content=contents[k] if contents else None,
             id=ids[k] if ids else None,
+            probability=None if probable is None else float(probable[k]),
         )
         for k in range(len(scores))
     ]

@@ -148,7 +148,8 @@ def _hash_tensors(model: Any) -> dict[str, NDArray[Any]]:
 def _optional(model: Any) -> dict[str, Any]:
     """Return the members of the header that schema 1 does not have."""
     vocabularies = list(model.vocabularies) if len(model.vocabularies) > 1 else None
-    return {"term": model.term, "norm": model.norm, "vocabularies": vocabularies}
+    calibration = {str(size): sharpness for size, sharpness in model.calibration.items()} or None
+    return {"term": model.term, "norm": model.norm, "vocabularies": vocabularies, "calibration": calibration}
 
 
 def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -180,6 +181,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "normalize": header["normalize"],
         "classes": header["classes"],
         "heads": {n: Head(tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]},
+        "calibration": {int(size): sharpness for size, sharpness in (header["calibration"] or {}).items()},
         "path": path,
         "options": header["options"],
         "provenance": header["provenance"],

@@ -25,10 +25,12 @@ from bagwise.model.parts import (
     Head,
     LazyDescriptor,
     PathErrors,
+    checked_calibration,
     checked_names,
     checked_tokenizer,
     frozen,
     json_copy,
+    softmax,
 )
 from bagwise.runtime import (
     HASH_BITS,
@@ -105,6 +107,8 @@ class Model:
     classes : sequence of str, default=()
     heads : mapping from int to Head, default={}
         Linear classifiers, by their number of groups.
+    calibration : mapping from int to float, default={}
+        For numbers of groups of heads: the factor of scores whose softmax are probabilities, see `predict_proba`.
     path : PathErrors, default=None
         Errors at several numbers of groups.
     options, provenance : mapping, default={}
@@ -163,6 +167,7 @@ class Model:
     tables: NDArray[np.signedinteger] | None = None
     classes: tuple[str, ...] = ()
     heads: Mapping[int, Head] = field(default_factory=dict)
+    calibration: Mapping[int, float] = field(default_factory=dict)
     path: PathErrors | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -317,7 +322,7 @@ class Model:
                     f"The head for {size} groups must be a Head of shape {expected}, for at least two classes "
                     f"and all cells; got {what}."
                 )
-        self._set(heads=dict(sorted(heads.items())))
+        self._set(heads=dict(sorted(heads.items())), calibration=checked_calibration(self.calibration, heads))
 
     @property
     def n_cells(self) -> int:
@@ -428,6 +433,22 @@ class Model:
         """Return the class with the highest score of each item, for any X that `histograms` takes."""
         return np.array(self.classes)[self.decision_function(X, n_jobs=n_jobs).argmax(axis=1)]
 
+    def predict_proba(self, X: Any, *, n_jobs: int | None = None) -> NDArray[np.float64]:
+        """Return calibrated probabilities of all classes, shape (n_items, n_classes); X as in `histograms`.
+
+        They are the softmax of scores times a factor, the most likely one for the held-out items of cross-validation;
+        a model fitted without cross-validation has none. The class with the highest score has the highest probability.
+        """
+        return self.probabilities(self.decision_function(X, n_jobs=n_jobs))
+
+    def probabilities(self, scores: Any) -> NDArray[np.float64]:
+        """Return calibrated probabilities for scores of `decision_function`, of the same shape."""
+        if self.n_groups not in self.calibration:
+            others = ", ".join(map(str, self.calibration))
+            why = f"it has them for {others} groups" if others else "they come from cross-validation, fit it with folds"
+            raise BagwiseError(f"This model has no calibrated probabilities for {self.n_groups} groups: {why}.")
+        return softmax(self.calibration[self.n_groups] * np.asarray(scores, np.float64))
+
     @overload
     def explain(self, X: str | Item, n_groups: int | None = None, *, n_jobs: int | None = None) -> Explanation: ...
     @overload
@@ -480,8 +501,9 @@ class Model:
         other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n))
         if self.tables is not None and n != self.n_groups:
-            heads = {size: head for size, head in self.heads.items() if size != self.n_groups}
-            other._set(tables=None, heads=heads)
+            other._set(tables=None)
+            for name in ("heads", "calibration"):
+                other._set(**{name: {k: one for k, one in getattr(self, name).items() if k != self.n_groups}})
         return other
 
     def compact(self) -> Model:

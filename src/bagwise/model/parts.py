@@ -17,15 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 from bagwise._utils.checks import as_count, as_values
 from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.runtime import LARGEST
 
 __all__ = [
     "DescriptorRecord",
     "Head",
     "LazyDescriptor",
     "PathErrors",
+    "checked_calibration",
     "checked_names",
     "checked_tokenizer",
     "json_copy",
+    "softmax",
 ]
 
 
@@ -137,6 +140,30 @@ class PathErrors:
         from bagwise.merging.path import choose_size  # deferred: it imports scikit-learn
 
         return self.sizes[choose_size([-error for error in self.errors], self.standard_errors, "1se")]
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``exp(scores)``, divided by its sum over each row.
+
+    >>> softmax(np.log([[1.0, 3.0]])).round(9)
+    array([[0.25, 0.75]])
+    """
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def checked_calibration(given: Any, heads: Mapping[int, Head]) -> dict[int, float]:
+    """Check a mapping from numbers of groups of heads to positive numbers."""
+    if not isinstance(given, Mapping):
+        raise BagwiseError(f"calibration must be a mapping from numbers of groups to numbers, got {given!r:.100}.")
+    for size, sharpness in given.items():
+        number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
+        if size not in heads or not number or not 0 < sharpness < LARGEST:
+            raise BagwiseError(
+                f"calibration has a number from 0 to {LARGEST:g} for sizes of heads ({', '.join(map(str, heads))}); "
+                f"got {sharpness!r:.50} for {size!r:.50}."
+            )
+    return {int(size): float(sharpness) for size, sharpness in sorted(given.items())}
 
 
 def _fraction(value: Any, name: str) -> float:

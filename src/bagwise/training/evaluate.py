@@ -340,7 +340,7 @@ def compare_criteria(
     default = method_of("auto")
     for name in suitable_criteria(default.criterion, *data.whole().shape) if criteria is None else criteria:
         started = time.perf_counter()
-        path, _ = cross_validate(data, codes, tried, method_of(name), chosen, report, prepared.steps)
+        path, *_ = cross_validate(data, codes, tried, method_of(name), chosen, report, prepared.steps)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
     if not (criteria is None if references is None else references):
         return compared

@@ -25,6 +25,7 @@ from bagwise.model import Head, Model, PathErrors
 from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.model.vectorizers import Progress, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
+from bagwise.training.calibration import HeldOutScores
 from bagwise.training.method import (
     FollowedPath,
     Method,
@@ -215,9 +216,10 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("merging"):
             hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report, prepared.steps)
     path, held_out = None, None
+    calibration: dict[int, float] = {}
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            path, held_out = cross_validate(data, codes, sizes, method, options, report, prepared.steps)
+            path, held_out, calibration = cross_validate(data, codes, sizes, method, options, report, prepared.steps)
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)
     elif path is not None:
@@ -244,6 +246,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         tables=tables,
         classes=classes,
         heads=heads,
+        calibration={size: sharpness for size, sharpness in calibration.items() if size in heads},
         path=path,
         options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None},
         provenance=provenance_of(data, codes, classes, log) | {"criterion_reason": method.reason},
@@ -376,22 +379,24 @@ def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:
 def cross_validate(
     data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], method: Method, options: FitOptions,
     progress: Progress, steps: StepCache | None = None,
-) -> tuple[PathErrors, NDArray[np.int64]]:  # fmt: skip
+) -> tuple[PathErrors, NDArray[np.int64], dict[int, float]]:  # fmt: skip
     """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
     Each of the classes `codes` needs at least two items. Also returns the prediction for each item by the
-    fold that did not train on it, shape (n_sizes, n_items). Weights of words, which do not depend on classes, are
-    learned from all items. Taken from `steps` if an earlier run has done the same.
+    fold that did not train on it, shape (n_sizes, n_items), and the calibration of each size, see `HeldOutScores`.
+    Weights of words, which do not depend on classes, are learned from all items. Taken from `steps` if an earlier run
+    has done the same.
     """
     given, settings = _inputs(data, codes), _settings(sizes, method, options)
     held = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
     if held is not None:
-        return PathErrors(**from_json(held["path"])), held["predicted"]
-    splits = folds_of(codes, options)
+        factors = zip(sizes, held["calibration"].tolist(), strict=True)
+        return PathErrors(**from_json(held["path"])), held["predicted"], dict(factors)
+    splits, observe = folds_of(codes, options), HeldOutScores(codes, int(codes.max()) + 1, sizes)
     weighting, whole = choose_weighting(method, data.whole()), data.whole()
     weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
     follow = partial(progress, f"Cross-validating {method.criterion} at {len(sizes)} sizes")
-    common: dict[str, Any] = {"splits": splits, "n_jobs": options.n_jobs, "progress": follow}
+    common: dict[str, Any] = {"splits": splits, "n_jobs": options.n_jobs, "progress": follow, "observe": observe}
     with no_convergence_warnings():
         if method.follows:
             refined = refined_size(options, int(codes.max()) + 1)
@@ -419,7 +424,8 @@ def cross_validate(
     tables = "" if method.n_tables == 1 else f", {method.n_tables} tables at each size"
     protocol = f"{len(splits)}-fold cross-validation{tables}"
     path = PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol)
+    calibration = observe.calibration()
     if steps is not None:
         kept = {"path": to_json(dataclasses.asdict(path)), "predicted": found.predicted}
-        steps.save("errors", given, settings, kept)
-    return path, found.predicted
+        steps.save("errors", given, settings, kept | {"calibration": np.array(list(calibration.values()))})
+    return path, found.predicted, calibration

@@ -45,6 +45,7 @@ __all__ = [
     "TablesPath",
     "choose_method",
     "choose_weighting",
+    "codes_of",
     "no_convergence_warnings",
     "score_followed",
 ]
@@ -369,12 +370,11 @@ class FollowedPath:
         progress("Training classifiers", len(sizes), len(sizes))
         return cls(hierarchy, coefs, n_cells)
 
-    def predict(self, X: Any, size: int) -> NDArray[np.int64]:
-        """Return the class codes of items with weighted words X."""
+    def scores(self, X: Any, size: int) -> NDArray[np.float64]:
+        """Return the scores of items with weighted words X, in one column for two classes."""
         grouped = pool(X, self.hierarchy.cut(size), size, n_cells=self.n_cells)
         coef, intercept = self.coefs[size]
-        scores = np.asarray(grouped @ coef.T) + intercept
-        return (scores[:, 0] > 0).astype(np.int64) if len(coef) == 1 else scores.argmax(axis=1)
+        return np.asarray(grouped @ coef.T) + intercept
 
     def head(self, size: int) -> Head:
         """Return the classifier of a size, one row of weights per class."""
@@ -420,13 +420,19 @@ class TablesPath:
         """Train the classifier on weighted words X and split its weights."""
         return cls(CompactClassifier(svm, n_groups=n_groups, n_tables=n_tables).fit(X, codes))
 
-    def predict(self, X: Any, size: int) -> NDArray[np.int64]:
-        """Return the class codes of items with weighted words X."""
-        return np.asarray(self.compact.cut(size).predict(X))
+    def scores(self, X: Any, size: int) -> NDArray[np.float64]:
+        """Return the scores of items with weighted words X, in one column for two classes."""
+        scores = np.asarray(self.compact.cut(size).decision_function(X))
+        return scores.reshape(len(scores), -1)
 
     def head(self) -> Head:
         """Return the classifier of the groups, one row of weights per class."""
         return two_sided(self.compact.coef_, self.compact.intercept_)
+
+
+def codes_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the class codes of items from their scores, in one column for two classes."""
+    return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
 
 def score_followed(
@@ -439,10 +445,11 @@ def score_followed(
     whole: Any,
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
+    observe: Callable[[int, NDArray[np.intp], Any], None] | None = None,
 ) -> PathScores:
     """Cross-validate groups that follow a classifier, as `bagwise.merging.path.score_path` does for other criteria.
 
-    `fit` takes weighted words X, class codes, and the weighted words of whole items.
+    `fit` takes weighted words X, class codes, and the weighted words of whole items; `observe` is that of `score_path`.
     """
     scores, times = np.empty((len(splits), len(sizes))), np.zeros(len(splits))
     predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
@@ -453,7 +460,10 @@ def score_followed(
         times[fold] = time.perf_counter() - started
         held_out = X[test]
         for k, size in enumerate(sizes):
-            predicted[k, test] = path.predict(held_out, size)
+            found = path.scores(held_out, size)
+            predicted[k, test] = codes_of(found)
+            if observe is not None:
+                observe(k, test, found)
             scores[fold, k] = np.mean(predicted[k, test] == codes[test])
 
     if progress is not None:
