@@ -344,14 +344,14 @@ MUTANTS = [
     Mutant(
         "index: Euclidean distances are squared",
         "retrieval/histograms.py",
-        "return np.sqrt(keys) if self.kind == kernels.EUCLIDEAN else keys",
+        "return np.sqrt(keys) if self.kind == plain.EUCLIDEAN else keys",
         "return keys",
         "retrieval/test_bag_index.py",
     ),
     Mutant(
         "search by words and classes: classes fit every query",
         "retrieval/class_blend.py",
-        "fit = expit(self.settings.slope * (certainty / typical - self.settings.threshold))",
+        "fit = (1 + np.tanh(excess / 2)) / 2",
         "fit = np.ones(len(scores))",
         "retrieval/test_class_blend.py training/test_item_index.py",
     ),

@@ -179,7 +179,7 @@ class RuntimeModel:
 
     def _count(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Count the words of a text: numbers of words, and how often they occur."""
-        words = self._numbers(_tokens(text, self.header["tokenizer"]))
+        words = self._numbers(split_text(text, self.header["tokenizer"]))
         found, counts = np.unique(words[words >= 0], return_counts=True)
         return found, np.minimum(counts, 1) if self.header["tokenizer"].get("binary") else counts
 
@@ -342,8 +342,8 @@ def _is_tokenizer(options: Any) -> bool:
     return sound and few and words and {type(options.get(name, True)) for name in ("binary", "lowercase")} == {bool}
 
 
-def _tokens(text: str, options: dict[str, Any]) -> list[str]:
-    """Split a text into words and n-grams."""
+def split_text(text: str, options: dict[str, Any]) -> list[str]:
+    """Split a text into words and n-grams by options of a tokenizer; their stop words may also be a set."""
     stop = options.get("stop_words")
     stop = frozenset(stop) if isinstance(stop, list) else stop
     known = options.get("analyzer", "word") == "word" and not options.get("strip_accents") and stop != "english"

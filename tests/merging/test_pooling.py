@@ -133,3 +133,26 @@ def test_cells_are_pooled_alike(pooling, form):
     whole = pool(form(X), labels, 3, pooling, n_cells=3, **how)
     parts = [pool(X[:, cell : cell + 8], labels, 3, pooling, **how) for cell in (0, 8, 16)]
     np.testing.assert_array_equal(whole.toarray() if sp.issparse(whole) else whole, np.hstack(parts))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_groups", [3, 90, 300])
+def test_a_row_alone_is_pooled_to_the_same_bits_as_among_others(dtype, n_groups):
+    """A few rows are pooled in NumPy, many by compiled code."""
+    rng = np.random.default_rng(n_groups)
+    X = (rng.normal(size=(9, 600)) * (rng.random((9, 600)) < 0.3)).astype(dtype)
+    X[4], X[5, ::2], X[5, 1::2] = 0, 1, -1  # a row without words, and sums that vanish
+    labels = np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, 600 - n_groups)])
+    for form in (np.asarray, sp.csr_array, sp.csr_matrix):
+        together = pool(form(X), labels, n_groups, "sqrt")
+        for i in range(len(X)):
+            alone = pool(form(X)[i : i + 1], labels, n_groups, "sqrt")
+            assert type(alone) is type(together)
+            assert alone.dtype == together.dtype
+            if sp.issparse(alone):
+                alone.check_format(full_check=True)
+                assert alone.nnz == together[[i]].nnz
+                alone, row = alone.toarray(), together[[i]].toarray()
+            else:
+                row = together[[i]]
+            np.testing.assert_array_equal(alone, row)

@@ -298,3 +298,17 @@ def test_dask_collections_are_refused():
     dask = pytest.importorskip("dask.array")
     with pytest.raises(BagwiseError, match=r"must be in memory.*compute\(\)"):
         BagIndex().add(dask.ones((3, 2)))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("density", [0.05, 0.3, 1.0])
+def test_a_query_alone_finds_the_same_bits_as_among_others(metric, density):
+    """A few queries are searched in NumPy, many by compiled code."""
+    rng = np.random.default_rng(3)
+    X, Q = (rng.random((n, 60)) * (rng.random((n, 60)) < density) for n in (300, 12))
+    X[7], X[100:120] = X[5], X[100]  # ties
+    index = BagIndex(metric).add(X)
+    keys, items = index.search(Q, 15)
+    alone = [index.search(Q[[i]], 15) for i in range(len(Q))]
+    np.testing.assert_array_equal(keys, np.concatenate([found[0] for found in alone]))
+    np.testing.assert_array_equal(items, np.concatenate([found[1] for found in alone]))

@@ -1,8 +1,14 @@
-"""Texts for people that several packages write."""
+"""Texts for people that several packages write, and stop words."""
 
 from __future__ import annotations
 
-__all__ = ["escape_character", "how_many"]
+import runpy
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["english_stop_words", "escape_character", "how_many"]
 
 
 def how_many(n: int, items: str) -> str:
@@ -23,3 +29,21 @@ def escape_character(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+@cache
+def english_stop_words() -> frozenset[str]:
+    """Return scikit-learn's list of English stop words, without importing scikit-learn if its file has the list alone.
+
+    >>> "the" in english_stop_words()
+    True
+    """
+    found = find_spec("sklearn")
+    path = Path((found and found.origin) or "").with_name("feature_extraction") / "_stop_words.py"
+    if "sklearn" not in sys.modules and path.is_file():
+        words = runpy.run_path(str(path)).get("ENGLISH_STOP_WORDS")
+        if isinstance(words, frozenset):
+            return words
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return ENGLISH_STOP_WORDS

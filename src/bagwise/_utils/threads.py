@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,13 +13,33 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["map_in_order", "one_blas_thread", "run_over_ranges"]
+__all__ = ["map_in_order", "number_of_threads", "one_blas_thread", "run_over_ranges"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # Results that may wait for their turn, per thread: enough to keep threads busy, few enough to keep memory small.
 _AHEAD = 4
+
+
+def number_of_threads(n_jobs: int | None) -> int:
+    """Return the number of threads that `n_jobs` means: None is one, -1 one per core, -2 one less.
+
+    That of `joblib.effective_n_jobs`, which takes long to import. Where joblib was imported, it is asked, since it may
+    have been told another number by `joblib.parallel_config`.
+
+    >>> number_of_threads(None), number_of_threads(3)
+    (1, 3)
+    """
+    if "joblib" in sys.modules:
+        return int(sys.modules["joblib"].effective_n_jobs(n_jobs))
+    if n_jobs == 0:
+        raise ValueError("n_jobs == 0 in Parallel has no meaning")
+    if n_jobs is None or n_jobs > 0:
+        return n_jobs or 1
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    n_cores = min(n_cores, int(os.environ.get("LOKY_MAX_CPU_COUNT", n_cores)))
+    return max(1, n_cores + 1 + n_jobs)
 
 
 class _OneThread:

@@ -25,11 +25,13 @@ def info(
     session: Session, path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")]
 ) -> None:
     """Print the properties of a model or an index."""
-    from bagwise.training.item_index import ItemIndex, is_item_index
+    from bagwise.model.files import is_item_index
 
     if not is_item_index(path):
         _print_model(session, load_model(path))
         return
+    from bagwise.training.item_index import ItemIndex
+
     opened = ItemIndex.load(path)
     session.say(f"index of {how_many(len(opened), opened.model.modality)}, compared by {opened.described}")
     session.say(f"source: {printable(opened.source)}")

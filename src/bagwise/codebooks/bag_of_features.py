@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._utils.checks import generator
+from bagwise._utils.threads import number_of_threads
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import batches_of_width, sample_vectors
 from bagwise.codebooks.distances import WordDistances, assign
@@ -233,7 +233,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         encoder, grids, steps = self._encoder(self.codebook_), resolve_pyramid(self.pyramid), self._steps()
-        pooling, n_threads = resolve_pooling(self.pooling, encoder), effective_n_jobs(self.n_jobs)
+        pooling, n_threads = resolve_pooling(self.pooling, encoder), number_of_threads(self.n_jobs)
         parts = [
             normalize_rows(pooled(batch, encoder, pooling, grids, self.sparse_output_, n_threads), steps)
             for batch in self._batches(X)
@@ -257,7 +257,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             One array per bag, as long as the bag.
         """
         check_is_fitted(self)
-        table, n_threads = WordDistances(self.codebook_), effective_n_jobs(self.n_jobs)
+        table, n_threads = WordDistances(self.codebook_), number_of_threads(self.n_jobs)
         return [
             words
             for batch in self._batches(X)

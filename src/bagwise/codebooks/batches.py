@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from bagwise._utils.checks import as_count, as_numpy
 from bagwise.bags import Bags
@@ -83,6 +82,8 @@ def _resumed(first: Any, others: Iterator[Any]) -> Iterator[Any]:
 
 
 def _rows_as_bags(X: Any) -> Bags:
+    from sklearn.utils import check_array  # deferred: scikit-learn takes long to import
+
     matrix = check_array(X, dtype="numeric", input_name="X")  # the one case that is scikit-learn's: its own messages
     return Bags(matrix, np.arange(len(matrix) + 1), dtype=None)
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_values
-from bagwise._utils.threads import one_blas_thread, run_over_ranges
+from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
 from bagwise.errors import BagwiseError
 
 __all__ = ["WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "working_values"]
@@ -142,4 +141,4 @@ def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> ND
     """
     table = WordDistances(as_codebook(codebook))
     held = working_values(values, table.codebook.shape[1])
-    return assign(held, table, effective_n_jobs(n_jobs))[0]
+    return assign(held, table, number_of_threads(n_jobs))[0]

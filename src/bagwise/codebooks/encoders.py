@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from bagwise._utils.checks import as_count
 from bagwise._utils.threads import one_blas_thread
@@ -123,6 +122,8 @@ class SparseEncoder(Encoder):
             codes = np.empty_like(products)
             unsolved = kernels.lasso_codes(self._gram, products, self._threshold, _LASSO_TOLERANCE, _LASSO_STEPS, codes)
             if unsolved:
+                from sklearn.exceptions import ConvergenceWarning  # deferred: scikit-learn takes long to import
+
                 warnings.warn(
                     f"Sparse codes of {unsolved} vectors have not converged after {_LASSO_STEPS} steps. "
                     "Scale the vectors to length 1, or raise the penalty.",

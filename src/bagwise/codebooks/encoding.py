@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from bagwise._utils.threads import one_blas_thread
+from bagwise._utils.threads import number_of_threads, one_blas_thread
 from bagwise.bags import Bags
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.distances import as_codebook
@@ -79,7 +78,7 @@ def encode_bags(
         resolve_pooling(pooling, encoder),
         resolve_pyramid(pyramid),
         sparse_output,
-        effective_n_jobs(n_jobs),
+        number_of_threads(n_jobs),
     )
 
 

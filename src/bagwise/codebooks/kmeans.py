@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count, generator
-from bagwise._utils.threads import one_blas_thread, run_over_ranges
+from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import sample_vectors
 from bagwise.codebooks.distances import WordDistances, as_codebook, assign, check_norms
@@ -161,7 +160,7 @@ def kmeans_words(
         )
     points = values[first]
     points -= values.mean(axis=0, dtype=np.float64).astype(values.dtype)  # far from the origin, products lose digits
-    n_threads = effective_n_jobs(n_jobs)
+    n_threads = number_of_threads(n_jobs)
     found = kmeans(
         points,
         n_words,

@@ -22,8 +22,8 @@ from bagwise._compat import HasMethods, Interval, StrOptions
 from bagwise._utils.checks import as_values
 from bagwise.descriptors.base import Descriptor, ItemTransformer, unit_rows
 from bagwise.descriptors.cache import ArrayCache
-from bagwise.descriptors.texts import as_text, load_texts
 from bagwise.errors import BagwiseError
+from bagwise.sources.collection import as_text, load_texts
 
 __all__ = ["SentenceVectors", "split_sentences"]
 

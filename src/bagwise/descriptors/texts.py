@@ -1,4 +1,4 @@
-"""Texts of a collection or a list, and `WordCounts`: texts to counts of words."""
+"""`WordCounts`: texts to counts of words."""
 
 from __future__ import annotations
 
@@ -6,33 +6,9 @@ from typing import Any, Self
 
 from sklearn.feature_extraction.text import CountVectorizer
 
-from bagwise.errors import BagwiseError
-from bagwise.sources.collection import as_items
-from bagwise.sources.items import ItemIterator, item_errors
+from bagwise.sources.collection import load_texts
 
-__all__ = ["WordCounts", "as_text", "load_texts"]
-
-
-def as_text(content: Any) -> str:
-    """Raise an error unless `content` is a str."""
-    if isinstance(content, str):
-        return content
-    hint = " Decode it first: text.decode('utf-8')." if isinstance(content, (bytes, bytearray)) else ""
-    raise BagwiseError(f"A text must be a str, got {type(content).__name__}.{hint}")
-
-
-def load_texts(given: Any, on_error: str = "raise") -> ItemIterator:
-    """Iterate over the texts, at least one, of a collection or an iterable of str.
-
-    An item that cannot be read or is not a str raises an `ItemError`, or is skipped with a warning (`on_error`).
-    """
-
-    def text_of(item: Any) -> str:
-        with item_errors(item.id):
-            return as_text(item.load())
-
-    items, source = as_items(given, "texts")
-    return ItemIterator(items, text_of, source, on_error=on_error)
+__all__ = ["WordCounts"]
 
 
 class WordCounts(CountVectorizer):

@@ -3,12 +3,12 @@
 import numpy as np
 from numba import njit
 
+from bagwise.merging.pooling import FEW_GROUPS
+
 _TILE = 32
 # Columns per tile: of one row, whose sums then stay in the cache; of many rows that share a tile of a factor.
 _LONG_ROW = 16384
 _COLUMNS = 512
-# Up to this many groups it is faster to go through all of them for each row.
-_FEW = 256
 # Position of a single bit: 64-bit numbers with one bit set differ in the upper six bits of their product with this.
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _PLACE_OF_BIT = np.empty(64, dtype=np.uint64)
@@ -247,7 +247,7 @@ def pool_sparse(starts, words, values, labels, factors, out_starts, out_groups, 
     groups if they are few, or a 4096th of it.
     """
     out_starts[0] = 0
-    if factors.shape[0] <= _FEW:
+    if factors.shape[0] <= FEW_GROUPS:
         _pool_to_few(starts, words, values, labels, factors, out_starts, out_groups, out_values, signs)
     else:
         _pool_to_many(starts, words, values, labels, factors, out_starts, out_groups, out_values, signs)

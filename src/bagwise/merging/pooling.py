@@ -13,6 +13,10 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = ["POOLINGS", "pool", "spread"]
 
 POOLINGS = ("sum", "mean", "sqrt")
+# Up to this many groups, compiled code goes through all of them for each row.
+FEW_GROUPS = 256
+# Rows that are pooled in NumPy.
+_FEW_ROWS = 4
 
 
 def pool_factors(sizes: NDArray[np.int64], pooling: str) -> NDArray[np.float64]:
@@ -42,8 +46,6 @@ def pool(
     Columns of X are the words of the first cell of a spatial pyramid, of the second and so on, grouped in the same way
     in each of the `n_cells` cells.
     """
-    from bagwise.merging._kernels import pool_dense, pool_sparse
-
     if n_cells > 1:
         labels = (np.arange(n_cells)[:, np.newaxis] * n_groups + labels).ravel()
         n_groups *= n_cells
@@ -59,6 +61,10 @@ def pool(
             return type(pooled)((pooled.toarray() - moved).astype(X.dtype))
         X = (X - shift).astype(X.dtype, copy=False)
     factors = pool_factors(np.maximum(np.bincount(labels, minlength=n_groups), 1) if sizes is None else sizes, pooling)
+    if weights is None and X.shape[0] <= _FEW_ROWS:
+        return _pool_rows(X, labels, factors)
+    from bagwise.merging._kernels import pool_dense, pool_sparse  # deferred: compiled code takes long to load
+
     if not sp.issparse(X):
         out = np.empty((X.shape[0], n_groups), dtype=X.dtype)
         pool_dense(X, labels, factors, out, weights)
@@ -71,11 +77,40 @@ def pool(
     values = np.empty(room, dtype=X.dtype)
     pool_sparse(X.indptr, X.indices, X.data, labels, factors, starts, groups, values, weights)
     filled = int(starts[-1])
+    return _as_rows(X, values[:filled], groups[:filled], starts, n_groups)
+
+
+def _as_rows(X: Any, values: NDArray[Any], groups: NDArray[Any], starts: NDArray[Any], n_groups: int) -> Any:
+    """Return groups, rising in each row, and their values as CSR of the form of X."""
     form = sp.csr_array if isinstance(X, sp.sparray) else sp.csr_matrix
-    pooled = form((values[:filled], groups[:filled], starts), shape=(X.shape[0], n_groups), copy=False)
+    pooled = form((values, groups, starts), shape=(X.shape[0], n_groups), copy=False)
     pooled.has_sorted_indices = True
     pooled.has_canonical_format = True
     return pooled
+
+
+def _pool_rows(X: Any, labels: NDArray[np.int64], factors: NDArray[np.float64]) -> Any:
+    """Do what `pool_dense` and `pool_sparse` do with a few rows, in the same order of sums, so to the last bit."""
+    n_groups = len(factors)
+    if not sp.issparse(X):
+        out = np.empty((X.shape[0], n_groups), dtype=X.dtype)
+        for i in range(len(out)):
+            out[i] = factors * np.bincount(labels, X[i], n_groups)
+        return out
+    values, groups, starts = [], [], [0]
+    for i in range(X.shape[0]):
+        own = slice(X.indptr[i], X.indptr[i + 1])
+        found, n_sums = labels[X.indices[own]], 4 if n_groups <= FEW_GROUPS else 1
+        turns = np.arange(len(found)) % n_sums
+        turns[len(found) - len(found) % n_sums :] = 0  # compiled code has four sums for each of a few groups
+        parts = np.bincount(turns * n_groups + found, X.data[own], n_sums * n_groups).reshape(n_sums, n_groups)
+        sums = (parts[0] + parts[1]) + (parts[2] + parts[3]) if n_sums == 4 else parts[0]
+        groups.append(np.flatnonzero(sums))
+        values.append((factors * sums)[groups[-1]].astype(X.dtype))
+        starts.append(starts[-1] + len(groups[-1]))
+    joined = np.concatenate(groups).astype(X.indices.dtype) if groups else np.empty(0, X.indices.dtype)
+    held = np.concatenate(values) if values else np.empty(0, X.dtype)
+    return _as_rows(X, held, joined, np.array(starts, X.indptr.dtype), n_groups)
 
 
 def spread(

@@ -425,7 +425,7 @@ def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[st
     if len(getattr(given, "shape", ())) == 2:
         return model.histograms(given), ids, ()
     if model.modality == "texts":
-        from bagwise.descriptors.texts import load_texts
+        from bagwise.sources.collection import load_texts
 
         texts = list(load_texts(given))
         numbers = _numbering(model)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise._io.tensors import PackedStrings, check_file_path, tensor_pieces, write_tensors
+from bagwise._io.tensors import PackedStrings, check_file_path, kind_of, tensor_pieces, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.compact import encoded_weights, groups_of
@@ -31,7 +31,10 @@ from bagwise.runtime import (
     read_model_file,
 )
 
-__all__ = ["model_bytes", "parts_of", "read_model", "write_model"]
+__all__ = ["INDEX_ITEMS", "INDEX_KIND", "is_item_index", "model_bytes", "parts_of", "read_model", "write_model"]
+
+# The kind of files of `ItemIndex`, which hold a model; before, an index was a folder with a file of this name.
+INDEX_KIND, INDEX_ITEMS = "bagwise.ItemIndex", "items.json"
 
 _M = TypeVar("_M")
 
@@ -47,6 +50,11 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     except OSError as error:
         reason = error.strerror or error
         raise BagwiseError(f"{target} cannot be saved: {reason}. An existing file was not changed.") from error
+
+
+def is_item_index(path: str | os.PathLike[str]) -> bool:
+    """Whether a path holds an index, by the header of a file or the names in a folder."""
+    return kind_of(path) == INDEX_KIND or Path(path, INDEX_ITEMS).is_file()
 
 
 def model_bytes(model: Any) -> bytes:

@@ -13,26 +13,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from bagwise._utils.checks import generator
 from bagwise._utils.memory import parse_size
+from bagwise._utils.text import english_stop_words
+from bagwise._utils.threads import number_of_threads
 from bagwise.bags import Bags
 from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
 from bagwise.codebooks.batches import Reservoir, batches_of_width
-from bagwise.codebooks.distances import WordDistances, assign
-from bagwise.codebooks.encoders import HardEncoder
-from bagwise.codebooks.encoding import pooled
-from bagwise.codebooks.kmeans import kmeans_words
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
@@ -40,8 +36,8 @@ from bagwise.merging.pooling import pool
 from bagwise.model.histograms import Histograms, WordSample, as_histograms
 from bagwise.model.parts import DescriptorRecord, LazyDescriptor
 from bagwise.model.steps import StepCache, from_json, to_json
-from bagwise.runtime import hash_words
-from bagwise.sources.collection import Collection
+from bagwise.runtime import hash_words, split_text
+from bagwise.sources.collection import Collection, load_texts
 from bagwise.sources.items import ItemIterator, Skipped
 from bagwise.sources.media import images_in_mode
 
@@ -233,7 +229,9 @@ class VisualVectorizer(Vectorizer):
         self.__dict__.pop("_encoders", None)
 
     @cached_property
-    def _encoders(self) -> list[HardEncoder]:
+    def _encoders(self) -> list[Any]:
+        from bagwise.codebooks.encoders import HardEncoder  # deferred, as all that needs numba: texts do without
+
         return [HardEncoder(codebook) for codebook in self.codebooks]
 
     def _fit_transform(self, X: Any, run: _Run) -> Histograms:
@@ -285,6 +283,8 @@ class VisualVectorizer(Vectorizer):
         def follow(done: int, total: int) -> None:
             n_steps = total * len(self.vocabularies)  # all vocabularies have as many
             run.progress(f"Learning {self.n_words} words", k * total + done, n_steps)
+
+        from bagwise.codebooks.kmeans import kmeans_words
 
         vectors = reservoir.vectors()
         found = kmeans_words(vectors, size, n_init=1, random_state=random, n_jobs=run.n_jobs, progress=follow)
@@ -357,6 +357,8 @@ class VisualVectorizer(Vectorizer):
         if isinstance(X, Collection) and any(record.color for record in self.descriptor_records):
             X = images_in_mode(X, "rgb")  # grey images would be described as well, but not as when words were learned
         if changes:
+            from sklearn.base import clone  # deferred: scikit-learn takes long to import
+
             descriptors = tuple(clone(descriptor).set_params(**changes) for descriptor in descriptors)
         describing = describe_items(descriptors, X, batch_size=_BATCH_SIZE, on_error=run.on_error)
         describing.warn = False
@@ -372,11 +374,15 @@ class _Counting:
 
     def __init__(self, vectorizer: VisualVectorizer, run: _Run, kept: list[int] | None, n_items: int) -> None:
         self._vectorizer = vectorizer
-        self._n_threads = effective_n_jobs(run.n_jobs)
+        self._n_threads = number_of_threads(run.n_jobs)
         self._kept = kept  # grows while items are described
         n_samples = run.n_samples if vectorizer.codebooks else 0
         self._wanted = set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
-        self._tables = [WordDistances(codebook) for codebook in vectorizer.codebooks] if self._wanted else []
+        self._tables: list[Any] = []
+        if self._wanted:
+            from bagwise.codebooks.distances import WordDistances
+
+            self._tables = [WordDistances(codebook) for codebook in vectorizer.codebooks]
         self._samples: dict[int, WordSample] = {}
         self._parts: list[Any] = []
         self.n_rows = 0
@@ -386,6 +392,8 @@ class _Counting:
         if not self._vectorizer.codebooks:
             part = as_histograms(batch[0], self._vectorizer.n_words)
         else:
+            from bagwise.codebooks.encoding import pooled
+
             pyramid = self._vectorizer.pyramid
             counts = [
                 pooled(bags, encoder, "sum", pyramid, True, self._n_threads)
@@ -399,6 +407,8 @@ class _Counting:
         self.n_rows += part.shape[0]
 
     def _sample(self, batch: tuple[Bags, ...], k: int) -> None:
+        from bagwise.codebooks.distances import assign
+
         first, words, distances, positions = 0, [], [], []
         for bags, table, codebook in zip(batch, self._tables, self._vectorizer.codebooks, strict=True):
             nearest, _ = assign(bags[k], table, 1)
@@ -476,9 +486,27 @@ class TextVectorizer(Vectorizer):
         tokenizer = {name: tuple(value) if name == "ngram_range" else value for name, value in self.tokenizer.items()}
         return CountVectorizer(**tokenizer, **options)
 
+    def _split(self) -> Callable[[str], list[str]]:
+        """Return the function that splits a text into words and n-grams, as `CountVectorizer` does."""
+        options = self.tokenizer
+        if options.get("analyzer", "word") != "word" or options.get("strip_accents"):
+            return self._counter().build_analyzer()
+        if options.get("stop_words") == "english":
+            options = options | {"stop_words": english_stop_words()}
+        return partial(split_text, options=options)
+
     @cached_property
-    def _fitted_counter(self) -> Any:
-        return self._counter(vocabulary=list(self.word_names or ()))
+    def _vocabulary(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.word_names or ())}
+
+    def _numbers(self, words: list[str]) -> NDArray[np.intp]:
+        """Return the numbers of words that are in the vocabulary."""
+        if self.word_hashes is None:
+            known = map(self._vocabulary.get, words)
+            return np.array([number for number in known if number is not None], np.intp)
+        found = hash_words(words)
+        at = np.minimum(np.searchsorted(self.word_hashes, found), self.n_words - 1)
+        return at[self.word_hashes[at] == found]
 
     def _fit_transform(self, X: Any, run: _Run) -> Histograms:
         """Learn the most frequent words and count them."""
@@ -495,7 +523,7 @@ class TextVectorizer(Vectorizer):
             ) from error
         self.word_names = tuple(map(str, counter.get_feature_names_out()))
         self.n_words = len(self.word_names)
-        self.__dict__.pop("_fitted_counter", None)
+        self.__dict__.pop("_vocabulary", None)
         matrix = sp.csr_array(counts, dtype=np.float32)
         seconds = {"counting words": time.perf_counter() - started}
         return Histograms(matrix, np.array(texts.kept), tuple(texts.skipped), seconds=seconds)
@@ -504,28 +532,23 @@ class TextVectorizer(Vectorizer):
         """Count the words of texts."""
         texts = self._texts(X, run.on_error)
         read = _with_progress(texts, run.progress)
-        counts = self._fitted_counter.transform(read) if self.word_hashes is None else self._count_hashes(read)
-        return Histograms(sp.csr_array(counts, dtype=np.float32), np.array(texts.kept), tuple(texts.skipped))
+        return Histograms(self._counted(read), np.array(texts.kept), tuple(texts.skipped))
 
-    def _count_hashes(self, texts: Iterable[str]) -> sp.csr_array:
-        """Count the words of texts by their hashes, as `RuntimeModel.transform_texts` does."""
-        split, hashes = self._counter().build_analyzer(), np.asarray(self.word_hashes)
+    def _counted(self, texts: Iterable[str]) -> sp.csr_array:
+        """Count the words of texts, as `RuntimeModel.transform_texts` does."""
+        split = self._split()
         columns, counts, lengths = [], [], [0]
         for text in texts:
-            found = hash_words(split(text))
-            at = np.minimum(np.searchsorted(hashes, found), self.n_words - 1)
-            words, n = np.unique(at[hashes[at] == found], return_counts=True)
+            words, n = np.unique(self._numbers(split(text)), return_counts=True)
             columns.append(words)
             counts.append(np.ones_like(n) if self.tokenizer.get("binary") else n)
             lengths.append(len(words))
-        data = np.concatenate([np.empty(0, np.float32), *counts])
+        data = np.concatenate([np.empty(0, np.float32), *counts]).astype(np.float32)
         indices = np.concatenate([np.empty(0, np.intp), *columns])
         return sp.csr_array((data, indices, np.cumsum(lengths)), shape=(len(lengths) - 1, self.n_words))
 
     @staticmethod
     def _texts(X: Any, on_error: str) -> ItemIterator:
-        from bagwise.descriptors.texts import load_texts
-
         texts = load_texts(X, on_error)
         texts.warn = False
         return texts

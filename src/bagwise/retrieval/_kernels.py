@@ -11,9 +11,8 @@ and single pairs add in that same order, so they give the same key to the last b
 import numpy as np
 from numba import njit
 
-INNER, EUCLIDEAN, INTERSECTION, CHI2 = range(4)
-# Items of a block: as many as the 16 bits of a list's entries can name, so that no entry points outside.
-BLOCK_ITEMS = 1 << 16
+from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, EUCLIDEAN, INNER, INTERSECTION
+
 # Partial sums of a row, which the compiler vectorizes.
 _WIDTH = 64
 # Rows that stay in a core's cache while all queries pass over them.

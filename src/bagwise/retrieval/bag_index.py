@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
+from bagwise._utils.threads import number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.retrieval._kernels import BLOCK_ITEMS
+from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
 from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
@@ -196,7 +196,7 @@ class BagIndex:
 
     @property
     def _n_threads(self) -> int:
-        return effective_n_jobs(self.n_jobs)
+        return number_of_threads(self.n_jobs)
 
     def __len__(self) -> int:
         return len(self._ids)

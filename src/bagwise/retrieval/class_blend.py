@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from bagwise.errors import BagwiseError
 
@@ -130,7 +129,7 @@ class ClassBlend:
     def of(cls, scores: NDArray[np.float64], settings: BlendSettings | None = None) -> ClassBlend:
         """Learn typical certainties from the scores of the items of an index, of shape (n_items, n_classes)."""
         settings = BlendSettings() if settings is None else settings
-        chances = softmax(settings.soft * scores, axis=1)
+        chances = _softmax(settings.soft * scores)
         certainty, classes = chances.max(axis=1, initial=0), chances.argmax(axis=1)
         every = float(np.quantile(certainty, _QUANTILE)) if len(certainty) else 1.0
         found = [certainty[classes == k] for k in range(scores.shape[1])]
@@ -153,7 +152,7 @@ class ClassBlend:
 
     def _beside(self, words: Any, scores: NDArray[np.float64], by_words: Any, by_profile: Any, by_class: Any) -> Any:
         some = np.asarray(abs(words).sum(axis=1)).reshape(-1, 1) > 0
-        profiles = np.sqrt(softmax(self.settings.soft * scores, axis=1)) * by_profile * some
+        profiles = np.sqrt(_softmax(self.settings.soft * scores)) * by_profile * some
         chances = self.probabilities(scores) * by_class * some
         if not sp.issparse(words):
             return np.concatenate([words * by_words, profiles, chances], axis=1)
@@ -162,7 +161,7 @@ class ClassBlend:
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return probabilities of classes; those next to nothing are 0."""
-        chances = softmax(self.settings.sharp * scores, axis=1)
+        chances = _softmax(self.settings.sharp * scores)
         return np.where(chances < _LEAST, 0.0, chances)
 
     def search(
@@ -209,9 +208,10 @@ class ClassBlend:
         squares = near**2
         totals = squares.sum(axis=1)
         certainty = (squares * self.certainty[neighbors]).sum(axis=1) / np.where(totals > 0, totals, 1)
-        chances = softmax(self.settings.soft * scores, axis=1)
+        chances = _softmax(self.settings.soft * scores)
         typical = chances @ self.typical.astype(np.float64)
-        fit = expit(self.settings.slope * (certainty / typical - self.settings.threshold))
+        excess = self.settings.slope * (certainty / typical - self.settings.threshold)
+        fit = (1 + np.tanh(excess / 2)) / 2  # the logistic function, which cannot overflow so
         return np.minimum(fit, self._most(chances, typical))
 
     def _most(self, chances: NDArray[np.float64], typical: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -221,3 +221,13 @@ class ClassBlend:
         own = np.divide(above, room, out=ones.copy(), where=room > 0)  # no room: no item is more certain
         limit = self.settings.own_certainty
         return np.divide(own, limit, out=ones, where=own < limit)
+
+
+def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``exp(scores)`` of each row divided by their sum; `scipy.special` takes long to import.
+
+    >>> _softmax(np.log([[1.0, 3.0]]))
+    array([[0.25, 0.75]])
+    """
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)

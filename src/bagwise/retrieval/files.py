@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import Chunks, PackedStrings, tensor
 from bagwise.errors import BagwiseError
-from bagwise.retrieval._kernels import BLOCK_ITEMS
+from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.candidates import Cells
 from bagwise.retrieval.identifiers import Identifiers
 from bagwise.retrieval.store import Block, DenseBlock, InvertedBlock

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.matrices import canonical, check_non_negative, first_not_finite, is_lazy
 from bagwise.errors import BagwiseError
-from bagwise.retrieval import _kernels as kernels
+from bagwise.retrieval import _plain as plain
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Metric:
     """A metric: its code in compiled functions, and how keys become scores."""
 
     name: str
-    kind: int  # constant of bagwise.retrieval._kernels
+    kind: int  # constant of bagwise.retrieval._plain
     larger_is_nearer: bool  # scores are similarities rather than distances
     non_negative: bool  # histograms must not be negative
     square_root: bool = False  # histograms are replaced by their square roots
@@ -28,13 +28,13 @@ class Metric:
     @property
     def power(self) -> int:
         """Whether totals of rows are sums (1) or squared norms (2)."""
-        return 2 if self.kind in (kernels.INNER, kernels.EUCLIDEAN) else 1
+        return 2 if self.kind in (plain.INNER, plain.EUCLIDEAN) else 1
 
     def scores(self, keys: NDArray[np.float64]) -> NDArray[np.float64]:
         """Turn keys, of which the smaller is nearer, into scores."""
         if self.larger_is_nearer:
             return 0.0 - keys  # without negative zeros
-        return np.sqrt(keys) if self.kind == kernels.EUCLIDEAN else keys
+        return np.sqrt(keys) if self.kind == plain.EUCLIDEAN else keys
 
     def totals(self, rows: Any) -> NDArray[np.float64]:
         """Totals of the rows of a CSR or dense matrix."""
@@ -44,22 +44,25 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in [
-        Metric("chi2", kernels.CHI2, larger_is_nearer=False, non_negative=True),
-        Metric("intersection", kernels.INTERSECTION, larger_is_nearer=True, non_negative=True),
-        Metric("hellinger", kernels.INNER, larger_is_nearer=True, non_negative=True, square_root=True),
-        Metric("euclidean", kernels.EUCLIDEAN, larger_is_nearer=False, non_negative=False),
-        Metric("inner", kernels.INNER, larger_is_nearer=True, non_negative=False),
+        Metric("chi2", plain.CHI2, larger_is_nearer=False, non_negative=True),
+        Metric("intersection", plain.INTERSECTION, larger_is_nearer=True, non_negative=True),
+        Metric("hellinger", plain.INNER, larger_is_nearer=True, non_negative=True, square_root=True),
+        Metric("euclidean", plain.EUCLIDEAN, larger_is_nearer=False, non_negative=False),
+        Metric("inner", plain.INNER, larger_is_nearer=True, non_negative=False),
     ]
 }
 
 
 def row_totals(rows: Any, power: int) -> NDArray[np.float64]:
     """Sum the absolute values (1) or squares (2) of rows; zeros add nothing, so dense and CSR give the same bits."""
+    starts = np.arange(len(rows) + 1) * rows.shape[1] if isinstance(rows, np.ndarray) else rows.indptr.astype(np.int64)
+    values = rows.ravel() if isinstance(rows, np.ndarray) else rows.data
+    if plain.are_few(rows.shape[0], len(values)):
+        return plain.row_totals(starts, values, power)
+    from bagwise.retrieval import _kernels as kernels  # deferred: compiled code takes long to load
+
     totals = np.empty(rows.shape[0])
-    if isinstance(rows, np.ndarray):
-        kernels.row_totals(np.arange(len(rows) + 1) * rows.shape[1], rows.ravel(), power, totals)
-    else:
-        kernels.row_totals(rows.indptr.astype(np.int64), rows.data, power, totals)
+    kernels.row_totals(starts, values, power, totals)
     return totals
 
 

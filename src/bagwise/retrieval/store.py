@@ -6,8 +6,10 @@ for such arrays alone.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,8 @@ from numpy.typing import NDArray
 
 from bagwise._utils.threads import map_in_order, one_blas_thread, run_over_ranges
 from bagwise.errors import BagwiseError
-from bagwise.retrieval import _kernels as kernels
-from bagwise.retrieval._kernels import BLOCK_ITEMS
+from bagwise.retrieval import _plain as plain
+from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.histograms import Metric, Queries
 
 _Keys = NDArray[np.float64]
@@ -34,6 +36,11 @@ _ROUNDING = 1.01 * 2.0**-24
 # Results of all blocks that are held at once, and queries that are searched at once.
 _RESULTS = 1 << 22
 _MOST_QUERIES = 4096
+
+
+def _kernels() -> ModuleType:
+    """Import compiled code, which takes long to load and which searches for a few queries do without."""
+    return importlib.import_module("bagwise.retrieval._kernels")
 
 
 @dataclass(frozen=True)
@@ -77,11 +84,20 @@ class InvertedBlock(_Arrays):
 
     def search(self, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
         """Find the nearest items of the queries from `first` on, in order; as many as the results have columns."""
-        kernels.search_lists(queries.metric.kind, queries.arrays, self._lists, first, out_keys, out_items)
+        words = queries.words[queries.starts[first] : queries.starts[first + len(out_keys)]]
+        if plain.are_few(len(out_keys), int((self.starts[words + 1] - self.starts[words]).sum())):
+
+            def list_of(word: int) -> tuple[Any, NDArray[np.float32]]:
+                own = slice(self.starts[word], self.starts[word + 1])
+                return self.items[own], self.values[own]
+
+            plain.search(queries.metric.kind, queries.arrays, list_of, self.totals, first, out_keys, out_items)
+            return
+        _kernels().search_lists(queries.metric.kind, queries.arrays, self._lists, first, out_keys, out_items)
 
     def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
         """Compare each query from `first` on with items chosen for it, ``chosen[bounds[i, 0]:bounds[i, 1]]``."""
-        kernels.keys_from_lists(queries.metric.kind, queries.arrays, self._lists, first, bounds, chosen, out)
+        _kernels().keys_from_lists(queries.metric.kind, queries.arrays, self._lists, first, bounds, chosen, out)
 
     def rows(self) -> sp.csr_array:
         """Give the items as CSR rows."""
@@ -90,7 +106,7 @@ class InvertedBlock(_Arrays):
             raise BagwiseError(f"The index is damaged: an inverted list names item {len(n_words) - 1} of {len(self)}.")
         row_starts = np.concatenate([[0], np.cumsum(n_words)])
         words, values = np.empty(len(self.items), dtype=np.int32), np.empty(len(self.items), dtype=np.float32)
-        kernels.transpose(self.starts, self.items, self.values, row_starts, words, values)
+        _kernels().transpose(self.starts, self.items, self.values, row_starts, words, values)
         return sp.csr_array((values, words, row_starts), shape=(len(self), len(self.starts) - 1))
 
 
@@ -111,7 +127,15 @@ class DenseBlock(_Arrays):
         All pairs are compared in float32, by BLAS where the metric is a product. Those that can be among the nearest,
         by a bound on the rounding errors, are compared in float64.
         """
-        kind, dense = queries.metric.kind, queries.dense(first, first + len(out_keys))
+        kind, n_words = queries.metric.kind, queries.starts[first + len(out_keys)] - queries.starts[first]
+        if plain.are_few(len(out_keys), int(n_words) * len(self)):
+
+            def list_of(word: int) -> tuple[Any, NDArray[np.float32]]:
+                return slice(len(self)), self.values[:, word]
+
+            plain.search(kind, queries.arrays, list_of, self.totals, first, out_keys, out_items)
+            return
+        kernels, dense = _kernels(), queries.dense(first, first + len(out_keys))
         if queries.metric.power == 2:
             with np.errstate(over="ignore", invalid="ignore"):
                 about = dense @ self.values.T  # what is not finite is compared in float64
@@ -128,7 +152,7 @@ class DenseBlock(_Arrays):
     def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
         """Do what `InvertedBlock.keys` does."""
         kind = queries.metric.kind
-        kernels.keys_from_rows(kind, queries.arrays, self.values, self.totals, first, bounds, chosen, out)
+        _kernels().keys_from_rows(kind, queries.arrays, self.values, self.totals, first, bounds, chosen, out)
 
     def rows(self) -> NDArray[np.float32]:
         """Give the items as they are."""
@@ -148,6 +172,7 @@ def make_block(parts: list[Any], metric: Metric) -> Block:
     rows = sp.csr_array(parts[0] if len(parts) == 1 else sp.vstack([sp.csr_array(part) for part in parts]))
     words = rows.indices.astype(np.int32, copy=False)
     starts = np.zeros(n_words + 1, dtype=np.int64)
+    kernels = _kernels()
     kernels.count_words(words, starts)
     items, values = np.empty(len(words), dtype=np.uint16), np.empty(len(words), dtype=np.float32)
     kernels.transpose(rows.indptr.astype(np.int64), words, rows.data, starts, items, values)

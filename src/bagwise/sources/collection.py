@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import chosen_numbers
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
-from bagwise.sources.items import Item, ItemIterator, ListItem, decode_text
+from bagwise.sources.items import Item, ItemIterator, ListItem, decode_text, item_errors
 
 __all__ = ["Collection", "as_items", "match_ids", "read_annotations"]
 
@@ -308,3 +308,25 @@ def as_items(given: Any, modality: str) -> tuple[Sequence[Any], str]:
     if len(items) == 0:
         raise BagwiseError(f"There is nothing to describe: got no {modality}. Pass at least one.")
     return items, source
+
+
+def as_text(content: Any) -> str:
+    """Raise an error unless `content` is a str."""
+    if isinstance(content, str):
+        return content
+    hint = " Decode it first: text.decode('utf-8')." if isinstance(content, (bytes, bytearray)) else ""
+    raise BagwiseError(f"A text must be a str, got {type(content).__name__}.{hint}")
+
+
+def load_texts(given: Any, on_error: str = "raise") -> ItemIterator:
+    """Iterate over the texts, at least one, of a collection or an iterable of str.
+
+    An item that cannot be read or is not a str raises an `ItemError`, or is skipped with a warning (`on_error`).
+    """
+
+    def text_of(item: Any) -> str:
+        with item_errors(item.id):
+            return as_text(item.load())
+
+    items, source = as_items(given, "texts")
+    return ItemIterator(items, text_of, source, on_error=on_error)

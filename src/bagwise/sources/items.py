@@ -14,7 +14,7 @@ import numpy as np
 
 from bagwise._utils.checks import as_count
 from bagwise._utils.progress import ProgressBar
-from bagwise._utils.threads import map_in_order
+from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = [
@@ -269,14 +269,12 @@ class ItemIterator(Iterator[Any]):
         size: Callable[[Any], int] = lambda result: 0,
         task: str | None = None,
     ) -> None:
-        from joblib import effective_n_jobs  # deferred: it takes long to import
-
         self.kept: list[int] = []
         self.skipped: list[Skipped] = []
         self.n_items, self.source, self.warn = len(items), source, True
         self._items, self._function = items, function
         self._skip = check_on_error(on_error) == "skip"
-        self._n_threads = min(effective_n_jobs(n_jobs), len(items))
+        self._n_threads = min(number_of_threads(n_jobs), len(items))
         self._size, self._task = size, task
         self._iterator = self._results()
         if batch_size is not None:

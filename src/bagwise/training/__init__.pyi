@@ -1,14 +1,14 @@
 from .evaluate import ComparedCriterion as ComparedCriterion
 from .evaluate import Evaluation as Evaluation
 from .evaluate import compare_criteria as compare_criteria
-from .evaluate import count_words as count_words
 from .evaluate import evaluate_model as evaluate_model
-from .evaluate import open_items as open_items
 from .fit import Fit as Fit
 from .fit import FittedModel as FittedModel
 from .fit import fit_model as fit_model
 from .fit import run_fit as run_fit
 from .item_index import ItemIndex as ItemIndex
+from .items import count_words as count_words
+from .items import open_items as open_items
 from .options import FitOptions as FitOptions
 from .options import read_config as read_config
 from .plan import FitPlan as FitPlan

@@ -1,8 +1,7 @@
-"""Apply models to new items: open them, count their words, estimate errors, and compare criteria."""
+"""Estimate errors: of a model on labelled items, and of criteria by cross-validation."""
 
 from __future__ import annotations
 
-import csv
 import os
 import time
 import warnings
@@ -15,118 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.path import path_sizes
 from bagwise.model import Model, PathErrors
-from bagwise.model.vectorizers import Histograms, Progress, WordSample, no_progress
+from bagwise.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
-from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import modality_of
 from bagwise.training.fit import cross_validate
+from bagwise.training.items import count_words, open_items
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
-from bagwise.training.options import FitOptions, open_source
-from bagwise.training.preparing import N_SAMPLED_ITEMS, class_codes, prepare, step_cache
+from bagwise.training.options import FitOptions
+from bagwise.training.preparing import N_SAMPLED_ITEMS, class_codes, prepare
 from bagwise.training.references import references_for, score_reference
 
-__all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "count_words", "evaluate_model", "open_items"]
+__all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "evaluate_model"]
 
 # Criteria of neighbours are compared by default up to so many items and words, those that keep all values up to so many
 # items times the square of the words.
 _MOST_NEIGHBORS = 5000
 _MOST_VALUES = 10**9
-_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-
-
-def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:
-    """Open a source of items for a model.
-
-    Options that are not given are those of the fit: the encoding of texts, the columns of texts and labels in files,
-    colours. From a folder with several modalities, the images or videos that the model takes are opened; texts need
-    ``modality="texts"``.
-
-    Parameters
-    ----------
-    model : Model
-    source : Collection or path
-    options : FitOptions, default=None
-
-    Returns
-    -------
-    collection : Collection
-        Of the modality of the model, not empty.
-    """
-    options = FitOptions() if options is None else options
-    changes: dict[str, Any] = {}
-    is_file = not isinstance(source, Collection) and os.path.isfile(source)
-    if options.modality == "auto" and model.modality != "texts" and not is_file:
-        changes["modality"] = model.modality
-    if model.modality == "texts":
-        if options.encoding is None:
-            changes["encoding"] = model.options.get("encoding")
-        if options.text is None and is_file:
-            changes["text"] = model.options.get("text")
-    if model.modality == "table" and options.label is None and is_file:
-        changes["label"] = _label_column(model, source)
-    more: dict[str, Any] = {}
-    if model.modality == "table" and model.word_names and is_file and options.text is None:
-        known = options.modality if options.modality != "auto" else modality_of(source, {})
-        more = {"words": model.word_names} if known == "table" else {}
-    collection = open_source(source, options.with_changes(**changes), **more)
-    if collection.modality != model.modality:
-        message = f"The model takes {model.modality}, but {collection.source} holds {collection.modality}."
-        if model.modality == "texts":
-            raise OptionError("modality", f"{message} Texts among them are opened by modality=texts.")
-        raise BagwiseError(f"{message} Give {model.modality}.")
-    if not len(collection):
-        raise BagwiseError(f"{collection.source} has no items.")
-    return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
-
-
-def _label_column(model: Model, path: Any) -> str | None:
-    """Return the label column of the fit, if this table has it: new data may have no labels."""
-    label, ending = model.options.get("label"), os.path.splitext(path)[1].lower()
-    if label is None or ending not in (*_DELIMITERS, ".parquet"):
-        return None
-    if ending == ".parquet":
-        return label if label in require("pyarrow.parquet", "io", "Reading Parquet").read_schema(path).names else None
-    with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
-        return label if label in next(csv.reader(file, delimiter=_DELIMITERS[ending]), []) else None
-
-
-def count_words(
-    model: Model,
-    collection: Collection,
-    options: FitOptions | None = None,
-    *,
-    n_samples: int = 0,
-    progress: Progress | None = None,
-) -> Histograms:
-    """Count the words of the items that can be read, over the full vocabulary.
-
-    Parameters
-    ----------
-    model : Model
-    collection : Collection
-        Items of the model's modality, see `open_items`.
-    options : FitOptions, default=None
-        `on_error`, `n_jobs` and `cache` are used.
-    n_samples : int, default=0
-        Number of images to return a `WordSample` of, for the patches of a report.
-    progress : callable, default=None
-        See `fit_model`.
-
-    Returns
-    -------
-    histograms : Histograms
-    """
-    options = FitOptions() if options is None else options
-    reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
-    report = progress or no_progress
-    steps = step_cache(options, report)
-    return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)
 
 
 @dataclass(frozen=True)

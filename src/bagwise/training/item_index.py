@@ -7,32 +7,34 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.tensors import PackedStrings, kind_of, read_tensors, tensor, write_tensors
+from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.model import Model
-from bagwise.model.files import model_bytes, read_model
+from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
+from bagwise.model.model import Model
 from bagwise.model.vectorizers import as_histograms
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
-from bagwise.training.evaluate import Evaluation
-from bagwise.training.fit import Fit
 from bagwise.training.options import FitOptions
 
-__all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit", "is_item_index"]
+if TYPE_CHECKING:
+    from bagwise.training.evaluate import Evaluation
+    from bagwise.training.fit import Fit
+
+__all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
 
-_KIND, _SCHEMA = "bagwise.ItemIndex", 3
+_SCHEMA = 3
 _PREFIX = "index."
 _TENSORS_2 = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
     "labels": tensor("int64", "n_items", low=-1),
@@ -44,8 +46,7 @@ _TENSORS = _TENSORS_2 | {
     "certainty": tensor("float32", "n_items", low=0, high=1, finite=True, optional=True),
     "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
 }
-# In schema 1 an index was a folder, with this file. Items were compared by groups in schemas 1 and 2.
-_ITEMS = "items.json"
+# In schema 1 an index was a folder. Items were compared by groups in schemas 1 and 2.
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Items whose features are computed at a time.
@@ -267,7 +268,7 @@ class ItemIndex:
         if self.blend is not None:
             header["blend"] = self.blend.settings.to_header()
             tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
-        return write_tensors(path, _KIND, _SCHEMA, header, tensors)
+        return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ItemIndex:
@@ -300,13 +301,8 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options)
 
 
-def is_item_index(path: str | os.PathLike[str]) -> bool:
-    """Whether a path holds an index, by the header of a file or the names in a folder."""
-    return kind_of(path) == _KIND or Path(path, _ITEMS).is_file()
-
-
 def _read_file(path: Path) -> tuple[Model, BagIndex, dict[str, Any], list[str], list[int], ClassBlend | None]:
-    header, tensors = read_tensors(path, _KIND, {2: _TENSORS_2, _SCHEMA: _TENSORS}, mmap=True)
+    header, tensors = read_tensors(path, INDEX_KIND, {2: _TENSORS_2, _SCHEMA: _TENSORS}, mmap=True)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
         index = BagIndex.from_tensors(_object(header, "index"), arrays, mmap=True)
@@ -335,11 +331,11 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
 def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any, None]:
     """Read a folder that an earlier version wrote."""
     try:
-        header = json.loads((path / _ITEMS).read_text(encoding="utf-8"))
+        header = json.loads((path / INDEX_ITEMS).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise _Damaged(str(error)) from error
-    if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (_KIND, 1):
-        raise _Damaged(f"its {_ITEMS} does not belong to an index that this version of bagwise reads.")
+    if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):
+        raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
     index, model = BagIndex.load(path / "items.index"), Model.load(path / "model.bagwise")
     return model, index, header, header.get("ids"), header.get("labels"), None
 

@@ -166,7 +166,6 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         from bagwise.codebooks.pyramids import resolve_pyramid
-        from bagwise.merging.criteria import NAMED_CRITERIA
 
         if isinstance(self.descriptor, (list, tuple)):
             object.__setattr__(self, "descriptor", "+".join(map(str, self.descriptor)))
@@ -196,21 +195,27 @@ class FitOptions:
         if self.memory_limit is not None:
             with _option("memory_limit"):
                 parse_size(self.memory_limit)
+        if self.criterion != "auto":
+            from bagwise.merging.criteria import NAMED_CRITERIA  # deferred: it imports scikit-learn
+
+            self._check_name("criterion", ("auto", *NAMED_CRITERIA))
         for name, known in (
-            ("criterion", ("auto", *NAMED_CRITERIA)),
             ("on_error", ("raise", "skip")),
             ("root", ("auto", "before", "after")),
             ("stop_words", (None, "english")),
         ):
-            if getattr(self, name) not in known:
-                choices = [choice for choice in known if choice is not None]
-                raise OptionError(name, str(unknown_name(name, getattr(self, name), choices)))
+            self._check_name(name, known)
         names = str(self.descriptor).split("+")
         for name in names if self.descriptor != "auto" else ():
             if name not in DESCRIPTORS:
                 raise OptionError("descriptor", str(unknown_name("descriptor", name, ("auto", *DESCRIPTORS))))
         if len(set(names)) < len(names):
             raise OptionError("descriptor", f"Descriptors beside each other must differ, got {self.descriptor!r}.")
+
+    def _check_name(self, name: str, known: tuple[str | None, ...]) -> None:
+        if getattr(self, name) not in known:
+            choices = [choice for choice in known if choice is not None]
+            raise OptionError(name, str(unknown_name(name, getattr(self, name), choices)))
 
     def _check_integer(self, name: str, least: int, most: int | None = None) -> None:
         with _option(name):

@@ -17,8 +17,8 @@ from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
+from bagwise.training.items import step_cache
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
-from bagwise.training.provenance import versions
 
 __all__ = [
     "N_SAMPLED_ITEMS",
@@ -29,7 +29,6 @@ __all__ = [
     "class_names",
     "prepare",
     "split_source",
-    "step_cache",
     "vectorize",
 ]
 
@@ -146,11 +145,6 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
     return Prepared(data, classes, codes, test, log, options, () if note is None else (note,), steps)
-
-
-def step_cache(options: FitOptions, progress: Progress) -> StepCache | None:
-    """Return the results of earlier runs, if there is a cache."""
-    return None if options.cache is None else StepCache(options.cache, {"versions": versions()}, progress)
 
 
 def vectorize(
