@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-__all__ = ["BagwiseError", "OptionError", "unknown_name"]
+__all__ = ["BagwiseError", "OptionError", "argument", "in_python", "named_by", "unknown_name"]
 
 
 class BagwiseError(ValueError):
@@ -36,3 +38,48 @@ def unknown_name(kind: str, name: object, known: Iterable[str], also: str = "") 
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     also = f", or {also}" if also else ""
     return BagwiseError(f"Unknown {kind}: {name!r}.{hint} Accepted: {', '.join(map(repr, choices))}{also}.")
+
+
+# Names a parameter in messages as something else than an argument of Python; set by `named_by`.
+_named: Callable[[str], str] | None = None
+_NO_VALUE: Any = object()
+
+
+def argument(name: str, value: object = _NO_VALUE) -> str:
+    """Write a parameter, with or without a value, into a message: as an argument, or as `named_by` says.
+
+    Only for parameters that the command line has an option for; see `in_python` for others.
+
+    >>> f"Choose a column by {argument('label')}, such as {argument('label', 'kind')}."
+    "Choose a column by label=, such as label='kind'."
+    >>> with named_by("--{}".format):
+    ...     f"Choose a column by {argument('label')}, such as {argument('label', 'kind')}."
+    "Choose a column by --label, such as --label 'kind'."
+    """
+    given = "" if value is _NO_VALUE else repr(value)
+    if _named is None:
+        return f"{name}={given}"
+    return f"{_named(name)} {given}".rstrip()
+
+
+def in_python(text: str, otherwise: str = "") -> str:
+    """Write advice that only helps callers in Python into a message: `otherwise` where `named_by` is in effect.
+
+    >>> in_python("Pass a larger limit.")
+    'Pass a larger limit.'
+    """
+    return text if _named is None else otherwise
+
+
+@contextmanager
+def named_by(option: Callable[[str], str]) -> Iterator[None]:
+    """Let all messages of this process name parameters by `option`, such as ``--label`` for ``label``.
+
+    For the command line. Not for one thread alone: items are read by several.
+    """
+    global _named
+    before, _named = _named, option
+    try:
+        yield
+    finally:
+        _named = before

@@ -178,12 +178,17 @@ def test_several_labels(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("id,label\ntrain/cat/1.txt,cat\n", r"3 of 4 items have no label there, the first is 'test/dog/3.txt'"),
-        ("id,label\n" + "".join(f"{id},x\n" for id in [*TEXTS, "9.txt"]), "1 ids there are not in .*first is '9.txt'"),
-        ("name,label\n", r"needs the columns 'id' and 'label' in its first line, which is \['name', 'label'\]"),
+        (
+            "id,label\n9.txt,cat\n",
+            r"none of its 1 rows names an item of .*, the first is '9.txt'; items",
+        ),
+        ("who,label\n", r"none of its columns is named id, filename.*; there are 'who', 'label'. Choose .* by id="),
+        ("id,a,b\n", r"none of its columns is named label, .*; there are 'id', 'a', 'b'. Choose one by label="),
+        ("id,label\n1,a\ncat/1.txt,b\n", r"item 'train/cat/1.txt' is there twice, as '1' and 'cat/1.txt'"),
+        ("id,label,split\n1,a,test\n1,a,train\n", r"item 'train/cat/1.txt' is in two splits there, 'test' and 'train'"),
         ("id,label\na\n", "line 2 has 1 fields, the first line has 2"),
         ('id,label\n"a,b', "cannot be used for labels: unexpected end of data"),
-        ("", r"which is \[\]"),
+        ("", r"it is empty"),
     ],
 )
 def test_label_files_that_do_not_match(folder, tmp_path, content, message):

@@ -157,7 +157,7 @@ def test_what_comes_after_a_bad_record_is_read(tmp_path):
         ("text\n\xe9\n".encode("latin-1"), {"on_error": "skip"}, r"None of the 1 items of .* could be read"),
         ("id,text\n1,a\n1,b\n", {}, r"has 2 items with the id '1'. Ids must differ"),
         ("text\na\n", {"encoding": "utf-16"}, r"encoding='utf-16'"),
-        ("text\na\n", {"delimiter": ""}, r"delimiter must be one character and no line end, got ''"),
+        ("text\na\n", {"delimiter": ""}, r"sep='' is not one character. Give one such as ';'"),
         ("text\na\n", {"quote": "''"}, r"quote must be one character"),
         ("text\na\n", {"label_from": "name"}, r"Unknown label_from: 'name'"),
     ],
@@ -170,7 +170,7 @@ def test_files_that_cannot_be_used(tmp_path, content, options, message):
 
 def test_columns_are_not_for_jsonl(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text": ""}')
-    with pytest.raises(BagwiseError, match=r"columns= and delimiter= are for CSV and TSV files, but a.jsonl is JSONL"):
+    with pytest.raises(BagwiseError, match=r"columns= and sep= are for CSV and TSV files, but a.jsonl is JSONL"):
         open_collection(path, columns=["text"])
     assert texts_of(open_collection(path)) == [""]
 

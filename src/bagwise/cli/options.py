@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -39,7 +39,19 @@ def _names(modality: str) -> str:
 READ_OPTIONS: Options = {
     "modality": _option(str, _READING, "images, texts, videos, records or table. Default: detected."),
     "text": _option(str, _READING, "Column of texts in a file of records."),
-    "label": _option(str, _READING, "Column of labels in a file of records or a table."),
+    "label": _option(str, _READING, "Column of labels in a file of records, a table, or the file of --labels."),
+    "id": _option(str, _READING, "Column of ids, in the same files.", metavar="COLUMN"),
+    "split": _option(str, _READING, "Column of splits, train or test, in the same files.", metavar="COLUMN"),
+    "labels": _option(
+        str, _READING, "File with the labels of items: columns filename, label and, if you like, split.", metavar="FILE"
+    ),
+    "extensions": _option(
+        str, _READING, "Endings of the files that are items. Default: the usual ones.", metavar=".log,.md"
+    ),
+    "sep": _option(
+        str, _READING, "Character between fields of a CSV file, or tab. Default: detected.", metavar="CHARACTER"
+    ),
+    "sheet": _option(str, _READING, "Sheet of an Excel file, or its number. Default: the first.", metavar="NAME"),
     "keep": _option(str, _READING, "Column of a table to use as a word although it seems to number the rows."),
     "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
     "on_error": _option(str, _READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
@@ -100,6 +112,17 @@ _COMMON: Options = {
 }
 
 
+def option_name(parameter: str, annotation: Any) -> str:
+    """Return the name of an option on the command line, which may be another than that of its parameter."""
+    given = [name for info in get_args(annotation)[1:] for name in info.param_decls or () if name.startswith("--")]
+    return given[0] if given else f"--{parameter.replace('_', '-')}"
+
+
+# Options of all commands that open a source, by their parameters: messages name them.
+OPTION_NAMES = {name: option_name(name, annotation) for name, (annotation, _) in {**FIT_OPTIONS, **_COMMON}.items()}
+OPTION_NAMES["n_groups"] = "--groups"
+
+
 def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., None]], Any]:
     """Make a function a command: its first argument is the `Session`, ``**options`` are those of `also`.
 
@@ -120,7 +143,8 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
         @functools.wraps(function)
         def run(**given: Any) -> None:
             common = {name: given.pop(name) for name in _COMMON}
-            with session(function.__name__, **common) as current:
+            names = {p.name: option_name(p.name, p.annotation) for p in keyword_only} | OPTION_NAMES
+            with session(function.__name__, names, **common) as current:
                 function(current, **given)
 
         run.__signature__ = signature.replace(parameters=[*keyword_only, *more])  # type: ignore[attr-defined]

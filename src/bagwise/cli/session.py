@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,7 @@ from typing import Any
 import typer
 
 from bagwise.cli.printing import ProgressBar, make_table, message_of, plain_lines, printable
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, named_by
 
 __all__ = ["EXIT_CODES", "Session", "session"]
 
@@ -164,15 +164,24 @@ class Session:
 
 
 @contextmanager
-def session(command: str, *, quiet: bool, as_json: bool, log_file: Path | None) -> Iterator[Session]:
-    """Run a command; every exception becomes one line and an exit code."""
+def session(
+    command: str, options: Mapping[str, str], *, quiet: bool, as_json: bool, log_file: Path | None
+) -> Iterator[Session]:
+    """Run a command; every exception becomes one line and an exit code.
+
+    `options` are the names of the command's options by their parameters, for messages.
+    """
+
+    def option_of(parameter: str) -> str:
+        return options.get(parameter, f"--{parameter.replace('_', '-')}")
+
     try:
         run = Session(command, quiet=quiet, as_json=as_json, log_file=log_file)
     except BagwiseError as error:
         raise Session(command, quiet=quiet, as_json=as_json).fail(str(error), BAD_INPUT) from error
     run.log(" ".join(map(printable, sys.argv)))
     try:
-        with _sigterm_interrupts(), warnings.catch_warnings():
+        with _sigterm_interrupts(), warnings.catch_warnings(), named_by(option_of):
             warnings.simplefilter("default")
             warnings.showwarning = run.warned
             yield run

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from bagwise._utils.memory import readable_size
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, in_python
 
 __all__ = ["ArchiveLimits", "check_stamp", "is_archive", "list_archive", "stamp_of"]
 
@@ -98,8 +98,8 @@ def list_archive(path: str | os.PathLike[str], limits: ArchiveLimits) -> dict[st
 
 def _too_much(archive: str, what: str, limit: str, limits: ArchiveLimits) -> BagwiseError:
     return BagwiseError(
-        f"{archive} is refused: {what}, the limit {limit} is {getattr(limits, limit)}. "
-        f"If you trust it, pass limits=ArchiveLimits({limit}=...)."
+        f"{archive} is refused: {what}, the limit{in_python(f' {limit}')} is {getattr(limits, limit)}. "
+        f"If you trust it, {in_python(f'pass limits=ArchiveLimits({limit}=...)', 'unpack it')}."
     )
 
 

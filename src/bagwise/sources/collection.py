@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -16,74 +13,11 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import chosen_numbers
 from bagwise._utils.text import how_many
-from bagwise.errors import BagwiseError
-from bagwise.sources.items import Item, ItemIterator, ListItem, decode_text, item_errors
+from bagwise.errors import BagwiseError, argument, in_python
+from bagwise.sources.annotations import Annotations, LabelFile, annotations_of
+from bagwise.sources.items import Item, ItemIterator, ListItem, Skipped, item_errors
 
-__all__ = ["Collection", "as_items", "match_ids", "read_annotations"]
-
-
-def read_annotations(given: Any, column: str) -> dict[str, tuple[str, ...]]:
-    """Return the values of each id in a mapping, or in the columns ``id`` and `column` of a CSV or TSV file."""
-    if isinstance(given, Mapping):
-        return {str(id): _as_tuple(value) for id, value in given.items()}
-    if not isinstance(given, (str, os.PathLike)):
-        raise BagwiseError(
-            f"{column}s must be a mapping from ids, or the path of a CSV or TSV file with columns id and {column}; "
-            f"got {type(given).__name__}."
-        )
-    path = Path(given)
-    if not path.is_file():
-        raise BagwiseError(
-            f"There is no file {path}. {column}s come from a CSV or TSV file with columns id and {column}."
-        )
-    try:
-        return _read_rows(path, column)
-    except (BagwiseError, csv.Error) as error:
-        raise BagwiseError(f"{path} cannot be used for {column}s: {error}.") from error
-
-
-def _read_rows(path: Path, column: str) -> dict[str, tuple[str, ...]]:
-    text = decode_text(path.read_bytes(), None)
-    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    header = next(rows, [])
-    if "id" not in header or column not in header:
-        raise BagwiseError(f"it needs the columns 'id' and {column!r} in its first line, which is {header}")
-    id_at, value_at = header.index("id"), header.index(column)
-    found: dict[str, tuple[str, ...]] = {}
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise BagwiseError(f"line {rows.line_num} has {len(row)} fields, the first line has {len(header)}")
-        found[row[id_at]] = (*found.get(row[id_at], ()), *filter(None, [row[value_at]]))
-    return found
-
-
-def _as_tuple(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return tuple(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else (str(value),)
-
-
-def match_ids(
-    ids: Iterable[str], found: Mapping[str, tuple[str, ...]], what: str, source: str
-) -> Mapping[str, tuple[str, ...]]:
-    """Check that the annotations have exactly these ids."""
-    wanted = list(ids)
-    missing = [id for id in wanted if id not in found]
-    strange = sorted(set(found) - set(wanted))
-    if missing or strange:
-        about = []
-        if missing:
-            about.append(f"{len(missing)} of {len(wanted)} items have no {what} there, the first is {missing[0]!r}")
-        if strange:
-            about.append(f"{len(strange)} ids there are not in {source}, the first is {strange[0]!r}")
-        raise BagwiseError(
-            f"The {what}s do not match the items: {'; '.join(about)}. "
-            "Ids are paths below the folder or in the archive, with their endings; see collection.ids."
-        )
-    return found
+__all__ = ["Collection", "as_items"]
 
 
 class Collection(Sequence[Item]):
@@ -104,19 +38,22 @@ class Collection(Sequence[Item]):
         Origin of the items, for messages.
     ignored : iterable of str, default=()
         Names of files beside the items that are not items.
+    notes : iterable of str, default=()
+        What was not obvious about the source, to be told to users.
+    skipped : iterable of Skipped, default=()
+        Records of the source that could not be read, which are not items.
 
     Attributes
     ----------
     ids, labels, label_sets, splits
         One entry per item.
-    modality, source, ignored
+    modality, source, ignored, notes, skipped
         As given.
 
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> from bagwise import open_collection
+    >>>     >>> from bagwise import open_collection
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, text in [("cat/1.txt", "meow"), ("cat/2.txt", "purr"), ("dog/1.txt", "woof")]:
     ...         Path(folder, name).parent.mkdir(exist_ok=True)
@@ -128,17 +65,26 @@ class Collection(Sequence[Item]):
     woof ['meow', 'purr']
     """
 
-    notes: tuple[str, ...] = ()  # what a reader says about the source
-
-    def __init__(self, items: Iterable[Item], modality: str, source: str, ignored: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        items: Iterable[Item],
+        modality: str,
+        source: str,
+        ignored: Iterable[str] = (),
+        notes: Iterable[str] = (),
+        skipped: Iterable[Skipped] = (),
+    ) -> None:
         self._items = tuple(items)
         self.modality = modality
         self.source = source
         self.ignored = tuple(ignored)
+        self.notes = tuple(notes)
+        self.skipped = tuple(skipped)
         if len({item.id for item in self._items}) < len(self._items):
             id, n = Counter(item.id for item in self._items).most_common(1)[0]
             raise BagwiseError(
-                f"{source} has {n} items with the id {id!r}. Ids must differ; rename items or choose others."
+                f"{source} has {n} items with the id {id!r}. Ids must differ; rename items, or choose another column "
+                f"by {argument('id')}."
             )
 
     @property
@@ -202,7 +148,10 @@ class Collection(Sequence[Item]):
                 has = f"It has the splits {', '.join(map(repr, known))}" if known else "It has no splits"
                 raise BagwiseError(
                     f"{self.source} has no split {name!r}. {has}. Put items into folders train/ and test/, "
-                    "or pass splits=, a file or mapping from ids to splits."
+                    + in_python(
+                        "or pass splits=, a file or mapping from ids to splits.",
+                        f"or give a file with columns filename and split by {argument('labels')}.",
+                    )
                 )
         return tuple(self[splits == name] for name in wanted)
 
@@ -223,46 +172,56 @@ class Collection(Sequence[Item]):
         """
         return ItemIterator(self, lambda item: (item, item.load()), self.source, on_error=on_error)
 
-    def with_labels(self, labels: Mapping[str, str | Sequence[str]] | str | os.PathLike[str]) -> Collection:
+    def with_labels(self, labels: Mapping[str, str | Sequence[str]] | str | os.PathLike[str] | LabelFile) -> Collection:
         """Return the same collection with other labels.
 
         Parameters
         ----------
         labels : mapping or path
-            From each id to its label or labels. Or a CSV or TSV file with columns ``id`` and ``label``; an id with
-            several labels has several rows.
+            From each id to its label or labels, for all items. Or a CSV, TSV, Excel or Parquet file with a column of
+            names, such as ``filename`` or ``id``, and one of labels, such as ``label``; an id with several labels has
+            several rows. Names in a file are ids, or their last parts where only one item ends so, also without the
+            ending. Items that are not in the file have no label; `notes` say how many. If the file has a column
+            ``split``, items get their splits as well.
 
         Returns
         -------
         collection : Collection
         """
-        found = match_ids(self.ids, read_annotations(labels, "label"), "label", self.source)
-        return self._replaced([dataclasses.replace(item, labels=found[item.id]) for item in self._items])
+        return self._annotated(annotations_of(labels, "label", self.ids, self.source))
 
-    def with_splits(self, splits: Mapping[str, str] | str | os.PathLike[str]) -> Collection:
+    def with_splits(self, splits: Mapping[str, str] | str | os.PathLike[str] | LabelFile) -> Collection:
         """Return the same collection with other splits.
 
         Parameters
         ----------
         splits : mapping or path
-            From each id to the name of its split. Or a CSV or TSV file with columns ``id`` and ``split``.
+            From each id to the name of its split. Or a file as in `with_labels`, with a column ``split``.
 
         Returns
         -------
         collection : Collection
         """
-        found = match_ids(self.ids, read_annotations(splits, "split"), "split", self.source)
-        several = [id for id, names in found.items() if len(names) != 1]
-        if several:
-            raise BagwiseError(f"Item {several[0]!r} is in the splits {found[several[0]]}; an item is in exactly one.")
-        return self._replaced([dataclasses.replace(item, split=found[item.id][0]) for item in self._items])
+        found = annotations_of(splits, "split", self.ids, self.source)
+        return self._annotated(dataclasses.replace(found, labels=None))
+
+    def _annotated(self, found: Annotations) -> Collection:
+        items = self._items
+        if found.labels is not None:
+            items = tuple(dataclasses.replace(item, labels=found.labels[item.id]) for item in items)
+        if found.splits is not None:
+            items = tuple(dataclasses.replace(item, split=found.splits[item.id]) for item in items)
+        changed = self._replaced(items)
+        changed.notes = (*self.notes, *found.notes)
+        return changed
 
     def _chosen(self, numbers: NDArray[np.int64]) -> Collection:
-        return Collection((self._items[i] for i in numbers.tolist()), self.modality, self.source, self.ignored)
+        chosen = (self._items[i] for i in numbers.tolist())
+        return Collection(chosen, self.modality, self.source, self.ignored, self.notes, self.skipped)
 
     def _replaced(self, items: Sequence[Item]) -> Collection:
         """Return a collection with the same contents in the same order, but other labels or splits."""
-        return Collection(items, self.modality, self.source, self.ignored)
+        return Collection(items, self.modality, self.source, self.ignored, self.notes, self.skipped)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Collection):

@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import ArchiveLimits
 
-__all__ = ["RawTable", "Reading", "TableColumns", "numbers_rows", "optional_columns", "shortened"]
+__all__ = ["RawTable", "Reading", "TableColumns", "numbers_rows", "optional_columns", "shortened", "split_name"]
 
-# Names of columns, in lower case: labels that are taken; labels that are proposed; numbers and names of rows.
+# Folders that divide a collection rather than name a class.
+SPLIT_FOLDERS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+SPLIT_FOLDERS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
+
+# Names of columns, in lower case: texts and labels that are taken; labels that are proposed; numbers and names of rows.
+USUAL_TEXT = ("text", "body", "content", "document")
 USUAL_LABEL = ("label", "labels", "class", "category", "target")
 _LIKELY_LABEL = re.compile(
     r"(.*[_ .-])?(labels?|class(es)?|category|target|digit|group|species|type|kind|outcome|diagnosis|response|result|"
@@ -36,6 +41,9 @@ class Reading:
     split: str | None = None
     keep: Sequence[str] = ()
     words: Sequence[str] | None = None
+    sep: str | None = None
+    sheet: str | None = None
+    encoding: str | None = None
     limits: ArchiveLimits | None = None
 
 
@@ -52,6 +60,15 @@ class RawTable:
     splits: list[str | None] | None = None
     feature_names: list[str] | None = None
     notes: tuple[str, ...] = ()
+
+
+def split_name(given: str) -> str:
+    """Return the name of a split: that of the folder of this name, in upper or lower case, or as it is.
+
+    >>> split_name("Train"), split_name("val"), split_name("fold 3")
+    ('train', 'validation', 'fold 3')
+    """
+    return SPLIT_FOLDERS.get(given.lower(), given)
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -98,7 +115,9 @@ class TableColumns:
             used = "only numbers the rows and"
             if differ and "ids" not in others:
                 others["ids"], used = values, "is the id of rows and"
-            self._notes.append(f"Column {shown!r} {used} is not used as a word; keep={shown!r} does that.")
+            if self._words is None:
+                use = argument("keep", shown)
+                self._notes.append(f"Column {shown!r} {used} is not used as a word; {use} does that.")
         return others
 
     def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
@@ -106,13 +125,13 @@ class TableColumns:
         names = [self.names[i] for i in self.numbers]
         likely = (
             []
-            if "labels" in others or not has_names
+            if "labels" in others or not has_names or self._words is not None
             else [n for n, x in zip(names, X.T, strict=True) if _may_label(n, x)]
         )
         if len(likely) == 1:
             self._notes.append(
                 f"No column is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}. "
-                f"If {likely[0]!r} holds the labels: label={likely[0]!r}"
+                f"If {likely[0]!r} holds the labels: {argument('label', likely[0])}"
             )
         return RawTable(
             X, **optional_columns(others), feature_names=names if has_names else None, notes=tuple(self._notes)
@@ -151,5 +170,5 @@ def _special_columns(names: Sequence[str], reading: Reading, keep: set[str]) -> 
 def optional_columns(others: dict[str, list[str]]) -> dict[str, Any]:
     """Return labels, ids and splits as `RawTable` takes them: an empty split is none."""
     if "splits" in others:
-        return {**others, "splits": [part or None for part in others["splits"]]}
+        return {**others, "splits": [split_name(part) if part else None for part in others["splits"]]}
     return dict(others)

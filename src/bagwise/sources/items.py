@@ -15,7 +15,7 @@ import numpy as np
 from bagwise._utils.checks import as_count
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import map_in_order, number_of_threads
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, argument, unknown_name
 
 __all__ = [
     "Content",
@@ -375,7 +375,8 @@ def check_encoding(encoding: str | None) -> None:
     try:
         codecs.lookup(encoding or "utf-8")
     except (LookupError, TypeError) as error:
-        raise BagwiseError(f"encoding={encoding!r} is not known. Use a name such as 'latin-1' or 'cp1252'.") from error
+        message = f"{argument('encoding', encoding)} is not known. Use a name such as 'latin-1' or 'cp1252'."
+        raise BagwiseError(message) from error
 
 
 def decode_text(content: bytes, encoding: str | None, start: int = 0) -> str:
@@ -385,15 +386,15 @@ def decode_text(content: bytes, encoding: str | None, start: int = 0) -> str:
     """
     likely = next((name for name, marks in _OTHER_MARKS.items() if content.startswith(marks)), None)
     if encoding is None and start == 0 and likely:
-        raise BagwiseError(f"it begins with the byte-order mark of {likely}. Pass encoding={likely!r}.")
+        raise BagwiseError(f"it begins with the byte-order mark of {likely}. Pass {argument('encoding', likely)}.")
     try:
         return content.decode(encoding or ("utf-8-sig" if start == 0 else "utf-8"))
     except UnicodeDecodeError as error:
         byte = error.object[error.start : error.start + 1].hex()
         # utf-8-sig counts from after the mark
         skipped = len(content) - len(error.object)
-        used = f"encoding={encoding!r}" if encoding else "UTF-8"
+        used = argument("encoding", encoding) if encoding else "UTF-8"
         raise BagwiseError(
             f"byte {start + skipped + error.start} (0x{byte}) is not {used}. "
-            "Pass the right encoding=, such as 'cp1252', or 'latin-1', which takes any byte."
+            f"Pass the right {argument('encoding')}, such as 'cp1252', or 'latin-1', which takes any byte."
         ) from error

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_count
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, in_python, unknown_name
 from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, check_encoding, decode_text
-from bagwise.sources.places import chosen_endings, collect
+from bagwise.sources.places import chosen_endings, collect, with_endings
+from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
 __all__ = [
     "IMAGE_ENDINGS",
-    "TEXT_ENDINGS",
     "VIDEO_ENDINGS",
     "ImageDecoder",
     "has_color",
@@ -71,7 +71,8 @@ def open_images(
     splits : "folders", None, mapping or path, default="folders"
         Outermost folders named train and test are splits; None: no splits; otherwise see `Collection.with_splits`.
     extensions : iterable of str or "*", default=None
-        Endings of the files that are images, by default the usual ones. ``"*"``: all files.
+        Endings of the files that are images, by default the usual ones; in a list, or in one string with commas.
+        ``"*"``: all files.
     max_pixels : int, default=64_000_000
         Larger images are refused before they are decoded. (Pillow has a limit of its own at 178 million.)
     limits : ArchiveLimits, default=None
@@ -85,7 +86,8 @@ def open_images(
     require("PIL.Image", "image", "Reading images")
     decoder = ImageDecoder(check_mode(mode), as_count(max_pixels, "max_pixels", least=1))
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
-    return collect(path, "images", decoder, endings, labels=labels, splits=splits, limits=limits)
+    given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
+    return collect(path, "images", decoder, with_endings(endings), **given)
 
 
 def check_mode(mode: str) -> str:
@@ -115,8 +117,8 @@ class ImageDecoder:
                     width, height = image.size
                     if width * height > self.max_pixels:
                         raise BagwiseError(
-                            f"it has {width} x {height} pixels, the limit max_pixels is {self.max_pixels}. "
-                            "If you trust it, pass a larger one."
+                            f"it has {width} x {height} pixels, the limit{in_python(' max_pixels')} is "
+                            f"{self.max_pixels}. {in_python('If you trust it, pass a larger one.', 'Shrink it.')}"
                         )
                     if max_side is not None and max(image.size) > max_side:
                         rows, columns = shrunk_size(height, width, max_side)
@@ -185,7 +187,7 @@ def images_in_mode(collection: Collection, mode: str) -> Collection:
         replace(item, decoder=replace(item.decoder, mode=mode)) if isinstance(item.decoder, ImageDecoder) else item
         for item in collection
     ]
-    return Collection(items, collection.modality, collection.source, collection.ignored)
+    return collection._replaced(items)
 
 
 def has_color(image: NDArray[Any]) -> bool:
@@ -211,9 +213,6 @@ def _to_8_bits(pixels: NDArray[Any], mode: str) -> NDArray[np.uint8]:
     return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
-TEXT_ENDINGS = frozenset([".txt", ".text"])
-
-
 def open_texts(
     path: str | os.PathLike[str],
     *,
@@ -233,7 +232,9 @@ def open_texts(
         Encoding of the texts. None is UTF-8, with or without a byte-order mark; a text that is not is an error which
         names the byte. Nothing is guessed: for older texts pass ``"cp1252"``, or ``"latin-1"``, which takes any byte.
     labels, splits, extensions, limits
-        See `open_images`. The default endings are ``.txt`` and ``.text``.
+        See `open_images`. The default endings are ``.txt`` and ``.text``. Where no file of a folder has one, files
+        without an ending, or with a number in its place (``00001.7c53336b37``), are texts if their bytes look so: no
+        zeros, hardly any control characters, in nine of ten files of a sample and in the file itself.
 
     Returns
     -------
@@ -242,7 +243,9 @@ def open_texts(
     """
     check_encoding(encoding)
     endings = chosen_endings(extensions, TEXT_ENDINGS)
-    return collect(path, "texts", TextDecoder(encoding), endings, labels=labels, splits=splits, limits=limits)
+    choose = choose_texts if extensions is None else with_endings(endings)
+    given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
+    return collect(path, "texts", TextDecoder(encoding), choose, **given)
 
 
 @dataclass(frozen=True)
@@ -304,7 +307,8 @@ def open_videos(
         as_count(max_bytes, "max_bytes", least=1),
     )
     endings = chosen_endings(extensions, VIDEO_ENDINGS)
-    return collect(path, "videos", decoder, endings, labels=labels, splits=splits, limits=limits)
+    given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
+    return collect(path, "videos", decoder, with_endings(endings), **given)
 
 
 @dataclass(frozen=True)
@@ -348,8 +352,9 @@ class VideoDecoder:
             n_bytes += frames[-1].nbytes
             if n_bytes > self.max_bytes:
                 raise BagwiseError(
-                    f"its first {number + 1} frames take {readable_size(n_bytes)}, the limit max_bytes is "
-                    f"{readable_size(self.max_bytes)}. Take fewer by every= or max_frames=, or pass a larger limit."
+                    f"its first {number + 1} frames take {readable_size(n_bytes)}, the limit{in_python(' max_bytes')} "
+                    f"is {readable_size(self.max_bytes)}. "
+                    + in_python("Take fewer by every= or max_frames=, or pass a larger limit.", "Cut or shrink it.")
                 )
             if len(frames) == self.max_frames:
                 break

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, argument, in_python, unknown_name
+from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
-from bagwise.sources.media import IMAGE_ENDINGS, TEXT_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
-from bagwise.sources.places import ending, list_place, nothing_found
+from bagwise.sources.items import Content
+from bagwise.sources.media import IMAGE_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
+from bagwise.sources.places import chosen_endings, ending, list_place, nothing_found, with_endings, without_file
+from bagwise.sources.plain_texts import TEXT_ENDINGS, all_texts, likely_texts
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 
-__all__ = ["modality_of", "open_collection"]
+__all__ = ["SeveralModalities", "has_endings", "modality_of", "open_collection"]
 
 _ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_ENDINGS, "videos": VIDEO_ENDINGS}
+# Modalities of which each file is an item, and the options that are about columns and layout of a table.
+_FILES = ("images", "texts", "videos")
+_OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
 # Files that are tables for certain; .csv and .tsv may be texts as well.
 _TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet"])
 
@@ -28,12 +34,13 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     path : path
         - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
           an item is its folder; outermost folders named train and test are splits.
-        - A CSV, TSV or JSONL file with a text in every record; or a folder or an archive of them.
-        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.parquet``.
+        - A CSV, TSV, JSONL or Excel file with a text in every record; or a folder or an archive of them.
+        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
-        Items to open. "auto": the modality of the files, an error if there are several. (Texts in the outermost
-        folder beside other files, such as a README.txt, do not count.) A CSV or TSV file is a file of records if it has
-        a column named text, body, content or document, or if `text` is given; otherwise it is a table.
+        Items to open. "auto": the modality of the files, an error if there are several. (Texts and tables in the
+        outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
+        ending are texts if they look so and there is nothing else. A CSV, TSV or Excel file is a file of records if it
+        has a column named text, body, content or document, or if `text` is given; otherwise it is a table.
     **options
         What the reader of this modality takes, among others:
 
@@ -41,8 +48,14 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
         - texts: ``encoding``; see `bagwise.sources.open_texts`.
         - records: columns ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_records`.
         - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
-        - table: ``label``; see `bagwise.sources.open_table`.
-        - all: ``labels`` and ``splits``, mappings from ids or CSV files; ``limits``, what archives may hold.
+        - table: ``label``, ``id``, ``split``, ``keep``; see `bagwise.sources.open_table`.
+        - CSV, TSV and Excel files: ``sep``, ``sheet``, ``encoding``.
+        - folders and archives: ``extensions``, the endings of files that are items.
+        - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename
+          and label or split; ``limits``, what archives may hold.
+
+        For images, texts and videos, ``label``, ``id``, ``split``, ``sep`` and ``sheet`` are about the file that
+        `labels` is.
 
     Returns
     -------
@@ -63,45 +76,120 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     """
     if modality == "auto":
         modality = modality_of(path, options)
-    if modality == "table":
-        from bagwise.sources.tables import open_table  # deferred: loads SciPy
-
-        reader: Callable[..., Collection] = open_table
-    elif modality in _READERS:
-        reader = _READERS[modality]
-    else:
-        raise unknown_name("modality", modality, ("auto", "table", *_READERS))
-    _, *accepted = inspect.signature(reader).parameters
+    if modality not in _MODALITIES:
+        raise unknown_name(in_python("modality", argument("modality")), modality, ("auto", *_MODALITIES))
+    options = _columns_of_labels(path, modality, options)
+    reader = _reader(modality)
+    accepted = _options_of(reader)
     for option in options:
-        if option not in accepted:
+        if option in accepted:
+            continue
+        others = [known for known in _MODALITIES if option in _options_of(_reader(known))]
+        if not others:
             raise unknown_name(f"option of {modality}", option, accepted)
+        listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+        raise BagwiseError(f"{argument(option)} is for {listed}, but {os.fspath(path)} holds {modality}. Leave it out.")
     return reader(path, **options)
 
 
-def modality_of(path: str | os.PathLike[str], options: dict[str, Any]) -> str:
+def _reader(modality: str) -> Callable[..., Collection]:
+    if modality != "table":
+        return _READERS[modality]
+    from bagwise.sources.tables import open_table  # deferred: loads SciPy
+
+    return open_table
+
+
+def _options_of(reader: Callable[..., Collection]) -> list[str]:
+    _, *accepted = inspect.signature(reader).parameters
+    return accepted
+
+
+def _columns_of_labels(path: str | os.PathLike[str], modality: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Where items are files, columns are those of the file of labels: return options with both in one."""
+    columns = {name: options[name] for name in _OF_COLUMNS if options.get(name) is not None}
+    if modality not in _FILES or not columns:
+        return options
+    labels = options.get("labels")
+    if isinstance(labels, Mapping) or labels is None or labels == "folders":
+        name = next(iter(columns))
+        raise BagwiseError(
+            f"{argument(name)} is for tables, files of records and files of labels, but {os.fspath(path)} holds "
+            f"{modality}, whose classes are their folders. Give a file of labels by {argument('labels')}, or leave "
+            f"{argument(name)} out."
+        )
+    return {k: v for k, v in options.items() if k not in _OF_COLUMNS} | {"labels": LabelFile(labels, **columns)}
+
+
+class SeveralModalities(BagwiseError):
+    """Raised if a source holds items of several modalities, which are the keys of `found`; values are their numbers."""
+
+    def __init__(self, source: str, found: Mapping[str, int]) -> None:
+        listed = " and ".join(f"{n} {modality}" for modality, n in found.items())
+        choice = argument("modality", min(found))
+        super().__init__(f"{source} holds {listed}. Choose one, for instance by {choice}.")
+        self.source, self.found = source, dict(found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SeveralModalities, (self.source, self.found)
+
+
+def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
     name = os.path.basename(os.fspath(path))
     if ending(name) in _TABLES and os.path.isfile(path):
         return "table"
     contents, _ = list_place(path, options.get("limits"))
-    if list(contents) == [name] and ending(name) in RECORD_ENDINGS:
+    alone = list(contents) == [name] and not os.path.isdir(path)
+    if alone and ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
         if {"text", "columns"} & set(options):
             return "records"
+        layout = {option: options.get(option) for option in ("sep", "sheet", "encoding")}
         try:
-            return "records" if has_text_column(name, contents[name]) else "table"
+            return "records" if has_text_column(name, contents[name], **layout) else "table"
         except BagwiseError as error:
-            raise BagwiseError(f"{contents[name].source} cannot be used: {error}.") from error
+            raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
+    contents = without_file(contents, options.get("labels"))
+    if options.get("extensions") is not None:
+        return _modality_of_endings(os.fspath(path), contents, options["extensions"])
     found = {modality: [name for name in contents if ending(name) in endings] for modality, endings in _ENDINGS.items()}
     there = {modality: names for modality, names in found.items() if names}
-    if len(there) > 1 and not any("/" in name for name in there.get("texts", [])):
-        there.pop("texts", None)
+    # a README.txt or a table beside the items is none of them
+    for modality in ("texts", "records"):
+        others = sum(len(names) for other, names in there.items() if other != modality)
+        outside = not any("/" in name for name in there.get(modality, ()))
+        if modality in there and outside and len(there[modality]) <= others:
+            del there[modality]
+    if not there.keys() - {"texts"} and likely_texts(contents):
+        return "texts"
     if not there:
-        endings, others = frozenset().union(*_ENDINGS.values()), "; others by modality= and extensions="
-        raise nothing_found(os.fspath(path), "images, texts, records or videos", contents, endings, others)
+        endings = frozenset().union(*_ENDINGS.values())
+        others_by = f"; others by {argument('modality')} and {argument('extensions')}"
+        raise nothing_found(os.fspath(path), "images, texts, records or videos", contents, endings, others_by)
     if len(there) > 1:
-        listed = " and ".join(f"{len(names)} {modality}" for modality, names in there.items())
-        raise BagwiseError(f"{os.fspath(path)} holds {listed}. Choose one, for instance by modality={min(there)!r}.")
+        raise SeveralModalities(os.fspath(path), {modality: len(names) for modality, names in there.items()})
     return next(iter(there))
+
+
+def has_endings(path: str | os.PathLike[str], extensions: str) -> bool:
+    """Whether a source has files with these endings, see `chosen_endings`."""
+    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path)[0]))
+
+
+def _modality_of_endings(path: str, contents: Mapping[str, Content], extensions: Any) -> str:
+    """Return the modality of files with chosen endings: that of the endings, otherwise texts if they look so."""
+    endings = chosen_endings(extensions, frozenset())
+    names = with_endings(endings)(contents)
+    if not names:
+        raise nothing_found(path, "files with these endings", contents, endings)
+    known = {modality for name in names for modality, usual in _ENDINGS.items() if ending(name) in usual}
+    unknown = [name for name in names if not any(ending(name) in usual for usual in _ENDINGS.values())]
+    if len(known) == 1 and not unknown:
+        return known.pop()
+    if all_texts(contents, names):
+        return "texts"
+    what = f"{names[0]!r} is no text. " if not known else ""
+    raise BagwiseError(f"{what}Say what the files are, for instance by {argument('modality', 'images')}.")
 
 
 _READERS: dict[str, Callable[..., Collection]] = {
@@ -110,3 +198,4 @@ _READERS: dict[str, Callable[..., Collection]] = {
     "videos": open_videos,
     "records": open_records,
 }
+_MODALITIES = (*_READERS, "table")

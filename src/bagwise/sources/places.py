@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
+from bagwise.sources.annotations import LabelFile
 from bagwise.sources.archives import ArchiveLimits, is_archive, list_archive
 from bagwise.sources.collection import Collection
+from bagwise.sources.columns import SPLIT_FOLDERS
 from bagwise.sources.items import Content, Decoder, Item
 
 __all__ = ["FileContent", "arrange", "collect", "ending", "list_place"]
-
-# Folders that divide a collection rather than name a class.
-SPLIT_FOLDERS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-SPLIT_FOLDERS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +118,23 @@ def collect(
     path: str | os.PathLike[str],
     modality: str,
     decoder: Decoder,
-    endings: frozenset[str] | None,
+    choose: Callable[[Mapping[str, Content]], list[str]],
     *,
+    accepted: frozenset[str] | None = None,
     labels: Any = "folders",
     splits: Any = "folders",
     limits: ArchiveLimits | None = None,
 ) -> Collection:
-    """Make a collection of the files with one of `endings` (None: of all files) in a folder or an archive.
+    """Make a collection of the files in a folder or an archive that `choose` chooses by their names and contents.
 
-    `labels` and `splits` are ``"folders"``, None, or what `Collection.with_labels` and `with_splits` take.
+    `accepted` are their usual endings, for messages. `labels` and `splits` are ``"folders"``, None, or what
+    `Collection.with_labels` and `with_splits` take.
     """
     contents, ignored = list_place(path, limits)
-    chosen = [name for name in contents if endings is None or ending(name) in endings]
+    contents = without_file(contents, labels)
+    chosen = choose(contents)
     if not chosen:
-        raise nothing_found(os.fspath(path), modality, contents, endings, "; others by extensions=")
+        raise nothing_found(os.fspath(path), modality, contents, accepted, f"; others by {argument('extensions')}")
     by_folder = arrange(chosen)
     items = []
     for name in chosen:
@@ -159,13 +160,30 @@ def annotated(collection: Collection, labels: Any, splits: Any) -> Collection:
 
 
 def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]) -> frozenset[str] | None:
-    """Resolve the `extensions` parameter: None is the usual ones, ``"*"`` any file."""
+    """Resolve the `extensions` parameter: None is the usual ones, ``"*"`` any file; several in a list, or by commas."""
     if extensions is None:
         return usual
     if extensions == "*":
         return None
-    given = [extensions] if isinstance(extensions, str) else list(extensions)
-    return frozenset("." + extension.lower().lstrip(".") for extension in given)
+    given = extensions.split(",") if isinstance(extensions, str) else list(extensions)
+    endings = frozenset("." + extension.strip().lower().lstrip(".") for extension in given)
+    if "." in endings or not endings:
+        raise BagwiseError(f"{argument('extensions', extensions)} has no endings of files. Give some such as .log,.md")
+    return endings
+
+
+def with_endings(endings: frozenset[str] | None) -> Callable[[Mapping[str, Content]], list[str]]:
+    """Return what chooses the files with one of these endings, None: all files."""
+    return lambda contents: [name for name in contents if endings is None or ending(name) in endings]
+
+
+def without_file(contents: Mapping[str, Content], labels: Any) -> dict[str, Content]:
+    """Leave out the file of labels, if it lies beside the items."""
+    path = labels.path if isinstance(labels, LabelFile) else labels
+    if not isinstance(path, (str, os.PathLike)) or _by_folder(path):
+        return dict(contents)
+    own = FileContent(str(Path(path).resolve()))
+    return {name: content for name, content in contents.items() if content != own}
 
 
 def nothing_found(

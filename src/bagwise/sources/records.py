@@ -12,18 +12,27 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, argument, in_python, unknown_name
 from bagwise.sources.archives import ArchiveLimits, check_stamp, stamp_of
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import shortened
+from bagwise.sources.columns import USUAL_LABEL, USUAL_TEXT, shortened, split_name
+from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS, SheetContent, as_separator, head_of, separator_of
 from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
-from bagwise.sources.places import FileContent, annotated, arrange, ending, list_place, nothing_found
+from bagwise.sources.places import (
+    FileContent,
+    annotated,
+    arrange,
+    chosen_endings,
+    ending,
+    list_place,
+    nothing_found,
+    without_file,
+)
 
 __all__ = ["RECORD_ENDINGS", "RecordContent", "RecordDecoder", "RecordFormat", "has_text_column", "open_records"]
 
 JSON_ENDINGS = frozenset([".jsonl", ".ndjson"])
-TAB_ENDINGS = frozenset([".tsv", ".tab"])
-RECORD_ENDINGS = JSON_ENDINGS | TAB_ENDINGS | {".csv"}
+RECORD_ENDINGS = JSON_ENDINGS | TAB_ENDINGS | SHEET_ENDINGS | {".csv"}
 
 
 class Scanned(NamedTuple):
@@ -53,30 +62,29 @@ class RecordFormat:
         cls,
         name: str,
         columns: Sequence[str] | None = None,
-        delimiter: str | None = None,
+        sep: str | None = None,
         quote: str | None = "auto",
         encoding: str | None = None,
+        head: str = "",
     ) -> RecordFormat:
-        """Choose the format by the ending of a file's name and the parameters of `open_records`."""
+        """Choose the format by a file's name, the parameters of `open_records`, and the beginning of the file."""
         check_encoding(encoding)
         if encoding is not None and "\n".encode(encoding) != b"\n":
             raise BagwiseError(
-                f"Records are found by lines, which encoding={encoding!r} hides. Convert {name} to UTF-8."
+                f"Records are found by lines, which {argument('encoding', encoding)} hides. Convert {name} to UTF-8."
             )
-        for what, given in (("delimiter", delimiter), ("quote", None if quote == "auto" else quote)):
-            if given is not None and (not isinstance(given, str) or len(given) != 1 or given in "\r\n"):
-                raise BagwiseError(f"{what} must be one character and no line end, got {given!r}.")
+        given = None if quote == "auto" else quote
+        if given is not None and (not isinstance(given, str) or len(given) != 1 or given in "\r\n"):
+            raise BagwiseError(f"quote must be one character and no line end, got {given!r}.")
         if ending(name) in JSON_ENDINGS:
-            if columns is not None or delimiter is not None:
-                raise BagwiseError(f"columns= and delimiter= are for CSV and TSV files, but {name} is JSONL.")
+            if columns is not None or sep is not None:
+                named = in_python("columns= and ") + argument("sep")
+                raise BagwiseError(f"{named} are for CSV and TSV files, but {name} is JSONL.")
             return cls(encoding=encoding)
-        tabs = ending(name) in TAB_ENDINGS
-        return cls(
-            None if columns is None else tuple(columns),
-            delimiter if delimiter is not None else ("\t" if tabs else ","),
-            (None if tabs else '"') if quote == "auto" else quote,
-            encoding,
-        )
+        if quote == "auto":
+            quote = None if ending(name) in TAB_ENDINGS else '"'
+        separator = as_separator(sep) or separator_of(name, head, quote)
+        return cls(None if columns is None else tuple(columns), separator, quote, encoding)
 
     def with_header(self, file: BinaryIO) -> tuple[RecordFormat, int]:
         """Read the names of columns from the first row if they are unknown; also return where records begin."""
@@ -176,11 +184,6 @@ def _parse_json(line: str) -> dict[str, Any] | None:
     return fields
 
 
-# Default names of columns; the first that exists is used.
-USUAL_TEXT = ("text", "body", "content", "document")
-USUAL_LABEL = ("label", "labels", "class", "category")
-
-
 def open_records(
     path: str | os.PathLike[str],
     *,
@@ -189,16 +192,19 @@ def open_records(
     id: str | None = None,
     split: str | None = None,
     columns: Sequence[str] | None = None,
-    delimiter: str | None = None,
+    sep: str | None = None,
+    sheet: str | None = None,
     quote: str | None = "auto",
     label_from: str = "auto",
     encoding: str | None = None,
+    extensions: Iterable[str] | str | None = None,
     labels: Any = None,
     splits: Any = None,
     on_error: str = "raise",
     limits: ArchiveLimits | None = None,
+    delimiter: str | None = None,
 ) -> Collection:
-    r"""Open the records of CSV, TSV or JSONL files as texts: one file, or all those of a folder or an archive.
+    r"""Open the records of CSV, TSV, JSONL or Excel files as texts: one file, or all those of a folder or an archive.
 
     Items stay in the order of their file, files in the order of their names. A file in an archive is decompressed as a
     whole when its records are loaded (the last two files are kept in memory).
@@ -211,8 +217,8 @@ def open_records(
         Column with the text; several are joined by a line end. By default ``text``, ``body``, ``content`` or
         ``document``, the first of them that is there.
     label : str, default=None
-        Column with the label, by default ``label``, ``labels``, ``class`` or ``category``. In JSONL it may hold a list
-        of labels. An empty one is no label.
+        Column with the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``. In
+        JSONL it may hold a list of labels. An empty one is no label.
     id : str, default=None
         Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
         several files the name comes first in any case, as in ``books.csv:17``.
@@ -220,8 +226,11 @@ def open_records(
         Column with the split, by default ``split``. Without it, outermost folders named train and test are splits.
     columns : sequence of str, default=None
         Names of the columns of a CSV or TSV file that has no line with them.
-    delimiter : str, default=None
-        Character between fields; by default a tab in ``.tsv`` and ``.tab``, a comma in ``.csv``.
+    sep : str, default=None
+        Character between fields, or its name: "tab", "semicolon". By default a tab in ``.tsv`` and ``.tab``, a comma
+        in ``.csv``; or another one, if that one is not in the first line and the other divides all rows alike.
+    sheet : str, default=None
+        Name of the sheet of an Excel file, or its number from 1; by default the first one. Needs ``bagwise[io]``.
     quote : str or None, default="auto"
         Character around fields, None for none. By default ``"`` in ``.csv`` and none in ``.tsv`` and ``.tab``.
     label_from : {"auto", "column", "folder", "file"}, default="auto"
@@ -229,6 +238,8 @@ def open_records(
         column if there is one, otherwise the folder.
     encoding : str, default=None
         Encoding of the files, of the kind in which a line end is one byte. None is UTF-8.
+    extensions : iterable of str, default=None
+        Endings of the files of a folder that are taken, by default all that hold records.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
@@ -237,29 +248,49 @@ def open_records(
         Whether a record that cannot be parsed raises an error, or is skipped with a `SkippedItemsWarning`.
     limits : ArchiveLimits, default=None
         What archives may hold.
+    delimiter : str, default=None
+        The name of `sep` in earlier versions.
 
     Returns
     -------
     collection : Collection
-        Its items' `load` gives str.
+        Its items' `load` gives str. `skipped` has the records that were skipped.
     """
     check_on_error(on_error)
+    sep = delimiter if sep is None else sep
     if label_from not in ("auto", "column", "folder", "file"):
         raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
     source = os.fspath(path)
     contents, ignored = list_place(path, limits)
-    names = [name for name in contents if ending(name) in RECORD_ENDINGS]
+    contents = without_file(contents, labels)
+    endings = chosen_endings(extensions, RECORD_ENDINGS)
+    names = [
+        name for name in contents if ending(name) in RECORD_ENDINGS and (endings is None or ending(name) in endings)
+    ]
     if not names:
         raise nothing_found(source, "records", contents, RECORD_ENDINGS)
+    if sheet is not None and not any(ending(name) in SHEET_ENDINGS for name in names):
+        raise BagwiseError(f"{argument('sheet')} is for Excel files, but {names[0]} is none.")
     wanted = Columns(() if text is None else (text,) if isinstance(text, str) else tuple(text), label, id, split)
     by_folder = arrange(names)
     items: list[Item] = []
     skipped: list[Skipped] = []
+    notes: list[str] = []
     for name in names:
-        format = RecordFormat.of(name, columns, delimiter, quote, encoding)
+        content = contents[name]
+        try:
+            if ending(name) in SHEET_ENDINGS:
+                content = SheetContent.of(content, sheet)
+                format = RecordFormat.of(name, columns, ",")
+                notes += content.notes
+            else:
+                check_encoding(encoding)
+                format = RecordFormat.of(name, columns, sep, quote, encoding, head_of(content, encoding))
+        except BagwiseError as error:
+            raise BagwiseError(f"{content.source} cannot be used: {str(error).rstrip('.')}.") from error
         folder, by_split = by_folder[name]
         by_place = PurePosixPath(name).stem if label_from == "file" else folder
-        file = _File(name, contents[name], format, wanted, label_from, by_place, by_split, prefix=len(names) > 1)
+        file = _File(name, content, format, wanted, label_from, by_place, by_split, prefix=len(names) > 1)
         for found in file.items():
             if isinstance(found, Item):
                 items.append(found)
@@ -268,13 +299,13 @@ def open_records(
             else:
                 raise BagwiseError(
                     f"{source} has a record that cannot be used, {found.id}: {found.reason}. "
-                    "Correct it, or skip such records by on_error='skip'."
+                    f"Correct it, or skip such records by {argument('on_error', 'skip')}."
                 )
     warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
     if not items:
         raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
     others = sorted([*ignored, *(set(contents) - set(names))])
-    return annotated(Collection(items, "texts", source, others), labels, splits)
+    return annotated(Collection(items, "texts", source, others, notes, skipped), labels, splits)
 
 
 class Columns(NamedTuple):
@@ -294,8 +325,9 @@ class Columns(NamedTuple):
         text = self.text or tuple(name for name in USUAL_TEXT if name in there)[:1]
         if not text:
             raise BagwiseError(
-                f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. Choose by text=. "
-                "If the first line of the file is a record already, name its columns by columns="
+                f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. "
+                f"Choose by {argument('text')}. If the first line of the file is a record already, "
+                + in_python("name its columns by columns=", "write a line with names of columns before it")
             )
         usual = (next((name for name in known if name in there), None) for known in (USUAL_LABEL, ("id",), ("split",)))
         return Columns(text, *(name or other for name, other in zip(self[1:], usual, strict=True)))
@@ -346,7 +378,9 @@ class _File:
     def _columns_in(self, names: Iterable[str]) -> Columns:
         columns = self.wanted.found_in(names)
         if self.label_from == "column" and columns.label is None:
-            raise BagwiseError(f"no column is the label; there are {shortened(list(names))}. Choose one by label=")
+            raise BagwiseError(
+                f"no column is the label; there are {shortened(list(names))}. Choose one by {argument('label')}"
+            )
         return columns
 
     def _labels_of(self, fields: dict[str, Any], columns: Columns) -> tuple[str, ...]:
@@ -359,7 +393,7 @@ class _File:
 
     def _split_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
         value = self.split if columns.split is None else fields.get(columns.split)
-        return None if value is None or value == "" else str(value)
+        return None if value is None or value == "" else split_name(str(value))
 
 
 def _id_of(fields: dict[str, Any], columns: Columns) -> str | None:
@@ -425,11 +459,16 @@ def _whole(content: Content) -> bytes:
         return file.read()
 
 
-def has_text_column(name: str, content: Content) -> bool:
+def has_text_column(
+    name: str, content: Content, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
+) -> bool:
     """Whether a file of records has a column of text by its name. JSONL files are assumed to have one."""
-    format = RecordFormat.of(name)
-    if format.delimiter is None:
+    if ending(name) in JSON_ENDINGS:
         return True
+    if ending(name) in SHEET_ENDINGS:
+        content, sep, encoding = SheetContent.of(content, sheet), ",", None
+    check_encoding(encoding)
+    format = RecordFormat.of(name, sep=sep, encoding=encoding, head=head_of(content, encoding))
     with content.open() as file:
         names = format.with_header(file)[0].names or ()
     return any(usual in names for usual in USUAL_TEXT)

@@ -1,4 +1,4 @@
-"""Readers of files of numbers: NumPy, SciPy, Matrix Market, svmlight, CSV and Parquet."""
+"""Readers of files of numbers: NumPy, SciPy, Matrix Market, svmlight, CSV, Excel and Parquet."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bagwise._utils.extras import require
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import ArchiveLimits, list_archive
 from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
-from bagwise.sources.items import decode_text
-from bagwise.sources.places import ending
-from bagwise.sources.records import TAB_ENDINGS
+from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS, SheetContent, as_separator, separator_of
+from bagwise.sources.items import Content, check_encoding, decode_text
+from bagwise.sources.places import FileContent, ending
 
 __all__ = ["READERS", "WITH_COLUMNS"]
 
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
+# Characters and rows that are looked at.
+_HEAD, _SAMPLE = 1 << 16, 50
 
 
 def read_npz(path: str, reading: Reading) -> RawTable:
@@ -41,7 +45,10 @@ def read_npz(path: str, reading: Reading) -> RawTable:
                 return _join([(split, _matrix(arrays[x], x), _strings(arrays[y])) for split, x, y in splits])
             x = data or next((name for name in _NPZ_DATA if name in names), None)
             if x is None:
-                raise BagwiseError(f"none of its arrays is named X; there are {shortened(names)}. Choose one by data=.")
+                raise BagwiseError(
+                    f"none of its arrays is named X; there are {shortened(names)}. "
+                    + in_python("Choose one by data=.", "Save the matrix under this name.")
+                )
             return RawTable(_matrix(_array(arrays, x), x), **_npz_others(arrays, label))
     except BagwiseError:
         raise
@@ -132,11 +139,20 @@ def read_svmlight(path: str, reading: Reading) -> RawTable:
 
 
 def read_csv(path: str, reading: Reading) -> RawTable:
-    """Read numbers between commas or tabs."""
-    delimiter = "\t" if ending(os.path.basename(path)) in TAB_ENDINGS else ","
-    with open(path, "rb") as file:
-        text = decode_text(file.read(), None)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    """Read numbers between commas, tabs or the like, or the cells of an Excel sheet."""
+    name = os.path.basename(path)
+    content: Content = FileContent(path)
+    notes: tuple[str, ...] = ()
+    sep, encoding = as_separator(reading.sep), reading.encoding
+    if ending(name) in SHEET_ENDINGS:
+        sheet = SheetContent.of(content, reading.sheet)
+        sep, encoding, notes = ",", None, sheet.notes
+        content = sheet
+    check_encoding(encoding)
+    with content.open() as file:
+        text = decode_text(file.read(), encoding)
+    separator = sep or separator_of(name, text[:_HEAD])
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     first, second = next(rows, []), next(rows, None)
     if not first:
         raise BagwiseError("it is empty.")
@@ -144,34 +160,86 @@ def read_csv(path: str, reading: Reading) -> RawTable:
     names = first if has_names else [str(i) for i in range(len(first))]
     if has_names and second is None:
         raise BagwiseError("it has no rows, only names of columns.")
-    layout: dict[str, Any] = {"delimiter": delimiter, "comments": None, "quotechar": '"', "ndmin": 2}
+    columns = TableColumns(names, reading)
+    layout: dict[str, Any] = {"delimiter": separator, "comments": None, "quotechar": '"', "ndmin": 2}
     layout["skiprows"] = int(has_names)
 
     def strings(i: int) -> list[str]:
         return np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **layout).ravel().tolist()
 
-    columns = TableColumns(names, reading)
+    def numbers(**more: Any) -> Any:
+        return np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout, **more)
+
     try:
         others = columns.read(strings)
-        X = np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout)
+        try:
+            X = numbers()
+        except ValueError:
+            if separator == "," or not _has_decimal_commas(text, separator, columns.numbers, has_names):
+                raise
+            X = numbers(converters=lambda cell: float(cell.replace(",", ".")))
+            notes += ("Numbers are read with decimal commas: 1,5 is one and a half.",)
     except ValueError as error:
-        texts = [i for i in columns.numbers if second is not None and i < len(second) and not _is_number(second[i])]
-        if len(texts) == 1:
-            raise _text_column(texts[0], names[texts[0]]) from error
-        raise BagwiseError(
-            f"{error} Columns are {shortened(names)}; those of text are chosen by label=, id= and split=, "
-            "and a table of texts is opened by modality='records'."
-        ) from error
-    return columns.table(X, others, has_names)
+        if isinstance(error, BagwiseError):
+            raise
+        raise _no_numbers(text, separator, names, columns.numbers, has_names, error) from error
+    found = columns.table(X, others, has_names)
+    return replace(found, notes=(*notes, *found.notes))
 
 
-def _text_column(number: int, name: str) -> BagwiseError:
+def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a file, with their lines."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    for k, row in enumerate(rows):
+        if row and (k or not has_names):
+            yield rows.line_num, row
+
+
+def _has_decimal_commas(text: str, separator: str, numbers: Sequence[int], has_names: bool) -> bool:
+    """Whether all cells are numbers with a comma as the decimal point, and none has a point."""
+    return all(
+        i < len(row) and "." not in row[i] and _is_number(row[i].replace(",", ".", 1))
+        for _, row in _cells(text, separator, has_names)
+        for i in numbers
+    )
+
+
+def _no_numbers(
+    text: str, separator: str, names: Sequence[str], numbers: Sequence[int], has_names: bool, error: ValueError
+) -> BagwiseError:
+    """Build the error for cells that are no numbers: columns of text, or one cell."""
+    rows = list(islice(_cells(text, separator, has_names), _SAMPLE))
+    texts = [i for i in numbers if rows and i < len(rows[0][1]) and not _is_number(rows[0][1][i])]
+    texts = [i for i in texts if any(row[i] and not _is_number(row[i]) for _, row in rows if i < len(row))]
+    if len(texts) == 1:
+        return text_column(texts[0], names[texts[0]], [row[texts[0]] for _, row in rows if texts[0] < len(row)])
+    if texts:
+        listed = shortened([names[i] for i in texts])
+        return BagwiseError(
+            f"columns {listed} hold text, but the words of a table are numbers. Choose columns by {argument('label')}, "
+            f"{argument('id')} and {argument('split')}, and remove others. Texts to learn from are chosen by "
+            f"{argument('text', names[texts[-1]])}."
+        )
+    for line, row in _cells(text, separator, has_names):
+        if len(row) != len(names):
+            return BagwiseError(f"line {line} has {len(row)} fields, but there are {len(names)} columns.")
+        for i in numbers:
+            if not _is_number(row[i]):
+                what = f"is {row[i]!r:.50}, not a number" if row[i].strip() else "is empty"
+                return BagwiseError(f"line {line}, column {names[i]!r} {what}. Fill in or remove such rows first.")
+    return BagwiseError(f"{error}")
+
+
+def text_column(number: int, name: str, values: Sequence[str]) -> BagwiseError:
+    """Build the error for a column that has no numbers, with advice by its values."""
     if not name:
         return BagwiseError(f"column {number} has no name and no numbers (a comma at the end of lines?). Remove it.")
-    return BagwiseError(
-        f"column {name!r} holds text. If it is the label, choose it by label={name!r}; otherwise remove it. "
-        "A table of texts is opened by modality='records'."
-    )
+    label, text = argument("label", name), argument("text", name)
+    if len(set(values)) * 2 > len(values) and any(" " in value.strip() for value in values):
+        advice = f"If these are the texts to learn from, choose them by {text}; if it is the label, by {label}"
+    else:
+        advice = f"If it is the label, choose it by {label}; if these are the texts to learn from, by {text}"
+    return BagwiseError(f"column {name!r} holds text. {advice}; otherwise remove it.")
 
 
 def read_parquet(path: str, reading: Reading) -> RawTable:
@@ -192,10 +260,11 @@ def read_parquet(path: str, reading: Reading) -> RawTable:
     for i in columns.numbers:
         kind = table.schema.field(i).type
         if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
-            raise _text_column(i, columns.names[i])
+            raise text_column(i, columns.names[i], strings(i)[:_SAMPLE])
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise BagwiseError(
-                f"column {columns.names[i]!r} is {kind}, not numbers. Choose columns by label=, id=, split=."
+                f"column {columns.names[i]!r} is {kind}, not numbers. Remove it, or choose it by {argument('label')}, "
+                f"{argument('id')} or {argument('split')}."
             )
     numbers = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in columns.numbers]
     X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
@@ -211,6 +280,6 @@ def _is_number(cell: str) -> bool:
 
 
 READERS: dict[str, Callable[[str, Reading], RawTable]] = {".npz": read_npz, ".mtx": read_mtx, ".parquet": read_parquet}
-READERS |= dict.fromkeys((".csv", ".tsv", ".tab"), read_csv)
+READERS |= dict.fromkeys((".csv", *TAB_ENDINGS, *SHEET_ENDINGS), read_csv)
 READERS |= dict.fromkeys((".svm", ".svmlight", ".libsvm"), read_svmlight)
-WITH_COLUMNS = (".csv", ".tsv", ".tab", ".parquet")
+WITH_COLUMNS = (".csv", *TAB_ENDINGS, *SHEET_ENDINGS, ".parquet")

@@ -13,10 +13,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.matrices import first_not_finite
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import RawTable, Reading
+from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
 from bagwise.sources.items import Content, Item
 from bagwise.sources.places import annotated, ending
 from bagwise.sources.table_files import READERS, WITH_COLUMNS
@@ -33,6 +34,9 @@ def open_table(
     split: str | None = None,
     keep: str | Sequence[str] = (),
     words: Sequence[str] | None = None,
+    sep: str | None = None,
+    sheet: str | None = None,
+    encoding: str | None = None,
     labels: Any = None,
     splits: Any = None,
     limits: ArchiveLimits | None = None,
@@ -48,8 +52,8 @@ def open_table(
       row per item.
     - ``.mtx``: a Matrix Market file, without labels.
     - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
-    - ``.csv``, ``.tsv``, ``.parquet`` (needs ``bagwise[io]``): all columns but label, id and split are numbers.
-      A first line of numbers only is a row, not names.
+    - ``.csv``, ``.tsv``, ``.xlsx`` and ``.parquet`` (need ``bagwise[io]``): all columns but label, id and split are
+      numbers. A first line of numbers only is a row, not names.
 
     Parameters
     ----------
@@ -67,6 +71,11 @@ def open_table(
     words : sequence of str, default=None
         Words of a model that the table is opened for: columns of these names are words, whatever the names, and others
         that seem to number the rows are left out, whatever their values.
+    sep, encoding : str, default=None
+        ``.csv`` and ``.tsv``: the character between fields and the encoding, see `open_records`. If the character is no
+        comma, numbers may have decimal commas.
+    sheet : str, default=None
+        ``.xlsx``: name of the sheet, or its number from 1; by default the first one.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
@@ -84,11 +93,16 @@ def open_table(
         what = "is not a file" if end in READERS else "is not a table"
         raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(READERS))}.")
     if end not in WITH_COLUMNS and (id is not None or split is not None or keep):
-        raise BagwiseError(f"id=, split= and keep= are columns of CSV and Parquet files, but this is {end}.")
+        named = f"{argument('id')}, {argument('split')} and {argument('keep')}"
+        raise BagwiseError(f"{named} are columns of CSV, Excel and Parquet files, but this is {end}.")
+    if sep is not None and end not in (".csv", *TAB_ENDINGS):
+        raise BagwiseError(f"{argument('sep')} is for CSV and TSV files, but this is {end}.")
+    if sheet is not None and end not in SHEET_ENDINGS:
+        raise BagwiseError(f"{argument('sheet')} is for Excel files, but this is {end}.")
     if data is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
-    reading = Reading(data, label, id, split, keep, words, limits)
+    reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, limits)
     try:
         table = READERS[end](source, reading)
         _check(table)
@@ -162,10 +176,9 @@ class TableCollection(Collection):
         decoder = RowDecoder()
         rows = enumerate(zip(ids, label_sets, [None] * len(ids) if splits is None else splits, strict=True))
         items = (Item(id, RowContent(source, X, i, i), decoder, labels, split) for i, (id, labels, split) in rows)
-        super().__init__(items, "table", source)
+        super().__init__(items, "table", source, notes=notes)
         self.X = X
         self.feature_names = None if feature_names is None else list(feature_names)
-        self.notes = tuple(notes)
 
     def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
         columns = _columns([self._items[i] for i in numbers.tolist()])

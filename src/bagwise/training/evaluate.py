@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -93,7 +92,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
     progress : callable, default=None
         See `fit_model`.
     **options
-        Parameters of `FitOptions`: `modality`, `text`, `label`, `encoding`, `on_error`, `n_jobs` and `cache` are used.
+        Parameters of `FitOptions`: those that say how a source is read, `on_error`, `n_jobs` and `cache` are used.
 
     Returns
     -------
@@ -114,8 +113,6 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
             f"This model {'' if model.classes else 'was fitted without classes and '}has no classifier, so there is no "
             "error to estimate. Fit a model to items with labels: one folder per class, or a column of labels."
         )
-    if chosen.label is None and not isinstance(source, Collection) and os.path.isfile(source):
-        chosen = chosen.with_changes(label=model.options.get("label"))
     collection = open_items(model, source, chosen)
     if "test" in collection.splits:
         collection = collection.split("test")[0]

@@ -248,7 +248,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         heads=heads,
         calibration={size: sharpness for size, sharpness in calibration.items() if size in heads},
         path=path,
-        options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None},
+        options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None, "labels": None},
         provenance=provenance_of(data, codes, classes, log) | {"criterion_reason": method.reason},
     )
     counted = tables is None and method.scaling is None

@@ -51,7 +51,9 @@ _TENSORS = _TENSORS_2 | {
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Items whose features are computed at a time.
 _BATCH = 4096
-_READING = ("modality", "text", "label", "encoding")
+# How items were read; what is new since the first version is only stored if it was said.
+_READ_1 = ("modality", "text", "label", "encoding")
+_READING = (*_READ_1, "id", "sep", "sheet", "extensions")
 
 
 class Found(NamedTuple):
@@ -78,7 +80,7 @@ class ItemIndex:
     source : str
         Path of the items when they were indexed.
     reading : dict
-        How they were read: `modality`, `text`, `label`, `encoding`.
+        How they were read: `modality`, `text`, `label`, `encoding`, and `id`, `sep`, `sheet`, `extensions` if given.
     by : {"words", "groups", "classes", "both"}
         What items are compared by:
 
@@ -162,6 +164,7 @@ class ItemIndex:
             else:
                 index.add(blend.rows(_words(model, histograms[part]), scores[part]))
         reading = {name: getattr(options, name) for name in _READING}
+        reading = {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend)
 

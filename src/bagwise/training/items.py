@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from typing import Any
 
-from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.model.model import Model
 from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Histograms, Progress, no_progress
 from bagwise.sources.collection import Collection
+from bagwise.sources.delimited import column_names
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import modality_of
-from bagwise.training.options import FitOptions, open_source
+from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
+from bagwise.training.options import FitOptions, open_source, reading_options
 from bagwise.training.provenance import versions
 
 __all__ = ["count_words", "open_items", "step_cache"]
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
 def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:
     """Open a source of items for a model.
 
     Options that are not given are those of the fit: the encoding of texts, the columns of texts and labels in files,
-    colours. From a folder with several modalities, the images or videos that the model takes are opened; texts need
-    ``modality="texts"``.
+    colours, endings of files. From a folder with several modalities, the images or videos that the model takes are
+    opened; texts need ``modality="texts"``.
 
     Parameters
     ----------
@@ -41,41 +38,59 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
         Of the modality of the model, not empty.
     """
     options = FitOptions() if options is None else options
-    changes: dict[str, Any] = {}
-    is_file = not isinstance(source, Collection) and os.path.isfile(source)
-    if options.modality == "auto" and model.modality != "texts" and not is_file:
-        changes["modality"] = model.modality
-    if model.modality == "texts":
-        if options.encoding is None:
-            changes["encoding"] = model.options.get("encoding")
-        if options.text is None and is_file:
-            changes["text"] = model.options.get("text")
-    if model.modality == "table" and options.label is None and is_file:
-        changes["label"] = _label_column(model, source)
-    more: dict[str, Any] = {}
-    if model.modality == "table" and model.word_names and is_file and options.text is None:
-        known = options.modality if options.modality != "auto" else modality_of(source, {})
-        more = {"words": model.word_names} if known == "table" else {}
-    collection = open_source(source, options.with_changes(**changes), **more)
-    if collection.modality != model.modality:
-        message = f"The model takes {model.modality}, but {collection.source} holds {collection.modality}."
-        if model.modality == "texts":
-            raise OptionError("modality", f"{message} Texts among them are opened by modality=texts.")
-        raise BagwiseError(f"{message} Give {model.modality}.")
+    if isinstance(source, Collection):
+        collection = source
+        _check_modality(model, collection.modality, collection.source)
+    else:
+        options = options.with_changes(modality=_modality_for(model, source, options))
+        _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
+        options = options.with_changes(**_as_in_fit(model, source, options))
+        words = {"words": model.word_names} if model.modality == "table" and model.word_names else {}
+        collection = open_source(source, options, **words)
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
     return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
 
 
-def _label_column(model: Model, path: Any) -> str | None:
-    """Return the label column of the fit, if this table has it: new data may have no labels."""
-    label, ending = model.options.get("label"), os.path.splitext(path)[1].lower()
-    if label is None or ending not in (*_DELIMITERS, ".parquet"):
-        return None
-    if ending == ".parquet":
-        return label if label in require("pyarrow.parquet", "io", "Reading Parquet").read_schema(path).names else None
-    with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
-        return label if label in next(csv.reader(file, delimiter=_DELIMITERS[ending]), []) else None
+def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
+    """Return the modality that a source is opened as; of several that it holds, the images or videos of the model."""
+    if options.modality != "auto":
+        return options.modality
+    given = reading_options(options)
+    if model.modality == "texts" and "text" not in given and model.options.get("text") in column_names(source):
+        return "records"
+    try:
+        return modality_of(source, given)
+    except SeveralModalities as error:
+        if model.modality in error.found and model.modality != "texts":
+            return model.modality
+        others = " and ".join(name for name in error.found if name != model.modality)
+        message = f"The model takes {model.modality}, but {error.source} holds {others}"
+        if model.modality in error.found:
+            raise OptionError("modality", f"{message} too. The texts are opened by modality=texts.") from error
+        raise BagwiseError(f"{message}. Give {model.modality}.") from error
+
+
+def _check_modality(model: Model, modality: str, source: str) -> None:
+    if modality != model.modality:
+        given, taken = ("a table" if name == "table" else name for name in (modality, model.modality))
+        raise BagwiseError(f"The model takes {taken}, but {source} holds {given}. Give {taken}.")
+
+
+def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
+    """Return how the source is read as that of the fit was, where the options do not say and it applies."""
+    fitted, changes = model.options, {}
+    if model.modality == "texts" and options.encoding is None:
+        changes["encoding"] = fitted.get("encoding")
+    endings = fitted.get("extensions")
+    if options.extensions is None and endings is not None and has_endings(source, endings):
+        changes["extensions"] = endings
+    if options.modality in ("records", "table"):
+        there = column_names(source, sep=options.sep, sheet=options.sheet, encoding=options.encoding)
+        for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
+            if getattr(options, name) is None and fitted.get(name) in there:
+                changes[name] = fitted[name]
+    return changes
 
 
 def count_words(

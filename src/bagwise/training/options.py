@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -19,9 +20,9 @@ from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer, VisualVectorizer
 from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import ItemError
+from bagwise.sources.items import ItemError, SkippedItemsWarning
 from bagwise.sources.media import has_color, images_in_mode
-from bagwise.sources.opening import open_collection
+from bagwise.sources.opening import modality_of, open_collection
 
 __all__ = [
     "DESCRIPTORS",
@@ -31,6 +32,7 @@ __all__ = [
     "make_vectorizer",
     "open_source",
     "read_config",
+    "reading_options",
     "visual_words",
 ]
 
@@ -54,6 +56,8 @@ TEXT_WORDS = 30_000
 # of 26.7, 7.0 and 2.0 %; with one size of 16 pixels 30.0, 7.2 and 3.2 %, of 32 pixels 31.0, 6.4 and 1.5 %.
 SIFT_SCALES = (1.0, 2.0)
 UNLABELLED_TEXT_WORDS = 3_000  # merged by a criterion that takes time with their square times the number of texts
+# Options that say how a source is read.
+_READING = ("text", "label", "id", "split", "keep", "labels", "extensions", "sep", "sheet", "encoding")
 # The modalities of options that do not apply to all.
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
@@ -112,12 +116,19 @@ class FitOptions:
         Folds of cross-validation along the merging path; 0: none.
     modality : str, default="auto"
         Items to open, see `open_collection`.
-    text, label : str, default=None
-        Columns with texts and labels, for files of records and tables.
+    text, label, id, split : str, default=None
+        Columns with texts, labels, ids and splits, for files of records and tables. Where items are files, the last
+        three are columns of the file that `labels` is.
     keep : str, default=None
         Column of a table to use as a word although it seems to number the rows, see `open_table`.
+    labels : path, default=None
+        File with the labels of items, and their splits, if it has such a column; see `Collection.with_labels`.
+    extensions : str or list of str, default=None
+        Endings of the files of a folder that are items, such as ".log,.md".
+    sep, sheet : str, default=None
+        Character between the fields of a CSV file; sheet of an Excel file. See `open_records`.
     encoding : str, default=None
-        Encoding of texts; None: UTF-8.
+        Encoding of texts and CSV files; None: UTF-8.
     on_error : {"raise", "skip"}, default="skip"
         Whether an item that cannot be read raises an error, or is skipped.
     cache : path, default=None
@@ -156,7 +167,13 @@ class FitOptions:
     modality: str = "auto"
     text: str | None = None
     label: str | None = None
+    id: str | None = None
+    split: str | None = None
     keep: str | None = None
+    labels: str | None = None
+    extensions: str | None = None
+    sep: str | None = None
+    sheet: str | None = None
     encoding: str | None = None
     on_error: str = "skip"
     cache: str | None = None
@@ -169,6 +186,10 @@ class FitOptions:
 
         if isinstance(self.descriptor, (list, tuple)):
             object.__setattr__(self, "descriptor", "+".join(map(str, self.descriptor)))
+        if isinstance(self.extensions, (list, tuple)):
+            object.__setattr__(self, "extensions", ",".join(map(str, self.extensions)))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", os.fspath(self.labels))
         if isinstance(self.n_groups, str) and self.n_groups != "auto":
             raise OptionError("n_groups", f'n_groups must be an integer or "auto", got {self.n_groups!r}.')
         if self.n_groups != "auto":
@@ -326,13 +347,32 @@ def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
     return made
 
 
+def reading_options(options: FitOptions) -> dict[str, Any]:
+    """Return the options that say how a source is read, as `open_collection` takes them."""
+    return {name: getattr(options, name) for name in _READING if getattr(options, name) is not None}
+
+
 def open_source(source: Any, options: FitOptions, **more: Any) -> Collection:
-    """Open the source of a fit, a collection or a path, as the options say; `more` are given to the reader as well."""
+    """Open the source of a fit, a collection or a path, as the options say; `more` are given to the reader as well.
+
+    Records that cannot be read are in `skipped` of the collection, unless the options say that they are an error.
+    """
     if isinstance(source, Collection):
         return source
-    given = {name: getattr(options, name) for name in ("text", "label", "keep", "encoding")}
-    given = {name: value for name, value in given.items() if value is not None} | more
-    return open_collection(source, options.modality, **given)
+    given = reading_options(options) | more
+    modality = modality_of(source, given) if options.modality == "auto" else options.modality
+    if modality == "records":
+        given["on_error"] = options.on_error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
+        collection = open_collection(source, modality, **given)
+    several = next((item for item in collection if len(item.labels) > 1), None) if options.labels else None
+    if several is not None:
+        first, second, *_ = several.labels
+        raise BagwiseError(
+            f"{options.labels} gives {several.id!r} two labels, {first!r} and {second!r}. Items have one; remove a row."
+        )
+    return collection
 
 
 def choose_descriptor(options: FitOptions, collection: Collection) -> tuple[FitOptions, Collection, str | None]:

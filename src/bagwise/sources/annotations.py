@@ -1,0 +1,200 @@
+"""Labels and splits from a file beside the items, and how its names are matched with theirs."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bagwise.errors import BagwiseError, argument, in_python
+from bagwise.sources.columns import USUAL_LABEL, shortened, split_name
+
+__all__ = ["Annotations", "LabelFile", "annotations_of"]
+
+# Names of columns with the names of items, in lower case; the first that is there is taken.
+USUAL_ID = ("id", "filename", "file_name", "file", "filepath", "path", "image", "image_id", "item", "name")
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """A file of labels: its path, and the columns and the layout that its reader was told."""
+
+    path: str | os.PathLike[str]
+    label: str | None = None
+    id: str | None = None
+    split: str | None = None
+    sep: str | None = None
+    sheet: str | None = None
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Labels and splits by id, each None where nothing was said about them, and what is to be told about them."""
+
+    labels: Mapping[str, tuple[str, ...]] | None = None
+    splits: Mapping[str, str | None] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def annotations_of(given: Any, what: str, ids: Sequence[str], source: str) -> Annotations:
+    """Return the labels or splits (`what` is "label" or "split") of a mapping, or all that a file says about items.
+
+    A mapping must have exactly these ids.
+    """
+    if isinstance(given, Mapping):
+        found = {str(id): _as_tuple(value) for id, value in given.items()}
+        _check_ids(ids, found, what, source)
+        if what == "label":
+            return Annotations(labels=found)
+        several = [id for id, names in found.items() if len(names) != 1]
+        if several:
+            raise BagwiseError(f"Item {several[0]!r} is in the splits {found[several[0]]}; an item is in exactly one.")
+        return Annotations(splits={id: names[0] for id, names in found.items()})
+    if isinstance(given, (str, os.PathLike)):
+        given = LabelFile(given)
+    if not isinstance(given, LabelFile):
+        raise BagwiseError(
+            f"{what}s must be a mapping from ids, or the path of a CSV or TSV file with columns id and {what}; "
+            f"got {type(given).__name__}."
+        )
+    if not Path(given.path).is_file():
+        raise BagwiseError(
+            f"There is no file {os.fspath(given.path)}. {what.capitalize()}s come from a CSV, TSV, Excel or Parquet "
+            f"file with columns filename and {what}."
+        )
+    try:
+        return _read_file(given, what, ids, source)
+    except (BagwiseError, csv.Error) as error:
+        raise BagwiseError(f"{os.fspath(given.path)} cannot be used for {what}s: {error}.") from error
+
+
+def _as_tuple(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return tuple(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else (str(value),)
+
+
+def _check_ids(ids: Sequence[str], found: Mapping[str, Any], what: str, source: str) -> None:
+    missing, strange = [id for id in ids if id not in found], sorted(set(found) - set(ids))
+    about = []
+    if missing:
+        about.append(f"{len(missing)} of {len(ids)} items have no {what} there, the first is {missing[0]!r}")
+    if strange:
+        about.append(f"{len(strange)} ids there are not in {source}, the first is {strange[0]!r}")
+    if about:
+        raise BagwiseError(
+            f"The {what}s do not match the items: {'; '.join(about)}. "
+            "Ids are paths below the folder or in the archive, with their endings; see collection.ids."
+        )
+
+
+def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str) -> Annotations:
+    from bagwise.sources.delimited import read_rows
+
+    header, rows = read_rows(os.fspath(file.path), sep=file.sep, sheet=file.sheet)
+    id_at, label_at, split_at = _columns(file, header, what)
+    match = _Matching(ids)
+    labels: dict[str, list[str]] = {}
+    splits: dict[str, str | None] = {}
+    named: dict[str, str] = {}
+    strange: list[str] = []
+    for row in rows:
+        name = row[id_at]
+        id = match.find(name)
+        if id is None:
+            strange.append(name)
+            continue
+        label = "" if label_at is None else row[label_at]
+        split = None if split_at is None or not row[split_at] else split_name(row[split_at])
+        if id in named and named[id] != name and ([label] if label else []) != labels[id]:
+            raise BagwiseError(f"item {id!r} is there twice, as {named[id]!r} and {name!r}, with different labels")
+        if splits.get(id, split) != split:
+            raise BagwiseError(f"item {id!r} is in two splits there, {splits[id]!r} and {split!r}")
+        named[id], splits[id] = name, split
+        labels.setdefault(id, [])
+        if label and label not in labels[id]:
+            labels[id].append(label)
+    if not named:
+        first = f", the first is {strange[0]!r}" if strange else ""
+        raise BagwiseError(
+            f"none of its {len(rows)} rows names an item of {source}{first}; items are named like {ids[0]!r}"
+        )
+    notes = []
+    shown, missing = os.fspath(file.path), [id for id in ids if id not in named]
+    if missing:
+        notes.append(f"{len(missing)} of {len(ids)} items are not in {shown} and have no {what}; first: {missing[0]}")
+    if strange:
+        notes.append(f"{len(strange)} of {len(rows)} rows of {shown} name no item of {source}; first: {strange[0]}")
+    return Annotations(
+        {id: tuple(labels.get(id, ())) for id in ids} if label_at is not None else None,
+        {id: splits.get(id) for id in ids} if split_at is not None else None,
+        tuple(notes),
+    )
+
+
+def _columns(file: LabelFile, header: Sequence[str], what: str) -> tuple[int, int | None, int | None]:
+    """Find the columns of names, labels and splits: as told, by their usual names, or the only one that is left."""
+    there = f"there are {shortened(header)}" if header else "it is empty"
+    for wanted in (file.id, file.label, file.split):
+        if wanted is not None and wanted not in header:
+            raise BagwiseError(f"there is no column {wanted!r}; {there}")
+    lower = [name.strip().lower() for name in header]
+
+    def usual(names: Iterable[str]) -> int | None:
+        return next((lower.index(name) for name in names if name in lower), None)
+
+    def at(wanted: str | None, names: Iterable[str]) -> int | None:
+        return usual(names) if wanted is None else list(header).index(wanted)
+
+    id_at, split_at, label_at = at(file.id, USUAL_ID), at(file.split, ("split",)), at(file.label, USUAL_LABEL)
+    if id_at is None:
+        raise BagwiseError(
+            f"none of its columns is named {', '.join(USUAL_ID)}; {there}. Choose the one with the names of items by "
+            f"{argument('id')}, or write a first line such as filename,{what}"
+        )
+    if label_at is None and len(header) == 2 + (split_at is not None):
+        label_at = next(k for k in range(len(header)) if k not in (id_at, split_at))
+    missing = label_at is None if what == "label" else split_at is None
+    if missing and (what == "split" or split_at is None):
+        names = USUAL_LABEL if what == "label" else ("split",)
+        raise BagwiseError(f"none of its columns is named {', '.join(names)}; {there}. Choose one by {argument(what)}")
+    return id_at, label_at, split_at
+
+
+class _Matching:
+    """Finds the item of a name: its id, or the only one whose id ends like it, with or without the file's ending."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ids = set(ids)
+        self._by_name: dict[str, list[str]] = defaultdict(list)
+        for id in ids:
+            base = id.rsplit("/", 1)[-1]
+            for key in dict.fromkeys((base, os.path.splitext(base)[0])):
+                self._by_name[key].append(id)
+
+    def find(self, name: str) -> str | None:
+        """Return the id; None if there is none, an error if there are several."""
+        name = name.strip().replace("\\", "/").removeprefix("./")
+        if name in self._ids:
+            return name
+        *folders, base = name.split("/")
+        found = [id for id in self._by_name.get(base, ()) if _same_end(folders, id.split("/")[:-1])]
+        if len(found) > 1:
+            exact = [id for id in found if id.rsplit("/", 1)[-1] == base]
+            found = exact or found
+        if len(found) > 1:
+            raise BagwiseError(
+                f"{name!r} may be {found[0]!r} or {found[1]!r}. Write paths"
+                + in_python(", as in collection.ids", " below the folder or in the archive")
+            )
+        return found[0] if found else None
+
+
+def _same_end(some: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether one list of folders ends like the other, as far as both go."""
+    n = min(len(some), len(others))
+    return n == 0 or list(some[-n:]) == list(others[-n:])

@@ -1,0 +1,231 @@
+"""Files of rows: what is between the fields of CSV files, and Excel sheets as CSV."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from itertools import islice
+from typing import Any, BinaryIO
+
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError, argument
+from bagwise.sources.archives import ArchiveLimits, check_stamp, list_archive, stamp_of
+from bagwise.sources.columns import shortened
+from bagwise.sources.items import Content, decode_text
+from bagwise.sources.places import FileContent, ending
+
+__all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "SheetContent", "as_separator", "column_names", "read_rows"]
+__all__ += ["separator_of"]
+
+TAB_ENDINGS = frozenset([".tsv", ".tab"])
+SHEET_ENDINGS = frozenset([".xlsx", ".xlsm"])
+_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
+_OTHERS = (",", ";", "\t", "|")
+# Rows and bytes of a file that are looked at for what is between fields.
+_ROWS, _HEAD = 20, 1 << 16
+
+
+def as_separator(sep: str | None) -> str | None:
+    r"""Check the parameter `sep`: one character, or its name, such as "tab"; None: by the file.
+
+    >>> as_separator("tab"), as_separator(";")
+    ('\t', ';')
+    """
+    if sep is None:
+        return None
+    found = _NAMES.get(sep, sep) if isinstance(sep, str) else sep
+    if not isinstance(found, str) or len(found) != 1 or found in '\r\n"':
+        raise BagwiseError(f"{argument('sep', sep)} is not one character. Give one such as ';', or tab.")
+    return found
+
+
+def separator_of(name: str, head: str, quote: str | None = '"') -> str:
+    r"""Return what is between the fields of a file: the usual character of its ending, or another that plainly is.
+
+    Another one plainly is if the usual one is not in the first line, and it divides all of the first rows into the same
+    number of fields, and no other does. `head` is the beginning of the file.
+
+    >>> separator_of("a.csv", "title;stars\ngood, but long;4\n"), separator_of("a.csv", "title\na;b\n")
+    (';', ',')
+    """
+    usual = "\t" if ending(name) in TAB_ENDINGS else ","
+    if len(_first_rows(head, usual, quote, 1)[0]) > 1:
+        return usual
+    found = []
+    for other in _OTHERS:
+        widths = {len(row) for row in _first_rows(head, other, quote, _ROWS)}
+        if len(widths) == 1 and widths.pop() > 1:
+            found.append(other)
+    return found[0] if len(found) == 1 else usual
+
+
+def _first_rows(head: str, separator: str, quote: str | None, n: int) -> list[list[str]]:
+    """Return the first rows; the last one of a long beginning may be cut off, so it is left out."""
+    quoting = {"quotechar": quote} if quote is not None else {"quoting": csv.QUOTE_NONE}
+    csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
+    try:
+        rows = [row for row in csv.reader(io.StringIO(head, newline=""), delimiter=separator, **quoting) if row]
+    except csv.Error:
+        return [[]]
+    return rows[: min(n, max(1, len(rows) - (len(head) >= _HEAD)))] or [[]]
+
+
+def head_of(content: Content, encoding: str | None) -> str:
+    """Return the beginning of a file as text; what cannot be decoded is replaced."""
+    with content.open() as file:
+        return file.read(_HEAD).decode(encoding or "utf-8-sig", "replace")
+
+
+@dataclass(frozen=True)
+class SheetContent:
+    """A sheet of an Excel workbook, as the bytes of a CSV file. Needs ``bagwise[io]``.
+
+    `sheet` is a name, or a number from 1; None is the first sheet.
+    """
+
+    file: Content
+    sheet: str | None
+    stamp: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, file: Content, sheet: str | None) -> SheetContent:
+        """Make the content of a sheet; changes of the file are noticed later."""
+        return cls(file, sheet, stamp_of(file.path) if isinstance(file, FileContent) else None)
+
+    @property
+    def source(self) -> str:
+        """The workbook."""
+        return self.file.source
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which sheet was taken, if there are several and none was chosen."""
+        return _as_csv(self)[1]
+
+    def open(self) -> BinaryIO:
+        """Open the sheet as CSV."""
+        if isinstance(self.file, FileContent):
+            check_stamp(self.file.path, self.stamp)
+        return io.BytesIO(_as_csv(self)[0])
+
+
+@functools.lru_cache(maxsize=2)
+def _as_csv(content: SheetContent) -> tuple[bytes, tuple[str, ...]]:
+    excel = require("openpyxl", "io", "Reading Excel files")
+    if isinstance(content.file, FileContent):
+        list_archive(content.file.path, ArchiveLimits())  # a workbook is a zip file
+    try:
+        with content.file.open() as file:
+            book = excel.load_workbook(file, read_only=True, data_only=True)
+            sheet, notes = _chosen_sheet(book, content.sheet)
+            sheet.reset_dimensions()  # what a file says about its size may be wrong
+            text = io.StringIO(newline="")
+            csv.writer(text).writerows(_filled_rows(sheet.iter_rows(values_only=True)))
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError, SyntaxError, IndexError, TypeError) as error:
+        if isinstance(error, BagwiseError):
+            raise
+        raise BagwiseError(f"it is not an Excel file (.xlsx), or damaged: {error}") from error
+    return text.getvalue().encode("utf-8", "replace"), notes
+
+
+def _chosen_sheet(book: Any, wanted: str | None) -> tuple[Any, tuple[str, ...]]:
+    sheets = list(book.worksheets)
+    names = [sheet.title for sheet in sheets]
+    if not sheets:
+        raise BagwiseError("it has no sheets of cells")
+    if wanted is not None:
+        if wanted in names:
+            return sheets[names.index(wanted)], ()
+        if wanted.isdecimal() and 1 <= int(wanted) <= len(sheets):
+            return sheets[int(wanted) - 1], ()
+        raise BagwiseError(f"there is no sheet {wanted!r}; there are {shortened(names)}")
+    first = next((sheet for sheet in sheets if sheet.sheet_state == "visible"), sheets[0])
+    if len(sheets) == 1:
+        return first, ()
+    others = shortened([name for name in names if name != first.title])
+    return first, (f"The sheet {first.title!r} was read; {argument('sheet')} chooses another: {others}.",)
+
+
+def _filled_rows(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, as wide as the first of them: names of columns are there."""
+    width = None
+    for row in rows:
+        cells = [_cell(value) for value in row]
+        while cells and cells[-1] == "" and (width is None or len(cells) > width):
+            cells.pop()
+        if not any(cells):
+            continue
+        width = len(cells) if width is None else width
+        yield cells + [""] * (width - len(cells))
+
+
+def _cell(value: Any) -> str:
+    """Write a cell: dates as in ISO 8601, whole numbers without a point, true and false as 1 and 0."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    if isinstance(value, datetime):
+        return str(value.date()) if value.time() == time(0) else value.isoformat(" ")
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)
+
+
+def read_rows(
+    path: str, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Read a small table, such as a file of labels: CSV, TSV, Excel or Parquet. Returns names of columns, and rows."""
+    end = ending(path)
+    if end == ".parquet":
+        return _parquet_rows(path)
+    content: Content = FileContent(path)
+    content = SheetContent.of(content, sheet) if end in SHEET_ENDINGS else content
+    with content.open() as file:
+        text = decode_text(file.read(), encoding if end not in SHEET_ENDINGS else None)
+    separator = as_separator(sep) or separator_of(path, text[:_HEAD])
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    header, found = next(rows, []), []
+    for row in rows:
+        if row and len(row) != len(header):
+            raise BagwiseError(f"line {rows.line_num} has {len(row)} fields, the first line has {len(header)}")
+        if row:
+            found.append(row)
+    return header, found
+
+
+def column_names(
+    path: Any, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
+) -> list[str]:
+    """Return the names in the first line of a CSV, TSV or Excel file, or the columns of a Parquet file.
+
+    None for others, such as folders.
+    """
+    end = ending(os.fspath(path))
+    if end not in (".csv", ".parquet", *TAB_ENDINGS, *SHEET_ENDINGS) or not os.path.isfile(path):
+        return []
+    if end == ".parquet":
+        schema: Any = require("pyarrow.parquet", "io", "Reading Parquet files").read_schema(path)
+        return list(schema.names)
+    content: Content = FileContent(os.fspath(path))
+    if end in SHEET_ENDINGS:
+        content, sep, encoding = SheetContent.of(content, sheet), ",", None
+    head = head_of(content, encoding)
+    separator = as_separator(sep) or separator_of(os.fspath(path), head)
+    return _first_rows(head, separator, '"', 1)[0]
+
+
+def _parquet_rows(path: str) -> tuple[list[str], list[list[str]]]:
+    parquet, arrow = (require(name, "io", "Reading Parquet files") for name in ("pyarrow.parquet", "pyarrow"))
+    try:
+        table = parquet.read_table(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
+    columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
+    return list(table.column_names), [list(row) for row in islice(zip(*columns, strict=True), None)]
