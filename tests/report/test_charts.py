@@ -1,12 +1,15 @@
+import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from bagwise.report import ClassCount, Comparison, ConfusionMatrix, CriterionResult, MergingCurve, WordGroup
-from bagwise.report.charts import comparison_chart, heat_map, level_from, merging_chart, series_style
+from bagwise.report.charts import NARROW, WIDE, comparison_chart, heat_map, level_from, merging_chart, series_style
 from bagwise.report.sentences import (
     Name,
     about_classes,
@@ -16,7 +19,9 @@ from bagwise.report.sentences import (
     about_groups,
     about_pair,
     about_timings,
+    interval,
     most_confused,
+    what_errors_mean,
 )
 from bagwise.report.svg import N_LEVELS, bar, linear_axis, log_axis, thinned
 from bagwise.report.texts import percent, plural
@@ -35,7 +40,10 @@ def curves(draw):
     criterion = draw(st.lists(values, min_size=len(levels), max_size=len(levels)))
     n_groups = draw(st.none() | st.integers(1, 10**6))
     one_se = draw(st.none() | st.sampled_from(sizes))
-    return MergingCurve(sizes, errors, spread, "", n_groups, one_se, "<name>", levels, criterion)
+    test_sizes = sorted(draw(st.sets(st.sampled_from(sizes) | st.integers(1, 10**6), max_size=20)))
+    test = draw(st.lists(shares, min_size=len(test_sizes), max_size=len(test_sizes)))
+    more = (None, test_sizes, test, 50)
+    return MergingCurve(sizes, errors, spread, "", n_groups, one_se, "<name>", levels, criterion, *more)
 
 
 def numbers_in(chart):
@@ -48,14 +56,19 @@ def numbers_in(chart):
     return np.array(found)
 
 
-@given(curves())
-def test_a_merging_chart_labels_all_errors_inside_its_frame(curve):
-    chart = merging_chart(curve)
+@given(curves(), st.sampled_from([WIDE, NARROW]))
+def test_a_merging_chart_labels_all_errors_inside_its_frame(curve, layout):
+    chart = merging_chart(curve, layout=layout)
     Page(chart)
     root = ET.fromstring(chart)
     labels = [element.text for element in root.iter("text")]
     for size, error in zip(curve.sizes, curve.errors, strict=True):
         assert any(text.startswith(f"{plural(size, 'group')}: error {percent(error)}") for text in labels)
+    for size, error in zip(curve.test_sizes, curve.test_errors, strict=True):
+        own = [text for text in labels if text.startswith(f"{plural(size, 'group')}: ")]
+        assert any(re.search(f"test (error )?{percent(error)}$", text) for text in own)
+    drawn = [element.attrib["class"] for element in root.iter("path")]
+    assert drawn.count("curve test") == bool(curve.test_sizes)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     places = numbers_in(chart)
     assert places.min() >= 0
@@ -168,6 +181,39 @@ def test_sentences_about_a_curve():
     assert "within" not in said(about_curve(wrong))
     assert "The model has 20 groups; the error was not measured at this size." in said(about_curve(wrong))
     assert about_curve(MergingCurve([], [], criterion_sizes=[1], criterion_values=[1])) == []
+
+
+def test_sentences_say_which_error_to_quote():
+    cross = MergingCurve([10, 50], [0.3, 0.2], [0.01, 0.02], "5-fold cross-validation", n_groups=50)
+    (meaning,) = what_errors_mean(cross)
+    assert meaning.term == "Cross-validation"
+    assert "This is the error to quote: 20.0 % ± 2.0 % with 50 groups." in said(meaning.sentences)
+    tested = replace(cross, test_sizes=[10, 50], test_errors=[0.31, 0.21], n_test=100)
+    first, second = what_errors_mean(tested)
+    assert "to quote" not in said(first.sentences)
+    assert "100 items that took no part in training" in said(second.sentences)
+    assert "This is the error to quote: 21.0 % with 50 groups, with a 95 % confidence interval from" in said(
+        second.sentences
+    )
+    assert "agree within what chance explains" in said(second.sentences)
+    for error, word in ((0.5, "higher"), (0.01, "lower")):
+        far = replace(tested, test_errors=[0.3, error])
+        assert f"It is {word} than by cross-validation, 20.0 %," in said(what_errors_mean(far)[1].sentences)
+    alone = MergingCurve([], [], n_groups=50, test_sizes=[10], test_errors=[0.2], n_test=3)
+    assert [meaning.term for meaning in what_errors_mean(alone)] == ["Test"]
+    assert what_errors_mean(MergingCurve([], [], criterion_sizes=[1], criterion_values=[1])) == []
+
+
+@given(st.integers(1, 500), st.data())
+def test_an_interval_holds_the_error_and_shrinks(n, data):
+    error = data.draw(st.integers(0, n)) / n
+    low, high = interval(error, n)
+    assert 0 <= low <= error <= high <= 1
+    assert low < high
+    narrower = interval(error, 10 * n)
+    assert low <= narrower[0] <= narrower[1] <= high
+    ends = stats.binomtest(round(error * n), n).proportion_ci(method="wilson")
+    np.testing.assert_allclose((low, high), (ends.low, ends.high), atol=1e-6)
 
 
 def confusion(*rows):

@@ -207,7 +207,7 @@ def test_much_data_stays_small_and_says_what_is_left_out():
     assert shown.sum(axis=1).tolist() == [int(matrix[i].sum()) for i in _rows_shown(html)]
     assert "Shown are the 100 of 1000 classes with the most confusions" in page.text
     assert "The 48 most frequent of 200 groups" in page.text
-    assert f"of {count(10_000)} errors" in page.text
+    assert f"of {count(10_000)} sizes" in page.text
     assert percent(errors[4320]) in page.text
 
 

@@ -13,24 +13,39 @@ from bagwise.report.data import Comparison, ConfusionMatrix, MergingCurve
 from bagwise.report.svg import LIGHT, N_LEVELS, Axis, element, line, linear_axis, log_axis, path, text, thinned
 from bagwise.report.texts import count, number, percent, plural, shortened
 
-__all__ = ["MAX_STOPS", "HeatMap", "comparison_chart", "heat_map", "level_from", "merging_chart", "series_style"]
+__all__ = ["MAX_STOPS", "NARROW", "WIDE", "HeatMap", "Layout", "comparison_chart", "heat_map", "level_from"]
+__all__ += ["merging_chart", "series_style"]
 
-_WIDTH = 760
-_LEFT, _RIGHT = 58, 742
 _TOP = 58  # title of the panel and labels of marks
 _N_COLORS = sum(name.startswith("series-") for name in LIGHT)
 _DASHES = (None, "6 3", "2 3")  # when the colours are used up, lines differ by their dashes
-_LEGEND_COLUMNS = 3
 # More points than this are not reachable by the tab key; the table on the page has them all.
 MAX_STOPS = 40
+_LETTER = 7.6  # pixels of a bold letter, more than most take
 _MAX_READOUTS = 160
 _MAX_DRAWN = 1200
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Pixels of a chart: its width, where lines begin and end, and whether what is pointed at has a row of its own."""
+
+    name: str
+    width: float
+    left: float
+    right: float
+    readout_row: float = 0
+
+
+WIDE = Layout("wide", 760, 58, 742)
+NARROW = Layout("narrow", 350, 46, 344, readout_row=20)  # of phones
 
 
 @dataclass(frozen=True)
 class _Panel:
     """A part of a chart with its own axes: numbers of groups on x, values on y."""
 
+    layout: Layout
     x: Axis
     y: Axis
     title: str
@@ -44,41 +59,49 @@ class _Panel:
     def bottom(self) -> float:
         return self.y.start
 
+    @property
+    def title_at(self) -> float:
+        return self.top - self.head - self.layout.readout_row
+
     def frame(self, labels: Sequence[str]) -> str:
         """Draw the title, and grid lines with their labels."""
-        parts = [text(self.title, 0, self.top - self.head, "panel-title")]
+        parts = [text(self.title, 0, self.title_at, "panel-title")]
+        left, right = self.layout.left, self.layout.right
         for tick, label in zip(self.y.ticks, labels, strict=True):
             kind = "rule base" if tick == self.y.ticks[0] else "rule"
-            parts += [line(_LEFT, self.y(tick), _RIGHT, self.y(tick), kind)]
-            parts += [text(label, _LEFT - 8, self.y(tick) + 4, "tick", "end")]
+            parts += [line(left, self.y(tick), right, self.y(tick), kind)]
+            parts += [text(label, left - 8, self.y(tick) + 4, "tick", "end")]
         return "".join(parts)
 
     def x_axis(self) -> str:
         """Draw ticks and title of the x axis."""
-        parts = [text("number of groups (log scale)", (_LEFT + _RIGHT) / 2, self.bottom + 40, "axis-title", "middle")]
+        middle = (self.layout.left + self.layout.right) / 2
+        parts = [text("number of groups (log scale)", middle, self.bottom + 40, "axis-title", "middle")]
         for tick in self.x.ticks:
             parts += [line(self.x(tick), self.bottom, self.x(tick), self.bottom + 5, "rule base")]
             parts += [text(count(round(tick)), self.x(tick), self.bottom + 19, "tick", "middle")]
         return "".join(parts)
 
-    def readouts(self, sizes: Sequence[int], values: Sequence[float], labels: Sequence[str], stops: bool) -> str:
-        """Draw areas that show a point and its label on hover and, with `stops`, on focus."""
+    def readouts(
+        self, sizes: Sequence[int], values: Sequence[Sequence[float]], labels: Sequence[str], stops: bool
+    ) -> str:
+        """Draw areas that show points at a size and their label on hover and, with `stops`, on focus."""
         places = [self.x(size) for size in sizes]
         parts = []
-        for i, (place, value) in enumerate(zip(places, values, strict=True)):
-            start = _LEFT if i == 0 else (places[i - 1] + place) / 2
-            end = _RIGHT if i == len(places) - 1 else (places[i + 1] + place) / 2
+        for i, place in enumerate(places):
+            start = self.layout.left if i == 0 else (places[i - 1] + place) / 2
+            end = self.layout.right if i == len(places) - 1 else (places[i + 1] + place) / 2
             area = element("rect", x=start, y=self.top, width=end - start, height=self.bottom - self.top, class_="area")
             shown = line(place, self.top, place, self.bottom, "guide")
-            shown += element("circle", cx=place, cy=self.y(value), r=4.5, class_="dot")
-            shown += text(labels[i], _RIGHT, self.top - self.head, "readout", "end")
+            shown += "".join(element("circle", cx=place, cy=self.y(value), r=4.5, class_="dot") for value in values[i])
+            shown += text(labels[i], self.layout.right, self.top - self.head, "readout", "end")
             focus = {"role": "img", "aria_label": labels[i], "tabindex": 0} if stops else {"aria_hidden": "true"}
             parts.append(element("g", area, element("g", shown, class_="tip"), class_="point", **focus))
         return "".join(parts)
 
 
-def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
-    """Draw the error against the number of groups, and below it the criterion, as an ``svg`` element.
+def merging_chart(curve: MergingCurve, readouts: bool = True, layout: Layout = WIDE) -> str:
+    """Draw the errors against the number of groups, and below them the criterion, as an ``svg`` element.
 
     With `readouts`, labels of the values appear on hover and focus. Needs the style sheet of the page.
 
@@ -87,34 +110,40 @@ def merging_chart(curve: MergingCurve, readouts: bool = True) -> str:
     True
     """
     marked = [size for size in (curve.n_groups, curve.one_se) if size is not None]
-    x = log_axis([*curve.sizes, *curve.criterion_sizes, *marked], _LEFT + 10, _RIGHT - 10)
+    sizes = [*curve.sizes, *curve.test_sizes, *curve.criterion_sizes, *marked]
+    x = log_axis(sizes, layout.left + 10, layout.right - 10)
     parts, bottom, shown = [], 0.0, []
-    if curve.sizes:
+    if curve.measured:
         shown.append("error")
         spread = curve.standard_errors or [0.0] * len(curve.errors)
         ends = [e + sign * s for e, s in zip(curve.errors, spread, strict=True) for sign in (-1, 1)]
-        title = "Error ± one standard error" if curve.standard_errors else "Error"
-        y = linear_axis([min(1.0, max(0.0, end)) for end in ends], _TOP + 230, _TOP, zero=True)
-        panel = _Panel(x, y, title)
+        ends = [min(1.0, max(0.0, end)) for end in (*ends, *curve.test_errors)]
+        top = _TOP + layout.readout_row
+        title = "Error" if curve.sizes else "Test error"
+        title += " ± one standard error" if curve.standard_errors and not curve.test_sizes else ""
+        panel = _Panel(layout, x, linear_axis(ends, top + 230, top, zero=True), title)
         bottom = panel.bottom
-        parts.append(panel.frame(_percentages(panel.y)) + _error_curve(curve, panel, readouts))
+        parts.append(panel.frame(_percentages(panel.y)) + _error_curves(curve, panel, readouts))
         if not curve.criterion_sizes:
             parts.append(panel.x_axis())
     if curve.criterion_sizes:
         shown.append("criterion")
-        top = bottom + 56 if bottom else _TOP
-        title = f"Criterion: {shortened(curve.criterion_name, 50)}" if curve.criterion_name else "Criterion"
-        panel = _Panel(x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), title, head=18)
+        top = (bottom + 56 if bottom else _TOP) + layout.readout_row
+        name = shortened(curve.criterion_name, 50 if layout is WIDE else 30)
+        title = f"Criterion: {name}" if curve.criterion_name else "Criterion"
+        panel = _Panel(layout, x, linear_axis(curve.criterion_values, top + 100, top, n_ticks=3), title, head=18)
         bottom = panel.bottom
         parts.append(panel.frame([number(tick) for tick in panel.y.ticks]) + panel.x_axis())
         parts.append(_criterion_curve(curve, panel, readouts))
-    return _chart(parts, bottom + 52, f"Chart: {' and '.join(shown)} against the number of groups")
+    label = f"Chart: {' and '.join(shown)} against the number of groups"
+    return _chart(parts, bottom + 52, label, layout)
 
 
-def _error_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
+def _error_curves(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
+    """Draw the curves of cross-validation, with a band of one standard error, and of the test, and their legend."""
+    parts: list[str] = []
+    legend: list[tuple[str, str]] = []
     places = [panel.x(size) for size in curve.sizes]
-    kept = thinned(places, curve.errors, _MAX_DRAWN)
-    parts = []
     if curve.standard_errors:
         upper = [min(panel.y.high, e + s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
         lower = [max(panel.y.low, e - s) for e, s in zip(curve.errors, curve.standard_errors, strict=True)]
@@ -123,21 +152,57 @@ def _error_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
         if len(places) == 1:
             parts.append(line(*above[0], *below[0], "curve"))
         parts.append(path(above + below[::-1], "band", closed=True))
-    points = [(places[i], panel.y(curve.errors[i])) for i in kept]
-    parts += [path(points, "curve"), _knots(points), _marks(curve, panel)]
-    read = _spread_out(kept, _MAX_READOUTS) if readouts else []
-    spread = [f" ± {percent(error)}" for error in curve.standard_errors] or [""] * len(places)
-    labels = [f"{plural(curve.sizes[i], 'group')}: error {percent(curve.errors[i])}{spread[i]}" for i in read]
-    sizes, errors = [curve.sizes[i] for i in read], [curve.errors[i] for i in read]
-    parts.append(panel.readouts(sizes, errors, labels, stops=len(places) <= MAX_STOPS))
+    for sizes, errors, kind, name in (
+        (curve.test_sizes, curve.test_errors, "curve test", "test"),
+        (curve.sizes, curve.errors, "curve", "cross-validation" + (" ± 1 SE" if curve.standard_errors else "")),
+    ):
+        if sizes:
+            across = [panel.x(size) for size in sizes]
+            points = [(across[i], panel.y(errors[i])) for i in thinned(across, errors, _MAX_DRAWN)]
+            parts += [path(points, kind), _knots(points, "knot test" if kind == "curve test" else "knot")]
+            legend.insert(0, (kind, name))
+    start = 52.0
+    for kind, name in legend if len(legend) > 1 else ():
+        parts.append(line(start, panel.title_at - 4, start + 22, panel.title_at - 4, kind))
+        parts.append(text(name, start + 28, panel.title_at, "legend"))
+        start += 46 + 6.6 * len(name)
+    parts.append(_marks(curve, panel))
+    if readouts:
+        sizes = sorted({*curve.sizes, *curve.test_sizes})
+        read = _spread_out(thinned([panel.x(size) for size in sizes], _highest(curve, sizes)), _MAX_READOUTS)
+        chosen = [sizes[i] for i in read]
+        values = [[e for e in (curve.error_at(n), curve.test_error_at(n)) if e is not None] for n in chosen]
+        labels = [f"{plural(n, 'group')}: {_errors_at(curve, n)}" for n in chosen]
+        parts.append(panel.readouts(chosen, values, labels, stops=len(sizes) <= MAX_STOPS))
     return "".join(parts)
 
 
-def _knots(points: Sequence[tuple[float, float]]) -> str:
+def _highest(curve: MergingCurve, sizes: Sequence[int]) -> list[float]:
+    """Return the larger of the two errors at each size."""
+    cross, test = (dict(zip(*pair, strict=True)) for pair in _pairs(curve))
+    return [max(cross.get(size, 0.0), test.get(size, 0.0)) for size in sizes]
+
+
+def _pairs(curve: MergingCurve) -> tuple[tuple[Sequence[int], Sequence[float]], ...]:
+    return (curve.sizes, curve.errors), (curve.test_sizes, curve.test_errors)
+
+
+def _errors_at(curve: MergingCurve, size: int) -> str:
+    """Give the errors at a size, such as "error 20.0 % ± 1.0 %, test 21.2 %"."""
+    error, test, spread = curve.error_at(size), curve.test_error_at(size), curve.standard_error_at(size)
+    parts = []
+    if error is not None:
+        parts.append(f"error {percent(error)}" + ("" if spread is None else f" ± {percent(spread)}"))
+    if test is not None:
+        parts.append(f"{'test' if parts else 'test error'} {percent(test)}")
+    return ", ".join(parts)
+
+
+def _knots(points: Sequence[tuple[float, float]], kind: str = "knot") -> str:
     """Draw a dot at each point, unless there are many."""
     if len(points) > MAX_STOPS:
         return ""
-    return "".join(element("circle", cx=x, cy=y, r=2.5, class_="knot") for x, y in points)
+    return "".join(element("circle", cx=x, cy=y, r=2.5, class_=kind) for x, y in points)
 
 
 def _marks(curve: MergingCurve, panel: _Panel) -> str:
@@ -149,11 +214,15 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
         marks[curve.n_groups] = "model, 1-SE choice" if curve.n_groups == curve.one_se else "model"
     parts = []
     for row, (size, name) in enumerate(sorted(marks.items())):
-        place, error = panel.x(size), curve.error_at(size)
+        place, error, test = panel.x(size), curve.error_at(size), curve.test_error_at(size)
         height = panel.top - 22 + 15 * row
         parts.append(line(place, height - 8, place, panel.bottom, "mark"))
-        side, anchor = (6, "start") if place < (_LEFT + _RIGHT) / 2 else (-6, "end")
-        parts.append(text(f"{name}: {plural(size, 'group')}", place + side, height, "mark-label", anchor))
+        label = f"{name}: {plural(size, 'group')}"
+        space, right = _LETTER * len(label) + 6, panel.layout.right
+        start = place + 6 if place + space <= right else max(0.0, min(place, right) - space)
+        parts.append(text(label, start, height, "mark-label"))
+        if test is not None and size == curve.n_groups:
+            parts.append(element("circle", cx=place, cy=panel.y(test), r=6, class_="chosen test"))
         if error is not None:
             kind = "chosen" if size == curve.n_groups else "one-se"
             parts.append(element("circle", cx=place, cy=panel.y(error), r=6, class_=kind))
@@ -167,8 +236,8 @@ def _criterion_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
     if curve.n_groups is not None:
         parts.append(line(panel.x(curve.n_groups), panel.top, panel.x(curve.n_groups), panel.bottom, "mark"))
     read = _spread_out(kept, _MAX_READOUTS) if readouts else []
-    sizes, values = [curve.criterion_sizes[i] for i in read], [curve.criterion_values[i] for i in read]
-    labels = [f"{plural(size, 'group')}: {number(value)}" for size, value in zip(sizes, values, strict=True)]
+    sizes, values = [curve.criterion_sizes[i] for i in read], [[curve.criterion_values[i]] for i in read]
+    labels = [f"{plural(size, 'group')}: {number(value)}" for size, (value,) in zip(sizes, values, strict=True)]
     parts.append(panel.readouts(sizes, values, labels, stops=False))
     return "".join(parts)
 
@@ -181,13 +250,14 @@ def series_style(place: int) -> tuple[str, str | None]:
     return f"series-{place % _N_COLORS + 1}", _DASHES[place // _N_COLORS % len(_DASHES)]
 
 
-def comparison_chart(comparison: Comparison) -> str:
+def comparison_chart(comparison: Comparison, layout: Layout = WIDE) -> str:
     """Draw the errors of several criteria against the number of groups, with a legend; hover highlights a line."""
-    x = log_axis(comparison.sizes, _LEFT + 10, _RIGHT - 10)
+    x = log_axis(comparison.sizes, layout.left + 10, layout.right - 10)
     errors = [error for result in comparison.criteria for error in result.errors]
-    panel = _Panel(x, linear_axis(errors, _TOP + 290, _TOP, zero=True), "Error")
+    top = _TOP + layout.readout_row
+    panel = _Panel(layout, x, linear_axis(errors, top + 290, top, zero=True), "Error", head=26)
     parts = [panel.frame(_percentages(panel.y)), panel.x_axis()]
-    legend_top = panel.bottom + 68
+    legend_top, n_columns = panel.bottom + 68, 3 if layout is WIDE else 1
     for place, result in enumerate(comparison.criteria):
         kind, dash = series_style(place)
         dash = _REFERENCE if result.reference else dash
@@ -198,18 +268,21 @@ def comparison_chart(comparison: Comparison) -> str:
         label = f"{shortened(result.name, 40)}: " + ", ".join(
             f"{percent(error)} with {plural(size, 'group')}" for size, error in ends.items()
         )
-        left = _LEFT + place % _LEGEND_COLUMNS * (_RIGHT - _LEFT) / _LEGEND_COLUMNS
-        top = legend_top + 18 * (place // _LEGEND_COLUMNS)
+        left = layout.left + place % n_columns * (layout.right - layout.left) / n_columns
+        top = legend_top + 18 * (place // n_columns)
         drawn += path([(left, top - 4), (left + 28, top - 4)], "line", dash=dash)
         drawn += text(shortened(result.name, 28), left + 36, top, "legend")
-        drawn += element("g", text(label, _RIGHT, panel.top - panel.head, "readout", "end"), class_="tip")
+        if layout is WIDE:
+            drawn += element("g", text(label, layout.right, panel.title_at, "readout", "end"), class_="tip")
         parts.append(element("g", drawn, class_=f"series {kind}", tabindex=0, role="img", aria_label=label))
-    n_rows = math.ceil(len(comparison.criteria) / _LEGEND_COLUMNS)
-    return _chart(parts, legend_top + 18 * n_rows, "Chart: error of each criterion against the number of groups")
+    n_rows = math.ceil(len(comparison.criteria) / n_columns)
+    label = "Chart: error of each criterion against the number of groups"
+    return _chart(parts, legend_top + 18 * n_rows, label, layout)
 
 
-def _chart(parts: Sequence[str], height: float, label: str) -> str:
-    return element("svg", *parts, class_="chart", viewBox=f"0 0 {_WIDTH} {height:.0f}", role="group", aria_label=label)
+def _chart(parts: Sequence[str], height: float, label: str, layout: Layout) -> str:
+    box, kind = f"0 0 {layout.width:g} {height:.0f}", f"chart {layout.name}"
+    return element("svg", *parts, class_=kind, viewBox=box, role="group", aria_label=label)
 
 
 def _percentages(axis: Axis) -> list[str]:

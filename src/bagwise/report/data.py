@@ -28,14 +28,14 @@ class ClassCount(NamedTuple):
 
 @dataclass(frozen=True)
 class MergingCurve:
-    """Classification error and criterion of merging against the number of groups.
+    """Classification errors and criterion of merging against the number of groups.
 
     Parameters
     ----------
     sizes : sequence of int
-        Numbers of groups, increasing.
+        Numbers of groups, increasing. Empty without cross-validation.
     errors : sequence of float
-        Error rate at each size, from 0 to 1.
+        Error rate of cross-validation at each size, from 0 to 1.
     standard_errors : sequence of float, default=()
         Standard error of each error rate; empty if unknown.
     protocol : str, default=""
@@ -50,6 +50,12 @@ class MergingCurve:
         Criterion along the hierarchy, by increasing number of groups. May have thousands of points.
     n_words : int or None, default=None
         Size of the vocabulary, before merging.
+    test_sizes : sequence of int, default=()
+        Numbers of groups at which the model was tested, increasing.
+    test_errors : sequence of float, default=()
+        Error rate of the test at each of them.
+    n_test : int, default=0
+        Number of test items.
 
     Examples
     --------
@@ -69,6 +75,14 @@ class MergingCurve:
     criterion_sizes: Sequence[int] = ()
     criterion_values: Sequence[float] = ()
     n_words: int | None = None
+    test_sizes: Sequence[int] = ()
+    test_errors: Sequence[float] = ()
+    n_test: int = 0
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are errors, of cross-validation or of a test."""
+        return bool(self.sizes or self.test_sizes)
 
     @property
     def best(self) -> int | None:
@@ -78,8 +92,12 @@ class MergingCurve:
         return self.sizes[min(range(len(self.sizes)), key=self.errors.__getitem__)]
 
     def error_at(self, size: int | None) -> float | None:
-        """Return the error at a size; None if it was not measured."""
+        """Return the error of cross-validation at a size; None if it was not measured."""
         return self.errors[self.sizes.index(size)] if size in self.sizes else None
+
+    def test_error_at(self, size: int | None) -> float | None:
+        """Return the error of the test at a size; None if it was not measured."""
+        return self.test_errors[self.test_sizes.index(size)] if size in self.test_sizes else None
 
     def standard_error_at(self, size: int | None) -> float | None:
         """Return the standard error at a size; None if it is unknown."""

@@ -24,9 +24,18 @@ from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.report import sentences, texts
-from bagwise.report.charts import MAX_STOPS, HeatMap, comparison_chart, heat_map, level_from, merging_chart
+from bagwise.report.charts import (
+    MAX_STOPS,
+    NARROW,
+    WIDE,
+    HeatMap,
+    comparison_chart,
+    heat_map,
+    level_from,
+    merging_chart,
+)
 from bagwise.report.data import Comparison, ConfusionMatrix, Example, MergingCurve, ReportData, SearchResults, WordGroup
-from bagwise.report.sentences import Name, Sentence
+from bagwise.report.sentences import Name, Phrase, Sentence, Strong
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, bar, shades, thinned
 from bagwise.report.texts import count, one_line, percent, percent_of
 
@@ -88,8 +97,13 @@ def render_report(data: ReportData) -> str:
         "longest": max(data.timings.values(), default=0.0),
     }
     if data.curve is not None:
-        context |= {"merging_chart": _markup(merging_chart(data.curve)), "curve_rows": table_rows(data.curve)}
-        context["max_stops"] = MAX_STOPS
+        context |= {
+            "merging_charts": [_markup(merging_chart(data.curve, layout=layout)) for layout in (WIDE, NARROW)],
+            "curve_rows": table_rows(data.curve),
+            "n_sizes": len({*data.curve.sizes, *data.curve.test_sizes}),
+            "meanings": sentences.what_errors_mean(data.curve),
+            "max_stops": MAX_STOPS,
+        }
     if data.confusion is not None:
         context |= _confusion_view(data.confusion)
     if data.groups:
@@ -144,7 +158,7 @@ def render_comparison(comparison: Comparison) -> str:
         "comparison.html.j2",
         comparison=comparison,
         summary=sentences.about_comparison(comparison),
-        chart=_markup(comparison_chart(comparison)),
+        charts=[_markup(comparison_chart(comparison, layout)) for layout in (WIDE, NARROW)],
         lowest=lowest_errors(comparison),
         any_spread=any(result.standard_errors for result in comparison.criteria),
     )
@@ -232,10 +246,11 @@ def examples_by_class(data: ReportData) -> list[tuple[str | None, list[Example]]
 
 
 def table_rows(curve: MergingCurve) -> list[int]:
-    """Return the indices of the errors in the table: all, or those that preserve the shape, and the marked sizes."""
-    marked = {curve.sizes.index(size) for size in (curve.n_groups, curve.one_se) if size in curve.sizes}
-    places = [math.log(size) for size in curve.sizes]
-    return sorted(marked | set(thinned(places, curve.errors)))
+    """Return the sizes in the table of errors: all, or those that preserve the shape, and the marked ones."""
+    kept = {size for size in (curve.n_groups, curve.one_se) if size in curve.sizes or size in curve.test_sizes}
+    for sizes, errors in ((curve.sizes, curve.errors), (curve.test_sizes, curve.test_errors)):
+        kept |= {sizes[i] for i in thinned([math.log(size) for size in sizes], errors)}
+    return sorted(size for size in kept if size is not None)
 
 
 def lowest_errors(comparison: Comparison) -> list[float]:
@@ -274,6 +289,7 @@ def _environment() -> Any:
         "number": texts.number,
         "one_line": one_line,
         "percent": percent,
+        "percent_or_dash": lambda fraction: "–" if fraction is None else percent(fraction),
         "plain": texts.plain,
         "plural": texts.plural,
         "say": _say,
@@ -294,14 +310,17 @@ def _markup(content: str) -> Any:
 
 
 def _say(content: list[Sentence] | Sentence) -> Any:
-    """Render sentences as HTML, with names quoted and isolated."""
-    quoted = _markup("“<bdi>{}</bdi>”")
+    """Render sentences as HTML, with texts from the data isolated and names quoted."""
     whole = content if isinstance(content, list) else [content]
-    parts = [
-        _markup("").join(quoted.format(one_line(part)) if isinstance(part, Name) else part for part in sentence)
-        for sentence in whole
-    ]
-    return _markup(" ").join(parts)
+    return _markup(" ").join(_markup("").join(map(_part, sentence)) for sentence in whole)
+
+
+def _part(part: str) -> Any:
+    if isinstance(part, Name):
+        return _markup("“<bdi>{}</bdi>”").format(one_line(part))
+    if isinstance(part, Phrase):
+        return _markup("<bdi>{}</bdi>").format(one_line(part))
+    return _markup("<strong>{}</strong>").format(part) if isinstance(part, Strong) else part
 
 
 def _picture_uri(content: bytes) -> str:
@@ -319,7 +338,7 @@ def _sections(data: ReportData) -> dict[str, str]:
     """Return ids and titles of the sections that have data."""
     sections = {
         "setup": ("Data and settings", data.facts or data.classes),
-        "curve": ("Error by number of groups" if data.curve and data.curve.sizes else "Criterion", data.curve),
+        "curve": ("Error by number of groups" if data.curve and data.curve.measured else "Criterion", data.curve),
         "confusion": ("Confusion matrix", data.confusion),
         "groups": ("Word groups", data.groups),
         "examples": ("Examples", data.examples),
@@ -342,16 +361,18 @@ def _summary(data: ReportData) -> dict[str, Any]:
 
 def _key_figures(data: ReportData) -> list[tuple[str, str]]:
     """Return the numbers below the title, with their labels."""
-    figures, measured = [], set()
-    curve = data.curve
+    figures: list[tuple[str, str]] = []
+    curve, measured = data.curve, False
     if curve is not None and curve.n_groups is not None:
         words = "" if curve.n_words is None else f" of {texts.plural(curve.n_words, 'word')}"
         figures.append((count(curve.n_groups), f"groups{words}"))
-        error = curve.error_at(curve.n_groups)
+        error, test = curve.error_at(curve.n_groups), curve.test_error_at(curve.n_groups)
+        if test is not None:
+            figures.append((percent(test), f"test error, {texts.plural(curve.n_test, 'item')}"))
         if error is not None:
             figures.append((percent(error), f"error, {curve.protocol}" if curve.protocol else "error"))
-            measured = {curve.protocol} - {""}
-    if data.confusion is not None and data.confusion.n_items and data.confusion.protocol not in measured:
+        measured = test is not None or error is not None
+    if data.confusion is not None and data.confusion.n_items and not measured:
         items = data.confusion.n_items
         figures.append((percent_of(data.confusion.n_wrong, items), f"of {count(items)} items misclassified"))
     if data.classes:

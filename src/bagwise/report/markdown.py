@@ -150,10 +150,15 @@ def _pairs_table(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _say(*content: sentences.Sentence) -> str:
     """Return sentences with quoted names."""
-    return " ".join(
-        "".join(f"“{escaped(part)}”" if isinstance(part, sentences.Name) else part for part in sentence)
-        for sentence in content
-    )
+    return " ".join("".join(map(_part, sentence)) for sentence in content)
+
+
+def _part(part: str) -> str:
+    if isinstance(part, sentences.Name):
+        return f"“{escaped(part)}”"
+    if isinstance(part, sentences.Phrase):
+        return escaped(part)
+    return f"**{part}**" if isinstance(part, sentences.Strong) else part
 
 
 def _setup(data: ReportData, folder: Path) -> list[str]:
@@ -172,18 +177,22 @@ def _curve(data: ReportData, folder: Path) -> list[str]:
     if curve is None:
         return []
     write_atomically(folder / "merging-curve.svg", chart_file(merging_chart(curve, readouts=False)))
-    parts = ["## Error by number of groups", _say(*sentences.about_curve(curve))] if curve.sizes else ["## Criterion"]
-    parts.append("![Error and criterion against the number of groups](merging-curve.svg)")
-    if curve.protocol:
-        parts.append(f"Measured by {escaped(curve.protocol)}.")
+    parts = ["## Error by number of groups"] if curve.measured else ["## Criterion"]
     if curve.sizes:
-        spread = curve.standard_errors
-        head = ["groups", "error", "standard error"] if spread else ["groups", "error"]
-        rows = [
-            [count(curve.sizes[i]), percent(curve.errors[i])] + ([percent(spread[i])] if spread else [])
-            for i in table_rows(curve)
-        ]
-        parts.append(_table(head, rows))
+        parts.append(_say(*sentences.about_curve(curve)))
+    parts.append("![Error and criterion against the number of groups](merging-curve.svg)")
+    meanings = [f"- **{one.term}.** {_say(*one.sentences)}" for one in sentences.what_errors_mean(curve)]
+    if meanings:
+        parts.append("\n".join(meanings))
+    columns = [("cross-validation", curve.error_at)] if curve.sizes else []
+    columns += [("standard error", curve.standard_error_at)] if curve.standard_errors else []
+    columns += [("test", curve.test_error_at)] if curve.test_sizes else []
+    if columns:
+        rows = []
+        for size in table_rows(curve):
+            values = [error_at(size) for _, error_at in columns]
+            rows.append([count(size), *("" if value is None else percent(value) for value in values)])
+        parts.append(_table(["groups", *(name for name, _ in columns)], rows))
     return parts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,8 +11,18 @@ import numpy as np
 from bagwise.report.data import ClassCount, Comparison, ConfusionMatrix, MergingCurve, WordGroup
 from bagwise.report.texts import count, percent, percent_of, plural, seconds
 
-__all__ = ["Confused", "Name", "Sentence", "about_classes", "about_comparison", "about_confusion", "about_curve"]
-__all__ += ["about_groups", "about_pair", "about_timings", "most_confused"]
+__all__ = [
+    "Confused",
+    "Name",
+    "Phrase",
+    "Sentence",
+    "Strong",
+    "about_classes",
+    "about_comparison",
+    "about_confusion",
+    "about_curve",
+]
+__all__ += ["Meaning", "about_groups", "about_pair", "about_timings", "interval", "most_confused", "what_errors_mean"]
 
 
 class Name(str):
@@ -20,7 +31,19 @@ class Name(str):
     __slots__ = ()
 
 
-Sentence = tuple[str | Name, ...]
+class Phrase(str):
+    """A text from the data inside a sentence that is shown without quotes, such as "5-fold cross-validation"."""
+
+    __slots__ = ()
+
+
+class Strong(str):
+    """A part of a sentence that is emphasised."""
+
+    __slots__ = ()
+
+
+Sentence = tuple[str | Name | Phrase | Strong, ...]
 
 
 def about_classes(classes: Sequence[ClassCount]) -> list[Sentence]:
@@ -56,14 +79,95 @@ def about_curve(curve: MergingCurve) -> list[Sentence]:
 
 def _about_one_se(curve: MergingCurve, best: int, lowest: float) -> Sentence:
     size, spread = curve.one_se, curve.standard_error_at(best)
-    error = curve.error_at(size)
+    error, name = curve.error_at(size), "error by cross-validation" if curve.test_sizes else "error"
     if size is not None and size != best and error is not None and spread is not None and error <= lowest + spread:
         return (
-            f"The error with {plural(size, 'group')} is within one standard error of the lowest: {percent(error)}, "
+            f"The {name} with {plural(size, 'group')} is within one standard error of the lowest: {percent(error)}, "
             f"against {percent(lowest)} with {count(best)}.",
         )
     more = "" if spread is None else f", with a standard error of {percent(spread)}"
-    return (f"The error is lowest with {plural(best, 'group')}: {percent(lowest)}{more}.",)
+    return (f"The {name} is lowest with {plural(best, 'group')}: {percent(lowest)}{more}.",)
+
+
+class Meaning(NamedTuple):
+    """A term with the sentences that say what it means."""
+
+    term: str
+    sentences: list[Sentence]
+
+
+def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
+    """Say what the errors of cross-validation and of the test mean, and which one to quote."""
+    error, test = curve.error_at(curve.n_groups), curve.test_error_at(curve.n_groups)
+    spread = curve.standard_error_at(curve.n_groups)
+    of_model = "" if curve.n_groups is None else f" with {plural(curve.n_groups, 'group')}"
+    found = []
+    if curve.sizes:
+        said: list[Sentence] = [
+            (
+                "In ",
+                Phrase(curve.protocol or "cross-validation"),
+                ", each training item is classified by groups and a classifier that were learned without it. "
+                "It needs no further items, and serves to compare numbers of groups.",
+            )
+        ]
+        if not curve.test_sizes and error is not None:
+            plus = "" if spread is None else f" ± {percent(spread)}"
+            said.append(
+                (
+                    Strong(f"This is the error to quote: {percent(error)}{plus}{of_model}."),
+                    " It is slightly too low if the number of groups was chosen by it, and says nothing about items "
+                    "from another source; a split named “test” would.",
+                )
+            )
+        found.append(Meaning("Cross-validation", said))
+    if curve.test_sizes:
+        items = plural(curve.n_test, "item")
+        said = [(f"The test error is that of the model on {items} that took no part in training.",)]
+        if test is not None:
+            low, high = interval(test, curve.n_test)
+            said.append(
+                (
+                    Strong(f"This is the error to quote: {percent(test)}{of_model}"),
+                    f", with a 95\u202f% confidence interval from {percent(low)} to {percent(high)}. Quote it at the "
+                    "size of the model, not where it is lowest: the lowest of several errors is too low by chance.",
+                )
+            )
+        if test is not None and error is not None:
+            said.append(_difference(error, spread or 0.0, test, curve.n_test))
+        found.append(Meaning("Test", said))
+    return found
+
+
+def _difference(error: float, spread: float, test: float, n_test: int) -> Sentence:
+    """Say whether the errors of cross-validation and test differ by more than chance explains."""
+    half = math.hypot(spread, math.sqrt(max(test * (1 - test), error * (1 - error)) / max(n_test, 1)))
+    if abs(test - error) <= 2 * half:
+        return ("Cross-validation and test agree within what chance explains.",)
+    if test > error:
+        return (
+            f"It is higher than by cross-validation, {percent(error)}, by more than chance explains: the test items "
+            "differ from the training items, for instance in their time or source, or the training items have "
+            "near-duplicates among them.",
+        )
+    return (
+        f"It is lower than by cross-validation, {percent(error)}, by more than chance explains: the test items are "
+        "easier, or have near-duplicates among the training items.",
+    )
+
+
+def interval(error: float, n: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of an error rate of `n` items, by Wilson's method.
+
+    >>> low, high = interval(0.0, 90)
+    >>> low, round(high, 3)
+    (0.0, 0.041)
+    """
+    z = 1.959964
+    centre = (error + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(error * (1 - error) / n + z * z / (4 * n * n))
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return (0.0 if error == 0 else low), (1.0 if error == 1 else high)
 
 
 def about_confusion(confusion: ConfusionMatrix) -> Sentence:

@@ -107,7 +107,7 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
     Returns
     -------
     data : ReportData
-        The errors of the curve and the frequencies of the groups are those of the evaluated items.
+        The test errors and the frequencies of the groups are those of the evaluated items.
     """
     predictions = _tested(model, evaluation)
     notes = [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []
@@ -115,7 +115,7 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         title=evaluation.collection.source if title is None else title,
         facts=_facts(model, evaluation),
         classes=_class_counts(model, evaluation),
-        curve=_curve(model, None, evaluation),
+        curve=_curve(model, model.path, evaluation),
         confusion=_confusion(model, predictions),
         groups=_word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes, evaluation.samples),
         examples=_examples(model, predictions),
@@ -211,22 +211,24 @@ def _class_counts(model: Model, evaluation: Evaluation | None) -> tuple[ClassCou
 
 
 def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None) -> MergingCurve:
-    """Return the errors of cross-validation, or else those of the test, and the scores of the hierarchy."""
+    """Return the errors of cross-validation and of the test, and the scores of the hierarchy."""
     scores = model.hierarchy.scores
     sizes = model.hierarchy.n_words - 1 - np.arange(len(scores))
     finite = np.isfinite(scores)
-    common: dict[str, Any] = {
-        "n_groups": model.n_groups,
-        "criterion_name": str(model.hierarchy.criterion),
-        "criterion_sizes": sizes[finite][::-1].tolist(),
-        "criterion_values": scores[finite][::-1].tolist(),
-        "n_words": model.hierarchy.n_words,
-    }
+    found: dict[str, Any] = {"sizes": (), "errors": ()}
     if path is not None:
-        return MergingCurve(path.sizes, path.errors, path.standard_errors, path.protocol, one_se=path.one_se, **common)
+        found = {name: getattr(path, name) for name in ("sizes", "errors", "standard_errors", "protocol", "one_se")}
     if evaluation is not None:
-        return MergingCurve(evaluation.sizes, evaluation.errors, protocol=_test_protocol(evaluation), **common)
-    return MergingCurve((), (), **common)
+        found |= {"test_sizes": evaluation.sizes, "test_errors": evaluation.errors}
+        found["n_test"] = len(evaluation.collection)
+    return MergingCurve(
+        **found,
+        n_groups=model.n_groups,
+        criterion_name=str(model.hierarchy.criterion),
+        criterion_sizes=sizes[finite][::-1].tolist(),
+        criterion_values=scores[finite][::-1].tolist(),
+        n_words=model.hierarchy.n_words,
+    )
 
 
 def _confusion(model: Model, predictions: _Predictions | None) -> ConfusionMatrix | None:
