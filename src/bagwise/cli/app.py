@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli import learning, models, searching, using
+from bagwise.cli import answering, learning, models, searching, using
 from bagwise.cli.session import EXIT_CODES
 
 __all__ = ["app"]
@@ -45,6 +45,7 @@ for _command in (
     learning.demo,
     learning.fit,
     learning.compare,
+    answering.predict,
     using.transform,
     using.evaluate,
     using.cluster,

@@ -13,11 +13,16 @@ import typer
 from bagwise.cli.session import session
 from bagwise.descriptors.registry import DESCRIPTORS
 
-__all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Force", "ModelPath", "Options", "SourcePath", "command", "fit_options"]
+__all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Force", "ModelPath", "Options", "QueryText", "Row", "SourcePath", "command"]
+__all__ += ["fit_options"]
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
 SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
+QueryText = Annotated[
+    list[str] | None, typer.Option("--query-text", "-t", help="A text; may be given several times.", metavar="TEXT")
+]
+Row = Annotated[int | None, typer.Option(min=0, help="Only this row of a table, counted from 0.")]
 
 # Name of a parameter: its annotated type and default.
 Options = Mapping[str, tuple[Any, Any]]

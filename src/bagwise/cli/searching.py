@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
+from bagwise.cli.answering import row_of
+from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, QueryText, Row, SourcePath, command, fit_options
 from bagwise.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
@@ -73,12 +74,8 @@ def search(
         list[Path] | None,
         typer.Argument(metavar="[QUERY]...", help="Image, text or table; each item of a folder or table is a query."),
     ] = None,
-    query_text: Annotated[
-        list[str] | None, typer.Option("--query-text", "-t", help="Text of a query; may be given several times.")
-    ] = None,
-    row: Annotated[
-        int | None, typer.Option(min=0, help="Use only this row of a table as query, counted from 0.")
-    ] = None,
+    query_text: QueryText = None,
+    row: Row = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
     by: Annotated[
         str | None,
@@ -149,11 +146,7 @@ def _queries(
     for path in paths:
         collection, histograms = counted(session, model, path, options)
         if row is not None:
-            if collection.modality != "table":
-                raise BagwiseError(f"--row needs a table as query, but {path} holds {collection.modality}.")
-            if row >= len(collection):
-                raise BagwiseError(f"--row must be from 0 to {len(collection) - 1} for {path}, got {row}.")
-            collection, histograms = collection[[row]], histograms[[row]]
+            collection, histograms = row_of(collection, row, path), histograms[[row]]
         for number, item in enumerate(collection):
             alone = len(collection) == 1 and collection.modality != "table"
             yield str(path) if alone else f"{path}: {item.id}", item, histograms[[number]]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._io.tensors import kind_of
 from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
 from bagwise.cli.outputs import (
@@ -22,6 +23,7 @@ from bagwise.cli.outputs import (
 from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.runtime import KIND
 
 __all__ = ["cluster", "counted", "evaluate", "load_model", "transform"]
 
@@ -189,11 +191,16 @@ def _by_size(labels: Any) -> Any:
 
 
 def load_model(path: Path) -> Any:
-    """Load a model; raise if the path does not exist."""
+    """Load a model, or that of an index; raise if the path does not exist."""
     from bagwise.model import Model
 
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
+    if kind_of(path) != KIND:
+        from bagwise.training.item_index import ItemIndex, is_item_index
+
+        if is_item_index(path):
+            return ItemIndex.load(path).model
     return Model.load(path)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "ItemError",
     "ItemIterator",
     "ListItem",
+    "NothingReadError",
     "Skipped",
     "SkippedItemsWarning",
     "check_encoding",
@@ -57,6 +58,18 @@ class ItemError(BagwiseError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ItemError, (self.id, self.reason)
+
+
+class NothingReadError(BagwiseError):
+    """Raised when items are skipped, but none of them can be read; `skipped` lists them."""
+
+    def __init__(self, skipped: Sequence[Skipped], source: str) -> None:
+        super().__init__(f"None of the {len(skipped)} items of {source} could be read. {_listed(skipped)}")
+        self.skipped = tuple(skipped)
+        self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NothingReadError, (self.skipped, self.source)
 
 
 class SkippedItemsWarning(UserWarning):
@@ -356,12 +369,17 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
     """Warn that items were skipped, or raise an error if all were."""
     if not skipped:
         return
-    listed = "; ".join(f"{id}: {reason}" for id, reason in skipped[:3]) + ("; …" if len(skipped) > 3 else "")
     if len(skipped) == n_items:
-        raise BagwiseError(f"None of the {n_items} items of {source} could be read. {listed}")
+        raise NothingReadError(skipped, source)
     if warn:
-        message = f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {listed}"
+        message = (
+            f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {_listed(skipped)}"
+        )
         warnings.warn(message, SkippedItemsWarning, stacklevel=stacklevel)
+
+
+def _listed(skipped: Sequence[Skipped]) -> str:
+    return "; ".join(f"{id}: {reason}" for id, reason in skipped[:3]) + ("; …" if len(skipped) > 3 else "")
 
 
 _OTHER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16

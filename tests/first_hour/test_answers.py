@@ -1,0 +1,158 @@
+"""A model answers: classes of new items on the command line, and why."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from bagwise import Model, open_collection
+from commands import as_json, bagwise
+from small_sources import texts, write_image_folder, write_table, write_text_folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Sources of each modality, models of them, and an index."""
+    folder = tmp_path_factory.mktemp("answers")
+    write_text_folder(folder / "texts")
+    write_table(folder / "table.csv")
+    write_image_folder(folder / "images")
+    for source, options in (("texts", ()), ("table.csv", ()), ("images", ("--words", 20))):
+        name = source.removesuffix(".csv")
+        model = folder / f"{name}.bagwise"
+        bagwise("fit", folder / source, "--out", model, "--no-report", "-q", *options)
+    new = folder / "new"  # without labels
+    new.mkdir()
+    for number, (text, _) in enumerate(texts(n_each=3, seed=5)):
+        (new / f"{number}.txt").write_text(text)
+    return folder
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def expected(model, source):
+    """The answers of `Model`, as records."""
+    items = open_collection(source)
+    scores, p = model.decision_function(items), model.predict_proba(items)
+    records = []
+    for id, row, probabilities in zip(items.ids, scores, p, strict=True):
+        order = np.argsort(-row)
+        best, second = (model.classes[k] for k in order[:2])
+        margin = row[order[0]] - row[order[1]]
+        records.append((id, best, row[order[0]], second, margin, probabilities.max()))
+    return records
+
+
+@pytest.mark.parametrize("source", ["texts", "new", "table.csv", "images"])
+def test_files_hold_what_the_model_predicts(place, source):
+    name = "texts" if source == "new" else source.removesuffix(".csv")
+    model_file, out = place / f"{name}.bagwise", place / f"{source}.answers"
+    model = Model.load(model_file)
+    wanted = expected(model, place / source)
+    for ending in (".csv", ".jsonl", ".parquet"):
+        said = as_json("predict", model_file, place / source, "--out", f"{out}{ending}")
+        assert said["n_items"] == len(wanted)
+        assert said["written"] == [f"{out}{ending}"]
+        assert sum(said["classes"].values()) == len(wanted)
+    tables = [
+        rows_of((place / f"{source}.answers.csv").read_text()),
+        [json.loads(line) for line in (place / f"{source}.answers.jsonl").read_text().splitlines()],
+        pyarrow.parquet.read_table(f"{out}.parquet").to_pylist(),
+        rows_of(bagwise("predict", model_file, place / source, "--out", "-")),
+        [json.loads(line) for line in bagwise("predict", model_file, place / source, "--format", "jsonl").splitlines()],
+        as_json("predict", model_file, place / source)["answers"],
+    ]
+    for table in tables:
+        assert list(table[0]) == ["id", "class", "score", "runner_up", "margin", "probability"]
+        for row, record in zip(table, wanted, strict=True):
+            assert [row[name] for name in ("id", "class", "runner_up")] == [record[0], record[1], record[3]]
+            numbers = [float(row[name]) for name in ("score", "margin", "probability")]
+            np.testing.assert_allclose(numbers, [record[2], record[4], record[5]], rtol=1e-6, atol=1e-8)
+
+
+def test_an_index_answers_as_its_model(place):
+    by_model = as_json("predict", place / "texts.bagwise", place / "new")
+    assert as_json("predict", place / "texts.index", place / "new") == by_model
+
+
+def test_single_items_are_answered_as_in_their_collection(place):
+    together = {row["id"]: row for row in as_json("predict", place / "images.bagwise", place / "images")["answers"]}
+    paths = [place / "images" / id for id in list(together)[::5]]
+    (alone,) = as_json("predict", place / "images.bagwise", paths[0])["answers"]
+    assert alone | {"id": ""} == next(iter(together.values())) | {"id": ""}
+    several = as_json("predict", place / "images.bagwise", *paths)["answers"]
+    assert [row["id"] for row in several] == list(map(str, paths))
+    assert [row["score"] for row in several] == [row["score"] for row in list(together.values())[::5]]
+    (row,) = as_json("predict", place / "table.bagwise", place / "table.csv", "--row", 20)["answers"]
+    assert row == as_json("predict", place / "table.bagwise", place / "table.csv")["answers"][20]
+
+
+def test_texts_on_the_command_line(place):
+    contents = [path.read_text() for path in sorted((place / "new").iterdir())]
+    said = as_json("predict", place / "texts.bagwise", *(part for text in contents for part in ("-t", text)))
+    by_files = as_json("predict", place / "texts.bagwise", place / "new")
+    assert [row | {"id": ""} for row in said["answers"]] == [row | {"id": ""} for row in by_files["answers"]]
+    table = bagwise("predict", place / "texts.bagwise", "-t", "a ripe pear")
+    assert table.split() == [
+        *("item", "class", "score", "runner-up", "margin", "probability"),
+        *("a", "ripe", "pear", "fruit"),
+        *table.split()[10:],
+    ]
+
+
+def test_another_number_of_groups(place):
+    model = Model.load(place / "texts.bagwise")
+    (size, *_) = (n for n in model.heads if n != model.n_groups)
+    said = as_json("predict", place / "texts.bagwise", place / "new", "--groups", size)
+    assert said["n_groups"] == size
+    assert [row["class"] for row in said["answers"]] == model.cut(size).predict(open_collection(place / "new")).tolist()
+
+
+def test_many_items_are_answered_in_batches(place, monkeypatch):
+    wanted = as_json("predict", place / "texts.bagwise", place / "texts")
+    monkeypatch.setattr("bagwise.training.answers._BATCH_SIZE", 5)
+    assert as_json("predict", place / "texts.bagwise", place / "texts") == wanted
+
+
+def test_items_that_cannot_be_read(place, tmp_path, monkeypatch):
+    """Not even when a whole batch is such."""
+    monkeypatch.setattr("bagwise.training.answers._BATCH_SIZE", 2)
+    for name in "abcd":
+        (tmp_path / f"{name}.txt").write_bytes(b"\xff\xfe\xff" if name in "ab" else b"ripe pear")
+    said = as_json("predict", place / "texts.bagwise", tmp_path)
+    assert [row["id"] for row in said["answers"]] == ["c.txt", "d.txt"]
+    assert said["n_skipped"] == 2
+    for name in "cd":
+        (tmp_path / f"{name}.txt").write_bytes(b"\xff")
+    assert "None of the 4 items" in as_json("predict", place / "texts.bagwise", tmp_path, code=1)["error"]
+    assert as_json("predict", place / "texts.bagwise", "-t", "xyzzy")["n_without_words"] == 1
+
+
+def test_without_cross_validation_there_is_no_probability(place, tmp_path):
+    model = tmp_path / "m.bagwise"
+    bagwise("fit", place / "texts", "--out", model, "--folds", 0, "--groups", 5, "--no-report", "--no-index", "-q")
+    bagwise("predict", model, place / "new", "--out", tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text().splitlines()[0] == "id,class,score,runner_up,margin"
+    assert "probability" not in bagwise("predict", model, place / "new")
+
+
+def test_what_cannot_be_predicted(place, tmp_path):
+    model = tmp_path / "unlabelled.bagwise"
+    bagwise("fit", place / "new", "--out", model, "--groups", 5, "--no-report", "--no-index", "-q")
+    for arguments, message in [
+        ((model, place / "new"), "was fitted without classes and has no classifier, so it predicts no class"),
+        ((place / "texts.bagwise",), "There is nothing to predict. Give a source or an item, or --query-text"),
+        ((place / "texts.bagwise", place / "new", "--out", "a.txt"), "must end in .csv, .jsonl, .parquet; got --out a"),
+        ((place / "texts.bagwise", place / "new", "--format", "xml"), "Unknown --format: 'xml'"),
+        ((place / "texts.bagwise", place / "new", "--groups", 7), "--groups must be one of 2, 5"),
+        ((place / "images.bagwise", "-t", "pear"), "--query-text is for models of texts, but this one takes images"),
+        ((place / "images.bagwise", place / "images", "--row", 1), "--row is for tables"),
+        ((place / "missing.bagwise", place / "new"), "missing.bagwise does not exist"),
+        ((place / "texts.bagwise", place / "new", "--out", "-", "--json"), "--json prints one object"),
+    ]:
+        assert message in bagwise("predict", *arguments, code=1)
