@@ -115,7 +115,7 @@ class Page(HTMLParser):
     def __init__(self, html):
         super().__init__(convert_charrefs=True)
         self.open, self.ids, self.targets, self.tags, self.pictures = [], [], set(), [], []
-        self.texts, self.attributes = [], []
+        self.texts, self.attributes, self.links = [], [], []
         self.feed(html)
         self.close()
         assert self.open == []
@@ -141,8 +141,11 @@ class Page(HTMLParser):
             assert "src" not in found
         if "href" in found:
             assert tag == "a"
-            assert found["href"].startswith("#")
-            self.targets.add(found["href"][1:])
+            assert found["href"].startswith(("#", "./", "../"))
+            if found["href"].startswith("#"):
+                self.targets.add(found["href"][1:])
+            else:
+                self.links.append(found["href"])
         if "aria-labelledby" in found:
             self.targets.add(found["aria-labelledby"])
         if tag == "th":

@@ -59,7 +59,7 @@ def test_an_index_that_was_moved_needs_nothing_else(stripes, tmp_path):
     moved = tmp_path / "moved.index"
     shutil.copy(stripes / "stripes.index", moved)
     query = next((stripes / "all" / "test" / "down").iterdir())
-    found = as_json("search", moved, query, "-k", 5)
+    found = as_json("search", moved, query, "-k", 5, "--keep-query")
     hits = found["queries"][0]["hits"]
     assert len(hits) == 5
     scores = [hit["score"] for hit in hits]
@@ -67,7 +67,8 @@ def test_an_index_that_was_moved_needs_nothing_else(stripes, tmp_path):
     assert hits[0]["score"] == 1  # the query itself is in the index
     assert 0 <= found["queries"][0]["class_weight"] <= 1
     assert {hit["label"] for hit in hits} <= {"across", "down"}
-    assert found == as_json("search", stripes / "stripes.index", query, "-k", 5) | {"index": str(moved)}
+    again = as_json("search", stripes / "stripes.index", query, "-k", 5, "--keep-query")
+    assert found == again | {"index": str(moved)}
 
 
 def test_indexing_gives_what_a_fit_gives(stripes, tmp_path):
@@ -113,7 +114,7 @@ def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):
     bagwise("search", stripes / "stripes.index", query, query, "--page", tmp_path / "found.html")
     assert (tmp_path / "found-2.html").exists()
     page = (tmp_path / "found.html").read_text()
-    assert page.count("data:image/png") >= 11
+    assert page.count("data:image/jpeg") >= 11
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     bagwise("search", stripes / "stripes.index", query, "--open", "--source", stripes / "stripes.zip")
@@ -232,9 +233,9 @@ def test_rows_of_tables_are_queries(tmp_path):
     source = write_table(tmp_path / "counts.csv")
     bagwise("fit", source, "--to", 4, "--folds", 2, "--no-report", "--out", tmp_path / "counts.bagwise")
     assert not (tmp_path / "counts.report.html").exists()
-    every = as_json("search", tmp_path / "counts.index", source, "-k", 1)["queries"]
+    every = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--keep-query")["queries"]
     assert [entry["hits"][0]["id"] for entry in every[:1]] == ["0"]
-    one = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--row", 7)["queries"]
+    one = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--row", 7, "--keep-query")["queries"]
     assert one == every[7:8]
     assert "--row must be from 0 to 44" in bagwise("search", tmp_path / "counts.index", source, "--row", 99, code=1)
 

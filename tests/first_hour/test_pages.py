@@ -1,12 +1,18 @@
 """Pages that people show to others: reports, comparisons, results of searches."""
 
+import base64
+import io
 import re
+import shutil
+from urllib.parse import unquote
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from commands import as_json
+from commands import as_json, bagwise
 from report_helpers import Page
-from small_sources import write_text_folder
+from small_sources import write_image_folder, write_table, write_text_folder
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +48,83 @@ def test_a_report_draws_both_curves_and_says_which_error_to_quote(texts):
         assert shown.count("to quote") == 1
         assert "24 items that took no part in training" in shown
         assert "each training item is classified by groups and a classifier that were learned without it" in shown
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """A folder of coloured images, by words that take no notice of colours, and its index."""
+    folder = tmp_path_factory.mktemp("photographs")
+    write_image_folder(folder / "my photos", color=True)
+    bagwise(
+        "fit", folder / "my photos", "--out", folder / "m.bagwise", "--words", "16", "--groups", "4", "--descriptor",
+        "sift",
+    )  # fmt: skip
+    return folder
+
+
+def pixels_of(uri):
+    with Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) as image:
+        return np.asarray(image.convert("RGB")).astype(int)
+
+
+def test_results_of_photographs_have_colours_and_links_and_leave_the_query_out(photographs, tmp_path):
+    page, query = photographs / "results.html", photographs / "my photos" / "across" / "01.png"
+    told = as_json("search", photographs / "m.index", query, "-k", 5, "--page", page)["queries"][0]
+    assert told["in_index"] == ["across/01.png"]
+    assert len(told["hits"]) == 5
+    assert "across/01.png" not in {hit["id"] for hit in told["hits"]}
+    parsed = Page(page.read_text(encoding="utf-8"))
+    assert "The query itself is in the index, as “across/01.png”" in parsed.text
+    assert len(parsed.pictures) == 6
+    for uri in parsed.pictures:
+        red, _, blue = np.moveaxis(pixels_of(uri), 2, 0)
+        assert np.mean(red - blue) > 50  # they are orange
+    linked = {unquote(link) for link in parsed.links}
+    assert linked == {f"./my photos/{id}" for id in ["across/01.png", *(hit["id"] for hit in told["hits"])]}
+    assert all((photographs / link).is_file() for link in linked)
+
+
+def test_the_query_is_known_by_its_content_and_shown_if_asked_for(photographs, tmp_path):
+    copy = shutil.copy(photographs / "my photos" / "down" / "08.png", tmp_path / "copy.png")
+    output = bagwise("search", photographs / "m.index", copy, "-k", 3)
+    assert "The query itself is in the index, as down/08.png; it is left out (--keep-query shows it)." in output
+    told = as_json("search", photographs / "m.index", copy, "-k", 3, "--keep-query")["queries"][0]
+    assert told["in_index"] == [told["hits"][0]["id"]] == ["down/08.png"]
+    altered = np.asarray(Image.open(copy)).copy()
+    altered[0, 0] ^= 1
+    Image.fromarray(altered).save(copy)
+    assert as_json("search", photographs / "m.index", copy)["queries"][0]["in_index"] == []
+    # without the items, by the name
+    moved = shutil.move(photographs / "my photos", tmp_path / "moved")
+    told = as_json("search", photographs / "m.index", f"{moved}/down/08.png")["queries"][0]
+    assert told["in_index"] == ["down/08.png"]
+    shutil.move(moved, photographs / "my photos")
+
+
+def test_results_of_a_table_have_values(tmp_path):
+    path = write_table(tmp_path / "counts.csv", n_words=40)
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    bagwise("fit", path, "--out", tmp_path / "m.bagwise", "--groups", "3")
+    page = tmp_path / "results.html"
+    told = as_json("search", tmp_path / "m.index", path, "--row", 7, "-k", 4, "--page", page)["queries"][0]
+    assert told["in_index"] == ["7"]
+    assert len(told["hits"]) == 4
+    html = page.read_text(encoding="utf-8")
+    Page(html)
+    columns = re.findall(r'<th scope="col"><bdi>(w\d+)</bdi></th>', html)
+    assert len(columns) == 24  # of 40
+    rows = re.findall(r"<tr.*?</tr>", html.partition("<tbody>")[2], re.S)
+    for row, id in zip(rows, ["7", *(hit["id"] for hit in told["hits"])], strict=True):
+        given = dict(zip(lines[0], lines[1 + int(id)], strict=True))
+        assert re.findall(r"<td>([^<]*)</td>", row)[-24:] == [given[column] for column in columns]
+
+
+def test_results_of_texts_have_their_beginnings(texts):
+    folder, _ = texts
+    page = folder / "results.html"
+    told = as_json("search", folder / "m.index", "-t", "ripe plum and a sweet pear", "--page", page)["queries"][0]
+    parsed = Page(page.read_text(encoding="utf-8"))
+    for hit in told["hits"]:
+        assert (folder / "texts" / hit["id"]).read_text() in parsed.text
+        assert f"./texts/{hit['id']}" in parsed.links
+    assert "query itself" not in parsed.text

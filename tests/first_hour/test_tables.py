@@ -47,7 +47,7 @@ def test_a_single_row_is_read_as_the_table_of_the_model_was(rows, tmp_path):
     bagwise("fit", path, "--out", tmp_path / "a.bagwise")
     one = write(tmp_path / "one.csv", names, [column[:1] for column in columns])
     (hits,) = as_json("search", tmp_path / "a.index", one)["queries"]
-    assert hits["hits"][0]["id"] == "0"
+    assert hits["in_index"] == ["0"]
     repeated = write(tmp_path / "two.csv", names, [np.zeros(40, dtype=int), *X.T, y])
     assert "40 rows" in bagwise("evaluate", tmp_path / "a.bagwise", repeated)
 

@@ -3,6 +3,7 @@ import hashlib
 import re
 from dataclasses import fields, replace
 from functools import cache
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -149,14 +150,27 @@ def test_any_text_is_shown_harmlessly(names):
 
 
 def test_other_pages_show_hostile_texts_harmlessly():
-    hits = [Hit(name, 0.5, name, PICTURE, name) for name in HOSTILE]
+    hits = [Hit(name, 0.5, name, PICTURE, name, "./" + quote(name.encode("utf-8", "replace"))) for name in HOSTILE]
+    rows = [Hit(name, 0.5, name, values=[1.0] * len(HOSTILE)) for name in HOSTILE]
     for text in HOSTILE:
-        page = Page(render_results(SearchResults(text, hits, PICTURE, text, text, {text: text})))
+        results = SearchResults(text, hits, PICTURE, text, text, {text: text}, itself=HOSTILE, source=(text, "./x"))
+        page = Page(render_results(results))
         assert all(one_line(name) in page.text for name in HOSTILE)
         assert len(page.pictures) == len(hits) + 1
+        assert len(page.links) == 2 * len(hits) + 1
+        page = Page(render_results(SearchResults(text, rows, columns=HOSTILE, query_values=[1.0] * len(HOSTILE))))
+        assert all(page.text.count(one_line(name)) >= 2 for name in HOSTILE)
         criteria = [CriterionResult(name, [0.5, 0.25], [0.1, 0.1], 1.0) for name in HOSTILE]
         page = Page(render_comparison(Comparison(text, [1, 2], criteria, text, {text: text})))
         assert all(one_line(name) in page.text for name in HOSTILE)
+
+
+@pytest.mark.parametrize(
+    "link", ["javascript:alert(1)", "https://example.com", "//example.com/x", "x.html", "/etc/passwd"]
+)
+def test_links_lead_to_files_beside_the_page(link):
+    with pytest.raises(BagwiseError, match=r"Links must begin with \./, \.\./ or file:///"):
+        render_results(SearchResults("query", [Hit("a", 0.5, link=link)]))
 
 
 def test_a_page_of_results_has_the_hits_in_order():
@@ -164,7 +178,7 @@ def test_a_page_of_results_has_the_hits_in_order():
     text = Page(render_results(SearchResults("query", hits, score_name="chi² distance", facts={"items": 12345}))).text
     places = [text.index(f"item {i}\n") for i in range(30)]
     assert places == sorted(places)
-    assert all(number(hit.score) in text for hit in hits)
+    assert all(f"{hit.score:.4f}" in text for hit in hits)
     assert "30 results, best first" in text
     assert "12,345" in text
     assert "No results" in Page(render_results(SearchResults("query"))).text

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -23,6 +23,7 @@ __all__ = ["index", "search"]
 
 _PANEL = "Search"
 _SHOWN_QUERY = 60
+_SPARE = 8  # results beyond those asked for, in place of the query and its copies
 
 
 @command(_PANEL, READ_OPTIONS)
@@ -84,43 +85,69 @@ def search(
     page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
-        Path | None, typer.Option(help="Location of the items, for their pictures, if they were moved.")
+        Path | None, typer.Option(help="Location of the items, for the page, if they were moved.")
     ] = None,
+    keep_query: Annotated[
+        bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")
+    ] = False,
     force: Force = False,
     **options: Any,
 ) -> None:
     """Find the items that are most similar to an image, a text or a row."""
     from bagwise.training import ItemIndex
+    from bagwise.training.results_data import IndexedItems
 
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
         check_page(page, force, "--page")
     opened = ItemIndex.load(index)
-    answers = []
+    items, answers = IndexedItems(opened, source), []
     for name, shown, histograms in _queries(session, opened, query or [], query_text or [], row, fit_options(options)):
         known = abs(histograms).sum() > 0
         # all items are equally similar to an empty histogram
-        hits = opened.search(histograms, k, by=by)[0] if known else []
+        hits = opened.search(histograms, k + _SPARE, by=by)[0] if known else []
+        itself = [] if isinstance(shown, str) else items.of_query(shown, hits)
+        hits = [hit for hit in hits if keep_query or hit.id not in itself][:k]
         weight = float(opened.class_weights(histograms, by=by)[0]) if known else None
         if not known:
             session.note(f"{shortened(name, _SHOWN_QUERY)} has no words of the vocabulary, so there are no results.")
-        answers.append((name, shown, hits, weight))
+        answers.append(_Answer(name, shown, hits, weight, itself))
         session.say(f"{printable(shortened(name, _SHOWN_QUERY))}, compared by {_how(opened, by, weight)}:")
         labelled = any(hit.label is not None for hit in hits)
         rows = [[f"{hit.score:.4f}", *([hit.label or ""] if labelled else []), hit.id] for hit in hits]
         session.table(["score", *(["class"] if labelled else []), "item"], rows)
+        if itself:
+            ids = ", ".join(printable(shortened(id, _SHOWN_QUERY)) for id in itself)
+            left_out = "" if keep_query else "; it is left out (--keep-query shows it)"
+            session.say(f"The query itself is in the index, as {ids}{left_out}.")
     session.answer(
         index=str(index),
         by=by or opened.by,
         metric=opened.index.metric,
         queries=[
-            {"query": name, "class_weight": weight, "hits": [hit._asdict() for hit in hits]}
-            for name, _, hits, weight in answers
+            {
+                "query": one.name,
+                "class_weight": one.weight,
+                "in_index": one.itself,
+                "hits": [hit._asdict() for hit in one.hits],
+            }
+            for one in answers
         ],
     )
     if page is not None or open_page:
-        _write_pages(session, opened, index, answers, page, open_page, source, by)
+        shown = [one._replace(itself=[]) for one in answers] if keep_query else answers
+        _write_pages(session, items, index, shown, page, open_page, by)
+
+
+class _Answer(NamedTuple):
+    """The name of a query, the item or text itself, what was found, and the ids that the query has in the index."""
+
+    name: str
+    query: Any
+    hits: list[Any]
+    weight: float | None
+    itself: list[str]
 
 
 def _how(opened: Any, by: str | None, weight: float | None) -> str:
@@ -153,56 +180,24 @@ def _queries(
 
 
 def _write_pages(
-    session: Session,
-    opened: Any,
-    index: Path,
-    answers: list[Any],
-    page: Path | None,
-    show: bool,
-    source: Path | None,
-    by: str | None,
+    session: Session, items: Any, index: Path, answers: list[_Answer], page: Path | None, show: bool, by: str | None
 ) -> None:
     """Write a page for each query; names of further pages are numbered."""
-    from bagwise.report import Hit, SearchResults, write_results
+    from bagwise.report import write_results
+    from bagwise.training.results_data import results_data
 
-    modality, items = opened.model.modality, _items_of(session, opened, source)
-    facts = {"Index": index.name, "Items": f"{len(opened):,} {modality}"}
+    opened = items.index
+    if items.path is not None and not items.exist:
+        session.note(f"{items.path} does not exist any more, so the page has no items. Give their place by --source.")
+    facts = {"Index": index.name, "Items": how_many(len(opened), opened.model.modality)}
     if page is None:
         page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
-    for number, (name, shown, hits, weight) in enumerate(answers, 1):
-        found = [Hit(hit.id, hit.score, hit.label, *_preview(items.get(hit.id), modality)) for hit in hits]
-        told = facts | {"Compared by": _how(opened, by, weight)}
-        results = SearchResults(name, found, *_preview(shown, modality), score_name=opened.score_name, facts=told)
+    for number, one in enumerate(answers, 1):
+        told = facts | {"Compared by": _how(opened, by, one.weight)}
         target = page if number == 1 else page.with_stem(f"{page.stem}-{number}")
+        results = results_data(items, one.name, one.query, one.hits, target, itself=one.itself, facts=told)
         session.wrote(write_results(results, target), "page")
         if show:
             import webbrowser
 
             webbrowser.open(target.resolve().as_uri())
-
-
-def _preview(item: Any, modality: str) -> tuple[bytes | None, str | None]:
-    """Return a picture or an excerpt of an item or text; nothing if it cannot be read."""
-    from bagwise.sources import ItemError
-    from bagwise.training.report_data import excerpt_of, preview
-
-    if isinstance(item, str):
-        return None, excerpt_of(item)
-    try:
-        return (None, None) if item is None else preview(item, modality)
-    except ItemError:
-        return None, None
-
-
-def _items_of(session: Session, opened: Any, source: Path | None) -> dict[str, Any]:
-    """Return the items of the index by their ids, if their source still exists."""
-    from bagwise.training import FitOptions, open_items
-
-    place = source or (Path(opened.source) if opened.source else None)
-    if place is None or opened.model.modality == "table":
-        return {}
-    if not place.exists():
-        session.note(f"{place} does not exist any more, so the page has no pictures. Give its location with --source.")
-        return {}
-    collection = open_items(opened.model, place, FitOptions.from_mapping(opened.reading))
-    return {item.id: item for item in collection}

@@ -18,4 +18,5 @@ from .markdown import comparison_table as comparison_table
 from .markdown import write_comparison_markdown as write_comparison_markdown
 from .markdown import write_markdown as write_markdown
 from .pictures import mosaic as mosaic
+from .pictures import photograph as photograph
 from .pictures import thumbnail as thumbnail

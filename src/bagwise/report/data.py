@@ -294,6 +294,10 @@ class Hit:
         Thumbnail, a PNG or JPEG file.
     excerpt : str or None, default=None
         Part of its text.
+    link : str, default=""
+        Address of its file: relative to the page, or with the scheme ``file:``. "" if it has none.
+    values : sequence of float, default=()
+        Of a row of a table, in the columns of `SearchResults`; empty if it is not known.
     """
 
     id: str
@@ -301,6 +305,8 @@ class Hit:
     label: str | None = None
     picture: bytes | None = None
     excerpt: str | None = None
+    link: str = ""
+    values: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -321,6 +327,16 @@ class SearchResults:
         Name of the scores, such as ``"chi2"``.
     facts : mapping of str to str, int, float or bool, default={}
         Index and number of items.
+    query_link : str, default=""
+        Address of the file of the query.
+    itself : sequence of str, default=()
+        Ids of the query in the index, if it was left out of the results.
+    columns : sequence of str, default=()
+        Names of columns of a table whose values are shown.
+    query_values : sequence of float, default=()
+        Those of the query.
+    source : (str, str) or None, default=None
+        Name and address of the file that all items are in.
     """
 
     query_name: str
@@ -329,3 +345,8 @@ class SearchResults:
     query_excerpt: str | None = None
     score_name: str = "score"
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    query_link: str = ""
+    itself: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    query_values: Sequence[float] = ()
+    source: tuple[str, str] | None = None

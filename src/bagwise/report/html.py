@@ -199,7 +199,7 @@ def render_results(results: SearchResults) -> str:
     >>> "1 result, best first" in page
     True
     """
-    return _render("results.html.j2", results=results)
+    return _render("results.html.j2", results=results, any_label=any(hit.label is not None for hit in results.hits))
 
 
 def write_results(results: SearchResults, path: str | os.PathLike[str]) -> Path:
@@ -293,13 +293,18 @@ def _environment() -> Any:
         "plain": texts.plain,
         "plural": texts.plural,
         "say": _say,
+        "safe_link": _safe_link,
         "seconds": texts.seconds,
+        "similarity": lambda value: f"{value:.4f}".replace("-", "\u2212"),
         "uri": _picture_uri,
     }
     environment.globals |= {
         "bar": lambda *numbers, **options: _markup(bar(*numbers, **options)),
         "levels": [(level, level_from(level)) for level in range(1, N_LEVELS + 1)],
         "percent_of": percent_of,
+        "picture": lambda content, text: _markup('<img class="picture" src="{}" alt="{}">').format(
+            _picture_uri(content), one_line(text)
+        ),
     }
     return environment
 
@@ -332,6 +337,13 @@ def _picture_uri(content: bytes) -> str:
         f"Pictures must be PNG or JPEG files; this one begins with {content[:8]!r}. Convert it with "
         "bagwise.report.thumbnail()."
     )
+
+
+def _safe_link(address: str) -> str:
+    """Return the address of a file as it is; raise an error if it leads elsewhere."""
+    if not address.startswith(("./", "../", "file:///")):
+        raise BagwiseError(f"Links must begin with ./, ../ or file:///; got {address!r:.100}.")
+    return address
 
 
 def _sections(data: ReportData) -> dict[str, str]:

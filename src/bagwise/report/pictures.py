@@ -1,4 +1,4 @@
-"""Thumbnails of images and mosaics of patches, as PNG files."""
+"""Thumbnails of images as PNG or JPEG files, and mosaics of patches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bagwise._utils.checks import check_integer
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
-__all__ = ["mosaic", "thumbnail"]
+__all__ = ["mosaic", "photograph", "thumbnail"]
 
 # Images smaller than this fraction of the requested size are enlarged without interpolation.
 _SHARP_BELOW = 0.5
@@ -47,6 +47,39 @@ def thumbnail(image: ArrayLike | bytes, size: int = 96) -> bytes:
     size = check_integer(size, "size", 1, 4096)
     pixels = _decoded(bytes(image)) if isinstance(image, bytes | bytearray | memoryview) else _checked(image)
     return _png(_scaled(pixels, size))
+
+
+def photograph(image: ArrayLike | bytes, size: int = 320) -> bytes:
+    r"""Return an image as a small JPEG file, grey if it has no colours. Needs ``bagwise[image]``.
+
+    Smaller than the PNG files of `thumbnail`, in all colours, and not exact.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width) or (height, width, 3), or bytes
+        As for `thumbnail`.
+    size : int, default=320
+        Length of the longer side in pixels; see `thumbnail`.
+
+    Returns
+    -------
+    jpeg : bytes
+        Equal images give equal bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.report import photograph
+    >>> photograph(np.eye(8), size=32)[:2]
+    b'\xff\xd8'
+    """
+    size = check_integer(size, "size", 1, 4096)
+    pixels = _decoded(bytes(image)) if isinstance(image, bytes | bytearray | memoryview) else _checked(image)
+    if pixels.ndim == 3 and not (pixels.max(axis=2) - pixels.min(axis=2)).any():
+        pixels = pixels[:, :, 0]
+    file = io.BytesIO()
+    _scaled(pixels, size).save(file, format="JPEG", quality=85, optimize=True)
+    return file.getvalue()
 
 
 def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | None = None, gap: int = 2) -> bytes:

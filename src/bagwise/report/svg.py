@@ -22,6 +22,7 @@ _COLOURS = {  # on light and on dark pages
     "muted": ("#5a6066", "#a4a9ae"),
     "rule": ("#dedbd3", "#343a40"),
     "track": ("#edeae3", "#2a2f34"),
+    "shade": ("#cfcac0", "#000000"),
     "accent": ("#0b6a73", "#62c3c9"),
     "wash": ("#cfe3e4", "#24484c"),
     "series-1": ("#0b6a73", "#62c3c9"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import itemgetter
 from typing import Any
@@ -20,9 +20,10 @@ from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.html import LIMITS
-from bagwise.report.pictures import thumbnail
+from bagwise.report.pictures import photograph, thumbnail
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item, ItemError
+from bagwise.sources.media import ImageDecoder
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
 from bagwise.training.provenance import versions
@@ -34,7 +35,7 @@ N_CLASSES_SHOWN = 3
 N_CONTRIBUTIONS = 5
 N_EXAMPLE_CLASSES = 20
 EXCERPT_LENGTH = 300
-PICTURE_SIDE = 160
+PICTURE_SIDE = 240
 # Limits on the patches of a report: patches per group, patches in total, pixels of a side.
 N_PATCHES = 16
 N_ALL_PATCHES = 384
@@ -124,10 +125,12 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
     )
 
 
-def preview(item: Item, modality: str) -> tuple[bytes | None, str | None]:
-    """Return the thumbnail of an image or None, and the excerpt of a text or None; both are None for other items."""
+def preview(item: Item, modality: str, side: int = PICTURE_SIDE) -> tuple[bytes | None, str | None]:
+    """Return an image, in colour, as a JPEG file or None, and the excerpt of a text or None."""
     if modality == "images":
-        return thumbnail(item.load(), PICTURE_SIDE), None
+        if isinstance(item.decoder, ImageDecoder):  # the model may need no colours, people do
+            item = replace(item, decoder=replace(item.decoder, mode="rgb"))
+        return photograph(item.load(), side), None
     if modality == "texts":
         return None, excerpt_of(item.load())
     return None, None
