@@ -160,6 +160,7 @@ def test_tables_align_numbers_and_escape_names():
         "   50   9.0 % ± 0.5  [bold]日本" + 200 * "c",
     ]
     assert plain_lines(make_table(["a", "b"], [])) == ["a  b"]
+    assert plain_lines(make_table(["n", "error", ""], [[2, "49.1 %", ""]])) == ["n   error", "2  49.1 %"]
 
 
 def test_tables_fit_the_terminal(capsys, monkeypatch):

@@ -48,11 +48,13 @@ def printable(text: object) -> str:
 
 
 def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
-    """Make a `rich.table.Table`; columns of numbers are aligned right."""
+    """Make a `rich.table.Table`; columns of numbers are aligned right, and those without any content are left out."""
     from rich.table import Table
     from rich.text import Text
 
     cells = [[printable(cell) for cell in row] for row in rows]
+    filled = [k for k, head in enumerate(heads) if head or any(row[k] for row in cells)]
+    heads, cells = [heads[k] for k in filled], [[row[k] for k in filled] for row in cells]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for k, head in enumerate(heads):
         numeric = bool(cells) and all(_NUMBER.fullmatch(row[k]) for row in cells)
