@@ -23,10 +23,13 @@ from bagwise.training.options import FitOptions, choose_descriptor, make_vectori
 __all__ = [
     "N_SAMPLED_ITEMS",
     "FitLog",
+    "Opened",
     "Prepared",
     "WordData",
     "class_codes",
     "class_names",
+    "enough_for_folds",
+    "open_training",
     "prepare",
     "split_source",
     "vectorize",
@@ -103,22 +106,36 @@ class Prepared:
 
     def enough_for_folds(self, options: FitOptions) -> bool:
         """Whether every class has items to train on and to test on; adds notes on small classes."""
-        if options.folds == 0 or self.codes is None:
-            return False
-        counts = np.bincount(self.codes)
-        small = int(np.argmin(counts))
-        has = f"The class {self.classes[small]!r} has {counts[small]} item{'s' if counts[small] > 1 else ''}"
-        if counts[small] < 2:
-            self.log.notes.append(
-                f"{has}, so errors were not estimated by cross-validation. Add items, or leave it out."
-            )
-        elif counts[small] < options.folds:
-            self.log.notes.append(f"{has}, fewer than there are folds: its errors are rough estimates.")
-        return bool(counts[small] >= 2)
+        return self.codes is not None and enough_for_folds(self.codes, self.classes, options, self.log)
 
 
-def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
-    """Open a source, count its words and read its classes: all that comes before merging."""
+def enough_for_folds(codes: NDArray[np.int64], classes: tuple[str, ...], options: FitOptions, log: FitLog) -> bool:
+    """Whether every class has items to train on and to test on; adds notes on small classes to the log."""
+    if options.folds == 0:
+        return False
+    counts = np.bincount(codes, minlength=len(classes))
+    small = int(np.argmin(counts))
+    has = f"The class {classes[small]!r} has {counts[small]} item{'s' if counts[small] > 1 else ''}"
+    if counts[small] < 2:
+        log.notes.append(f"{has}, so errors were not estimated by cross-validation. Add items, or leave it out.")
+    elif counts[small] < options.folds:
+        log.notes.append(f"{has}, fewer than there are folds: its errors are rough estimates.")
+    return bool(counts[small] >= 2)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The items of a fit, before they are read."""
+
+    collection: Collection  # to learn from
+    test: Collection | None
+    options: FitOptions  # with the descriptor of the images
+    log: FitLog
+    found: tuple[str, ...]  # notes on what the descriptor was chosen by
+
+
+def open_training(source: Any, options: FitOptions) -> Opened:
+    """Open a source and find what to learn from and what to test with; no item is read but a few for their colours."""
     log = FitLog()
     opened = open_source(source, options)
     log.notes.extend(opened.notes)
@@ -130,6 +147,13 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
     options, collection, note = choose_descriptor(options, collection)
+    return Opened(collection, test, options, log, () if note is None else (note,))
+
+
+def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
+    """Open a source, count its words and read its classes: all that comes before merging."""
+    opened = open_training(source, options)
+    collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, progress)
     data = vectorize(collection, options, progress, steps)
     log.timings.update(data.seconds)
@@ -144,7 +168,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
-    return Prepared(data, classes, codes, test, log, options, () if note is None else (note,), steps)
+    return Prepared(data, classes, codes, test, log, options, opened.found, steps)
 
 
 def vectorize(
