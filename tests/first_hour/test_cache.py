@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import bagwise.codebooks.kmeans as clustering
 import bagwise.model.vectorizers as vectorizers
 import bagwise.training.fit as fitting
 from bagwise import Model
@@ -40,7 +41,7 @@ def counted(monkeypatch, fail_at=None):
     with monkeypatch.context() as patch:
         for descriptor in (DenseSIFT, ColorCells):
             patch.setattr(descriptor, "_describe", counting("describe", descriptor._describe))
-        patch.setattr(vectorizers, "kmeans_words", counting("learn", vectorizers.kmeans_words))
+        patch.setattr(clustering, "kmeans_words", counting("learn", clustering.kmeans_words))
         patch.setattr(vectorizers._Counting, "add", counting("count", vectorizers._Counting.add))
         patch.setattr(fitting, "_learn_groups", counting("merge", fitting._learn_groups))
         patch.setattr(fitting, "score_followed", counting("validate", fitting.score_followed))

@@ -26,6 +26,7 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = ["compare", "demo", "fit", "run_fit"]
 
 _MOST_COLUMNS = 6  # of a table of methods; more are its rows
+_LONG_WARM_UP = 5.0  # seconds; loading compiled code takes less
 _PANEL = "Train"
 
 Source = Annotated[Path, typer.Argument(help="Folder, zip or tar archive, file of records, or table.")]
@@ -88,7 +89,7 @@ def fit(
     model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
     outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
     if dry_run:
-        _print_plan(session, source, chosen, outputs)
+        _print_plan(session, source, chosen, outputs, force)
         return
     check_outputs([outputs.model, outputs.report, outputs.index], force)
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
@@ -243,7 +244,11 @@ def _mark(size: int, model: Any) -> str:
     return "<- " + "; ".join(marks) if marks else ""
 
 
-def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs) -> None:
+def _between(times: Any) -> str:
+    return f"{duration(times.low)} to {duration(times.high)}"
+
+
+def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs, force: bool) -> None:
     from bagwise._utils.memory import readable_size
     from bagwise.training import plan_fit
 
@@ -254,15 +259,22 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
     session.say("Steps:")
     for step in plan.steps:
-        session.say(f"  {step.what}, about {duration(step.seconds)}")
+        session.say(f"  {step.what}, about {duration(step.seconds)} ({_between(step)})")
     session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
     free = "" if plan.free is None else f" of {readable_size(plan.free)} available"
-    session.say(f"Memory: about {readable_size(plan.memory)}{free}. Time: about {duration(plan.seconds)}.")
+    session.say(f"Memory: about {readable_size(plan.memory)}{free}.")
+    session.say(f"Time: about {duration(plan.seconds)} ({_between(plan)}), beside starting and writing results.")
+    if plan.warm_up >= _LONG_WARM_UP:
+        session.say(f"Compiling took {duration(plan.warm_up)} now, which later runs are spared.")
     if plan.free is not None and plan.memory > plan.free:
         session.note("This is more memory than available. Use a smaller vocabulary (--words), or another machine.")
     session.say(f"Outputs: {', '.join(printable(path) for path in outputs.all())}. Dry run: nothing was written.")
+    for note in plan.notes:
+        session.note(with_options(note))
+    if options.cache is not None:
+        session.note("What is in the cache was not looked at; the run may be faster.")
     existing = [path for path in outputs.all() if path.exists()]
-    if existing:
+    if existing and not force:
         session.note(f"{existing[0]} exists already; give --force to replace it.")
 
 

@@ -60,7 +60,7 @@ Progress = Callable[[str, int, int], None]
 
 _BATCH_SIZE = 32
 _MOST_VALUES = 1 << 22  # of sparse histograms that are dense at a time
-_N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
+N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
 
 
 def no_progress(step: str, done: int, total: int) -> None:
@@ -240,7 +240,7 @@ class VisualVectorizer(Vectorizer):
         step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
         limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
         randoms = [generator(self.random_state) for _ in range(n)]
-        reservoirs = [Reservoir(_N_SAMPLED_VECTORS, random) for random in randoms]
+        reservoirs = [Reservoir(N_SAMPLED_VECTORS, random) for random in randoms]
         times = [time.perf_counter()]
         with ExitStack() as stack:
             spools = [stack.enter_context(BagsSpool(limit)) for _ in range(n)]
@@ -342,6 +342,10 @@ class VisualVectorizer(Vectorizer):
             next(batches_of_width(bags, codebook.shape[1], codebook.dtype, "this model"))
             for bags, codebook in zip(batch, self.codebooks, strict=True)
         )
+
+    def describe(self, X: Any, **options: Any) -> ItemIterator:
+        """Iterate over batches of described items, tuples of `Bags`; options as in `transform`."""
+        return self._describe(X, _Run(**options))
 
     def _describe(self, X: Any, run: _Run) -> ItemIterator:
         from bagwise.descriptors.base import describe_items

@@ -2,58 +2,43 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 
 from bagwise._utils.memory import free_memory
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
-from bagwise.merging.path import path_sizes
-from bagwise.sources.collection import Collection
-from bagwise.sources.items import ItemError
+from bagwise.model.vectorizers import N_SAMPLED_VECTORS, TableVectorizer
 from bagwise.sources.tables import TableCollection
-from bagwise.training.fit import check_groups
-from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method
-from bagwise.training.options import (
-    FitOptions,
-    check_options,
-    choose_descriptor,
-    make_descriptors,
-    open_source,
-    text_words,
-    visual_words,
-)
-from bagwise.training.preparing import class_names, split_source
+from bagwise.training.fit import DEFAULT_GROUPS, check_groups
+from bagwise.training.forecast import CountedSample, Range, forecast_groups, sample_texts, sample_visual
+from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method, folds_of, sizes_of
+from bagwise.training.options import FitOptions, check_options, make_descriptors
+from bagwise.training.preparing import class_codes, class_names, enough_for_folds, open_training
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 
-_SAMPLE = 8
-_SAMPLED_VECTORS = 100_000  # what BagOfFeatures learns words from
-# Rough values, for estimates within a factor of a few: iterations of k-means until convergence; seconds of a search
-# per squared number of words; seconds of an additive score per squared number of words and column; passes of the SVM
-# over the data, and entries it handles per second.
-_KMEANS_ITERATIONS = 40
-_SEARCH_SECONDS = 5e-9
-_SCORE_SECONDS = 4e-9
-_SVM_PASSES = 60
-_SVM_SPEED = 1e8
 _BASE_MEMORY = 250 * 2**20  # Python and the libraries
 _LARGEST_DENSE = 20_000  # words up to which merging holds two dense matrices
+_SPOOLED = 64  # items whose descriptors are held at a time
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step of a fit, and its estimated seconds."""
+    """One step of a fit, its estimated seconds, and between which these should be.
+
+    `stage` is the name of the stage in the times of a fit (`Fit.timings`); "evaluation" is that of the test split.
+    """
 
     what: str
     seconds: float
+    low: float = 0.0
+    high: float = 0.0
+    stage: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +61,10 @@ class FitPlan:
         Estimated peak memory in bytes.
     free : int or None
         Free memory in bytes, if the system tells.
+    notes : tuple of str
+        What the fit would tell as far as it is known before items are read.
+    warm_up : float
+        Seconds that were spent on compiling or on loading compiled code; not part of the estimates.
     """
 
     source: str
@@ -90,32 +79,39 @@ class FitPlan:
     steps: tuple[PlannedStep, ...]
     memory: int
     free: int | None
+    notes: tuple[str, ...] = ()
+    warm_up: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Estimated seconds of all steps."""
         return sum(step.seconds for step in self.steps)
 
+    @property
+    def low(self) -> float:
+        """Seconds that all steps should take at least."""
+        return sum(step.low for step in self.steps)
+
+    @property
+    def high(self) -> float:
+        """Seconds that all steps should take at most."""
+        return sum(step.high for step in self.steps)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as numbers, strings, lists and mappings."""
         steps = [asdict(step) for step in self.steps]
-        return asdict(self) | {"classes": list(self.classes), "steps": steps, "seconds": self.seconds}
-
-
-@dataclass(frozen=True)
-class _Words:
-    """An estimate of the vocabulary: its size, distinct words per item, memory and steps to learn it."""
-
-    n_words: int
-    per_item: float
-    memory: int
-    steps: tuple[PlannedStep, ...]
+        more = {name: getattr(self, name) for name in ("seconds", "low", "high")}
+        return asdict(self) | {"classes": list(self.classes), "steps": steps, "notes": list(self.notes), **more}
 
 
 def plan_fit(source: Any, **options: Any) -> FitPlan:
-    """Plan what `fit_model` would do: a few items are read and timed, nothing is written.
+    """Plan what `fit_model` would do, with times measured on a sample of the items; nothing is written.
 
-    Times and memory are estimates, right within a factor of a few; they do not include compilation.
+    1. A sample of the items is described and counted, a few iterations of k-means are run with its descriptors.
+    2. Parts of the data of growing size are merged and cross-validated, and the times are continued to all data.
+
+    This takes some seconds, at most about 20, by the same code that the fit runs. Times do not include starting the
+    program, compiling, and writing results; a cache is not looked at. Memory is a rough estimate.
 
     Parameters
     ----------
@@ -129,129 +125,108 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from bagwise.sources import TableCollection
     >>> from bagwise.training import plan_fit
     >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> [step.what for step in plan_fit(rows, n_groups=2, folds=3).steps]
-    ['merge 3 words by aib', 'cross-validate 2 sizes in 3 folds', 'train 2 classifiers for 2 classes']
+    ['merge 3 words by aib', 'train 2 classifiers for 2 classes', 'cross-validate 2 sizes in 3 folds']
     """
-    chosen = FitOptions(**options)
-    collection, test = split_source(open_source(source, chosen))
-    chosen, collection, _ = choose_descriptor(chosen, collection)
+    opened = open_training(source, FitOptions(**options).with_changes(cache=None))
+    collection, chosen, log = opened.collection, opened.options, opened.log
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     check_options(chosen, collection.modality)
-    threads = effective_n_jobs(chosen.n_jobs)
-    speed = _multiplications_per_second()
-    words = _forecast_words(collection, chosen, threads, speed)
-    check_groups(chosen, words.n_words)
-    classes = class_names(collection, chosen)
-    method = choose_method(chosen, collection.modality, len(classes))
-    method = adapt_to_size(method, chosen, len(collection), words.n_words)
+    n, modality, classes = len(collection), collection.modality, class_names(collection, chosen)
+    codes = class_codes(collection, classes) if classes else None
     if isinstance(collection, TableCollection):
-        method = adapt_to_table(method, collection.X, collection.modality, chosen)
-    criterion = method.criterion
-    n, d, cells = len(collection), words.n_words, n_cells(resolve_pyramid(chosen.pyramid))
-    entries = words.per_item * n
-    merging, merging_memory = _forecast_merging(criterion, n, words, len(classes), speed)
-    steps = [*words.steps, PlannedStep(f"merge {d:,} words by {criterion}", merging)]
-    sizes = path_sizes(d, *(() if chosen.n_groups == "auto" else (int(chosen.n_groups),)))
+        sample = _table(collection)
+    elif modality == "texts":
+        sample = sample_texts(collection, chosen, bool(classes))
+    else:
+        sample = sample_visual(collection, chosen)
+    if sample.n_words < 2:
+        raise BagwiseError(f"{collection.source} has {sample.n_words} words; merging needs at least 2.")
+    check_groups(chosen, sample.n_words)
+    if not classes and any(item.labels for item in collection):
+        log.notes.append("All items are of one class, so words were merged without using classes.")
+    validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
+    method = choose_method(chosen, modality, len(classes), sample.vocabularies)
+    method = adapt_to_size(method, chosen, n, sample.n_words)
+    if isinstance(collection, TableCollection):
+        method = adapt_to_table(method, collection.X, modality, chosen)
+    if method.scaling is not None:
+        log.notes.append(f"The {method.scaling}.")
+    if chosen.n_groups == "auto" and not validated:
+        n_default = min(DEFAULT_GROUPS, sample.n_words)
+        log.notes.append(f"There are {n_default} groups by default; only cross-validation can choose their number.")
+    pyramid = resolve_pyramid(chosen.pyramid)
+    times = forecast_groups(sample, codes, n, chosen, modality, pyramid, validated=validated)
+    sizes = sizes_of(sample.n_words, chosen)
+    steps = _reading_steps(sample, chosen, modality, n)
+    steps.append(_step(f"merge {sample.n_words:,} words by {method.criterion}", times.merging, "merging"))
     if classes:
-        rows = len(resolve_pyramid(chosen.pyramid))  # a word counts once in each grid
-        heads = len(sizes) * len(classes) * entries * rows * _SVM_PASSES / _SVM_SPEED
-        if chosen.folds:
-            what = f"cross-validate {len(sizes)} sizes in {chosen.folds} folds"
-            steps.append(PlannedStep(what, chosen.folds * (merging + heads) / min(threads, chosen.folds)))
-        steps.append(PlannedStep(f"train {len(sizes)} classifiers for {len(classes)} classes", heads))
+        steps.append(_step(f"train {len(sizes)} classifiers for {len(classes)} classes", times.classifiers, "merging"))
+    if validated and codes is not None:
+        what = f"cross-validate {len(sizes)} sizes in {len(folds_of(codes, chosen))} folds"
+        steps.append(_step(what, times.validating, "cross-validation"))
+    n_test = 0 if opened.test is None else len(opened.test)
+    if n_test and classes:
+        evaluating = Range.about(sample.per_item * n_test, 1.4)
+        steps.append(_step(f"count the words of {n_test:,} test items", evaluating, "evaluation"))
+    entries = sample.histograms.nnz if sp.issparse(sample.histograms) else sample.histograms.size
+    per_item = entries / max(sample.histograms.shape[0], 1)
     n_groups = chosen.n_groups if chosen.n_groups == "auto" else int(chosen.n_groups)
+    reading = 4 * sample.width * (3 * min(N_SAMPLED_VECTORS, sample.n_vectors * n) + _SPOOLED * sample.n_vectors)
+    merging = _memory_of_merging(method.criterion, n, sample.n_words, per_item, len(classes))
     return FitPlan(
         source=collection.source,
-        modality=collection.modality,
+        modality=modality,
         n_items=n,
-        n_test=0 if test is None else len(test),
-        n_words=d,
-        n_features=cells * (d if n_groups == "auto" else int(n_groups)),
+        n_test=n_test,
+        n_words=sample.n_words,
+        n_features=n_cells(pyramid) * (sample.n_words if n_groups == "auto" else int(n_groups)),
         classes=classes,
-        criterion=criterion,
+        criterion=method.criterion,
         n_groups=n_groups,
         steps=tuple(steps),
-        memory=int(_BASE_MEMORY + max(words.memory, merging_memory) + 8 * entries),
+        memory=int(_BASE_MEMORY + max(reading, merging) + 8 * per_item * n),
         free=free_memory(),
+        notes=(*opened.found, *log.notes),
+        warm_up=sample.warm_up + times.warm_up,
     )
 
 
-def _forecast_merging(criterion: str, n_items: int, words: _Words, n_classes: int, speed: float) -> tuple[float, float]:
-    """Estimate seconds and bytes of merging."""
-    d, entries = float(words.n_words), words.per_item * n_items
-    chosen = resolve_criterion(criterion)
+def _step(what: str, times: Range, stage: str) -> PlannedStep:
+    return PlannedStep(what, times.seconds, times.low, times.high, stage)
+
+
+def _table(collection: TableCollection) -> CountedSample:
+    """Return a whole table as a sample."""
+    vectorizer = TableVectorizer()
+    found = vectorizer.fit_transform(collection)
+    return CountedSample(found.matrix, found.kept, (vectorizer.n_words,), {}, 0.0)
+
+
+def _reading_steps(sample: CountedSample, options: FitOptions, modality: str, n: int) -> list[PlannedStep]:
+    """Return the steps before merging."""
+    if modality == "texts":
+        what = {"counting words": f"count up to {sample.n_words:,} words in {n:,} texts"}
+    else:
+        names = (
+            " and ".join(type(one).__name__ for one in make_descriptors(options, modality)) if sample.seconds else ""
+        )
+        what = {
+            "describing": f"describe {n:,} {modality} by {names}",
+            "learning words": f"learn {' and '.join(map(str, sample.vocabularies))} words",
+            "counting words": "count the words of each item",
+        }
+    return [_step(what[stage], times, stage) for stage, times in sample.seconds.items()]
+
+
+def _memory_of_merging(criterion: str, n_items: int, n_words: int, per_item: float, n_classes: int) -> float:
+    """Estimate the bytes that merging takes."""
+    chosen, d = resolve_criterion(criterion), float(n_words)
     if isinstance(chosen, AdditiveScore):  # one row per word, one column per class or item
-        width = n_classes if chosen.supervised else n_items
-        return _SCORE_SECONDS * d**2 * width, 24 * d * width
-    gram = min(n_items * d**2, entries * words.per_item) / speed
-    memory = 2.2 * 8 * d**2 if d <= _LARGEST_DENSE else 24 * entries
-    return gram + _SEARCH_SECONDS * d**2, memory
-
-
-def _forecast_words(collection: Collection, options: FitOptions, threads: int, speed: float) -> _Words:
-    n = len(collection)
-    if isinstance(collection, TableCollection):
-        X = collection.X
-        return _Words(X.shape[1], (X.nnz if sp.issparse(X) else X.size) / n, 0, ())
-    sample = [collection[i] for i in np.unique(np.linspace(0, n - 1, _SAMPLE).astype(int)).tolist()]
-    if collection.modality == "texts":
-        started = time.perf_counter()
-        texts = [text.split() for text in _contents(sample, options)]
-        seconds = (time.perf_counter() - started) / len(texts) * n
-        distinct = float(np.mean([len(set(text)) for text in texts]))
-        d = text_words(options, bool(class_names(collection, options)))
-        return _Words(d, distinct, int(100 * d), (PlannedStep(f"count up to {d:,} words in {n:,} texts", 4 * seconds),))
-    descriptors = make_descriptors(options, collection.modality)
-    sizes = visual_words(options, len(descriptors))
-    started = time.perf_counter()
-    contents = _contents(sample, options, descriptors[0].max_side if collection.modality == "images" else None)
-    describing = time.perf_counter() - started
-    learning = counting = entries = memory = 0.0
-    for descriptor, size in zip(descriptors, sizes, strict=True):
-        descriptor.describe(contents[0])  # compiling does not count
-        started = time.perf_counter()
-        described = [descriptor.describe(content)[0] for content in contents]
-        describing += time.perf_counter() - started
-        vectors, width = float(np.mean([len(values) for values in described])), described[0].shape[1]
-        sampled = min(_SAMPLED_VECTORS, vectors * n)
-        learning += _KMEANS_ITERATIONS * sampled * size * width / speed
-        counting += vectors * n * size * width / speed
-        entries += min(vectors, size)
-        memory += 4 * width * (3 * sampled + 64 * vectors)
-    names, numbers = (" and ".join(map(str, some)) for some in ([type(one).__name__ for one in descriptors], sizes))
-    steps = (
-        PlannedStep(f"describe {n:,} {collection.modality} by {names}", describing / len(contents) * n / threads),
-        PlannedStep(f"learn {numbers} words", learning),
-        PlannedStep("count the words of each item", counting),
-    )
-    return _Words(sum(sizes), entries, int(memory), steps)
-
-
-def _contents(sample: list[Any], options: FitOptions, max_side: int | None = None) -> list[Any]:
-    """Load a few items; those that cannot be read are skipped if the fit would do so too."""
-    contents = []
-    error: ItemError | None = None
-    for item in sample:
-        try:
-            contents.append(item.load(max_side))
-        except ItemError as found:
-            if options.on_error == "raise":
-                raise
-            error = found
-    if not contents:
-        raise BagwiseError(f"None of {len(sample)} items that were tried can be read. {error}")
-    return contents
-
-
-def _multiplications_per_second() -> float:
-    """Measure how fast this machine multiplies matrices."""
-    A = np.ones((512, 512), np.float32)
-    A @ A  # threads start
-    started = time.perf_counter()
-    for _ in range(3):
-        A @ A
-    return 3 * 512**3 / max(time.perf_counter() - started, 1e-6)
+        return 24 * d * (n_classes if chosen.supervised else n_items)
+    return 2.2 * 8 * d**2 if d <= _LARGEST_DENSE else 24 * per_item * n_items
