@@ -156,3 +156,61 @@ def test_what_cannot_be_predicted(place, tmp_path):
         ((place / "texts.bagwise", place / "new", "--out", "-", "--json"), "--json prints one object"),
     ]:
         assert message in bagwise("predict", *arguments, code=1)
+
+
+def test_an_item_is_explained(place, tmp_path):
+    model = Model.load(place / "texts.bagwise")
+    item = open_collection(place / "texts")[0]
+    said = as_json("explain", place / "texts.bagwise", place / "texts", "--item", item.id)
+    assert {"command": "explain", **model.explain(item).to_dict()} == said
+    for one in (said, said["runner_up"]):
+        total = one["intercept"] + sum(group["contribution"] for group in one["groups"])
+        assert total == pytest.approx(one["score"], rel=1e-9)
+        assert sum(word["contribution"] for word in one["words"]) == pytest.approx(total - one["intercept"], rel=1e-9)
+        assert sum(span["weight"] for span in one["places"]) == pytest.approx(total - one["intercept"], rel=1e-9)
+    assert said["class"] == item.label
+    by_text = as_json("explain", place / "texts.index", "-t", item.load())
+    assert by_text == said | {"id": None}
+
+
+def test_an_explanation_on_the_terminal_adds_up(place):
+    printed = bagwise("explain", place / "table.bagwise", place / "table.csv", "--row", 3, "--top", 2)
+    assert "3: class0, probability " in printed
+    rows = [line.split() for line in printed.split("adds to the score")[1].split("column")[0].splitlines()[1:] if line]
+    assert rows[0][0] == "intercept"
+    assert rows[-1][0] == "score"
+    for k in (-2, -1):
+        assert sum(float(row[k]) for row in rows[:-1]) == pytest.approx(float(rows[-1][k]), abs=0.0005 * len(rows))
+    words = bagwise("explain", place / "texts.bagwise", "-t", "Ripe pear, sharp saw", "--class", "tools")
+    assert "Ripe pear, sharp saw" in words
+    listed = [line.split() for line in words.splitlines() if line][-4:]
+    terms = Model.load(place / "texts.bagwise").explain("Ripe pear, sharp saw").words("tools")
+    assert listed == [[term.name, f"{term.contribution:+.3f}"] for term in terms]
+
+
+def test_an_explanation_as_a_page(place, tmp_path):
+    page = tmp_path / "page.html"
+    bagwise("explain", place / "texts.bagwise", "-t", "Ripe pear, <b>sharp", "--html", page)
+    assert 'class="m4">' in page.read_text()
+    assert "&lt;" in page.read_text()
+    assert "<b>" not in page.read_text()
+    picture = next((place / "images").rglob("*.png"))
+    bagwise("explain", place / "images.bagwise", picture, "--html", page, "--force")
+    assert page.read_text().count("data:image/png") == 2
+    bagwise("explain", place / "table.bagwise", place / "table.csv", "--row", 0, "--html", page, "--force")
+    assert ">w3<" in page.read_text()
+    assert "exists already" in bagwise("explain", place / "texts.bagwise", "-t", "pear", "--html", page, code=1)
+
+
+def test_what_cannot_be_explained(place):
+    texts_model = place / "texts.bagwise"
+    for arguments, message in [
+        ((texts_model,), "Give one item: a file, a source with --item or --row, or --query-text"),
+        ((texts_model, place / "texts"), "holds 36 items. Choose one by --item; ids are 'birds/0"),
+        ((texts_model, place / "texts", "--item", "birds/24.txt"), "has no item 'birds/24.txt'. Some of its 36 ids: "),
+        ((texts_model, "-t", "pear", "--class", "fish"), "Unknown --class: 'fish'"),
+        ((place / "table.bagwise", place / "table.csv", "--row", 99), "--row must be from 0 to 44"),
+        ((place / "table.bagwise", place / "table.csv", "--row", 1, "--item", "1"), "--item or --row, not both"),
+        ((texts_model, "-t", "pear", "--groups", 7), "--groups must be one of"),
+    ]:
+        assert message in bagwise("explain", *arguments, code=1)

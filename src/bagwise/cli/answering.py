@@ -115,7 +115,7 @@ def _answers(
 ) -> Iterator[list[Any]]:
     """Yield the answers of texts and of the items of sources in batches, and note what could not be read."""
     from bagwise.training.answers import Answers, answers_of
-    from bagwise.training.evaluate import open_items
+    from bagwise.training.items import open_items
 
     without: list[str] = []
     n_skipped = 0

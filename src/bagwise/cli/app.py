@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli import answering, learning, models, searching, using
+from bagwise.cli import answering, explaining, learning, models, searching, using
 from bagwise.cli.session import EXIT_CODES
 
 __all__ = ["app"]
@@ -46,6 +46,7 @@ for _command in (
     learning.fit,
     learning.compare,
     answering.predict,
+    explaining.explain,
     using.transform,
     using.evaluate,
     using.cluster,

@@ -24,7 +24,7 @@ __all__ = [
     "with_options",
 ]
 
-_NUMBER = re.compile(r"-?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
+_NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 # Options that have another name than their parameter, and the parameters that errors of other packages may name.
@@ -81,12 +81,14 @@ def plain_lines(table: Any) -> list[str]:
 
 
 def percent(fraction: float) -> str:
-    """Format a fraction as a percentage.
+    """Format a fraction as a percentage; only 0 and 1 themselves round to 0 and 100.
 
-    >>> percent(0.1834)
-    '18.3 %'
+    >>> percent(0.1834), percent(0.99997)
+    ('18.3 %', '>99.9 %')
     """
-    return f"{100 * fraction:.1f} %"
+    if 0 < fraction < 0.0005:
+        return "<0.1 %"
+    return ">99.9 %" if 0.9995 <= fraction < 1 else f"{100 * fraction:.1f} %"
 
 
 def duration(seconds: float) -> str:

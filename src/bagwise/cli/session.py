@@ -89,6 +89,14 @@ class Session:
         for line in lines:
             self.log(line)
 
+    def show(self, content: Any) -> None:
+        """Print a renderable of rich, such as a text with colours, unless the output is JSON."""
+        if not self.as_json:
+            from rich.console import Console
+
+            self.progress.clear()
+            Console(highlight=False).print(content)
+
     def note(self, text: str) -> None:
         """Print a note on standard error."""
         self.log(text, logging.WARNING)

@@ -191,6 +191,34 @@ class Explanation:
         order = np.argsort(-np.abs(added), kind="stable")
         return [GroupTerm(int(g), str(self.group_names[g]), float(added[g])) for g in order if added[g] != 0]
 
+    def sums(self, n_groups: int, label: str | None = None) -> list[tuple[str, float, float]]:
+        """Return what adds up to the score of a class, and the same terms of the runner-up, or of the predicted class.
+
+        Parameters
+        ----------
+        n_groups : int
+            Groups with a row of their own, those with the largest absolute contributions.
+        label : str, default=None
+            None: the predicted class.
+
+        Returns
+        -------
+        rows : list of (name, contribution, contribution to the other class)
+            The intercept, groups, and the sum of all other groups, if there are any.
+        """
+        first = self.predicted if label is None else label
+        other = self.runner_up if first == self.predicted else self.predicted
+        added, others = self.contributions(first), self.contributions(other)
+        order = np.argsort(-np.abs(added), kind="stable")
+        shown = [k for k in order[:n_groups] if added[k] != 0 or others[k] != 0]
+        rest = np.setdiff1d(np.flatnonzero((added != 0) | (others != 0)), shown)
+        rows = [("intercept", self.intercept_of(first), self.intercept_of(other))]
+        rows += [(str(self.group_names[k]), float(added[k]), float(others[k])) for k in shown]
+        if len(rest):
+            name = f"{len(rest)} other group{'s' if len(rest) > 1 else ''}"
+            rows.append((name, float(added[rest].sum()), float(others[rest].sum())))
+        return rows
+
     def words(self, label: str | int | None = None) -> list[WordTerm]:
         """Return the words of the item with their contributions, the largest absolute contribution first.
 
@@ -214,27 +242,20 @@ class Explanation:
         """
         return [] if self.content is None else self.content.places(self.terms, self._shares(label))
 
-    def to_dict(self, n_groups: int | None = None, n_words: int | None = None) -> dict[str, Any]:
-        """Return the explanation as JSON values, for the predicted class and the runner-up.
-
-        Parameters
-        ----------
-        n_groups, n_words : int, default=None
-            Most groups and words; those with the largest contributions are kept. None: all.
-        """
-
-        def of(label: str) -> dict[str, Any]:
-            return {
-                "class": label,
-                "score": self.score_of(label),
-                "intercept": self.intercept_of(label),
-                "groups": [term._asdict() for term in self.groups(label)[:n_groups]],
-                "words": [term._asdict() for term in self.words(label)[:n_words]],
-                "places": [place._asdict() for place in self.places(label)],
-            }
-
-        answer = {"id": self.id, **of(self.predicted), "runner_up": of(self.runner_up), "margin": self.margin}
-        return answer if self.probability is None else answer | {"probability": self.probability}
+    def to_dict(self, label: str | None = None) -> dict[str, Any]:
+        """Return the explanation as JSON values: of one class, or of the predicted class and the runner-up."""
+        if label is None:
+            answer = {"id": self.id, **self.to_dict(self.predicted), "runner_up": self.to_dict(self.runner_up)}
+            answer["margin"] = self.margin
+            return answer if self.probability is None else answer | {"probability": self.probability}
+        return {
+            "class": label,
+            "score": self.score_of(label),
+            "intercept": self.intercept_of(label),
+            "groups": [term._asdict() for term in self.groups(label)],
+            "words": [term._asdict() for term in self.words(label)],
+            "places": [place._asdict() for place in self.places(label)],
+        }
 
     def _number(self, label: str | int | None) -> int:
         if label is None:

@@ -8,6 +8,10 @@ from .data import MergingCurve as MergingCurve
 from .data import ReportData as ReportData
 from .data import SearchResults as SearchResults
 from .data import WordGroup as WordGroup
+from .explained import heat_picture as heat_picture
+from .explained import marked_text as marked_text
+from .explained import render_explanation as render_explanation
+from .explained import write_explanation as write_explanation
 from .html import render_comparison as render_comparison
 from .html import render_report as render_report
 from .html import render_results as render_results

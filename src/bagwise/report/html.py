@@ -40,7 +40,15 @@ from bagwise.report.svg import DARK, LIGHT, N_LEVELS, bar, shades, thinned
 from bagwise.report.texts import count, one_line, percent, percent_of
 
 __all__ = ["LIMITS", "chart_file", "examples_by_class", "lowest_errors", "render_comparison", "render_report"]
-__all__ += ["render_results", "shown_groups", "table_rows", "write_comparison", "write_report", "write_results"]
+__all__ += [
+    "render_page",
+    "render_results",
+    "shown_groups",
+    "table_rows",
+    "write_comparison",
+    "write_report",
+    "write_results",
+]
 
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 _MARGIN = 12  # of a chart in a file of its own, in pixels
@@ -108,7 +116,7 @@ def render_report(data: ReportData) -> str:
         context |= _confusion_view(data.confusion)
     if data.groups:
         context |= _groups_view(data.groups)
-    return _render("report.html.j2", **context)
+    return render_page("report.html.j2", **context)
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
@@ -154,7 +162,7 @@ def render_comparison(comparison: Comparison) -> str:
     >>> "Comparison of criteria" in page
     True
     """
-    return _render(
+    return render_page(
         "comparison.html.j2",
         comparison=comparison,
         summary=sentences.about_comparison(comparison),
@@ -199,7 +207,8 @@ def render_results(results: SearchResults) -> str:
     >>> "1 result, best first" in page
     True
     """
-    return _render("results.html.j2", results=results, any_label=any(hit.label is not None for hit in results.hits))
+    any_label = any(hit.label is not None for hit in results.hits)
+    return render_page("results.html.j2", results=results, any_label=any_label)
 
 
 def write_results(results: SearchResults, path: str | os.PathLike[str]) -> Path:
@@ -258,7 +267,8 @@ def lowest_errors(comparison: Comparison) -> list[float]:
     return [min(errors) for errors in zip(*(result.errors for result in comparison.criteria), strict=True)]
 
 
-def _render(template: str, **context: Any) -> str:
+def render_page(template: str, **context: Any) -> str:
+    """Render a template with the style sheet and the policy of all pages."""
     environment = _environment()
     colours = {"light": LIGHT, "dark": DARK, "light_shades": shades(LIGHT), "dark_shades": shades(DARK)}
     style = environment.get_template("style.css.j2").render(series=_series(), **colours)

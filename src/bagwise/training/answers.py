@@ -94,7 +94,7 @@ class Answers:
     without_words: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[list[Answer]]:
-        from bagwise.training.evaluate import count_words
+        from bagwise.training.items import count_words
 
         n_items = len(self.collection)
         for first in range(0, n_items, _BATCH_SIZE):

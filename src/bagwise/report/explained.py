@@ -1,0 +1,164 @@
+"""The page of one explanation: highlights in a text, a heat map over an image, bars for columns and groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._io.atomic import write_atomically
+from bagwise.report.html import render_page
+from bagwise.report.pictures import thumbnail
+from bagwise.report.svg import LIGHT
+
+__all__ = ["heat_picture", "marked_text", "render_explanation", "write_explanation"]
+
+N_MARKS = 4  # strengths of highlights
+_N_GROUPS, _N_WORDS = 20, 30
+_SIDE = 640  # of pictures, in pixels
+_STRONGEST = 0.85  # opacity of colours over an image, from this quantile of contributions on
+_QUANTILE = 0.98
+
+
+def marked_text(text: str, spans: Sequence[tuple[int, int, float]]) -> list[tuple[str, int]]:
+    """Divide a text into pieces with marks from -4 (strongest against) over 0 (none) to 4 (strongest for).
+
+    Spans of less than an eighth of the largest weight have no mark.
+
+    Examples
+    --------
+    >>> marked_text("a fine day", [(2, 6, 1.0), (7, 10, -0.2)])
+    [('a ', 0), ('fine', 4), (' ', 0), ('day', -1)]
+    """
+    largest = max((abs(weight) for *_, weight in spans), default=0.0)
+    pieces, end = [], 0
+    for start, stop, weight in spans:
+        if start < end or stop <= start:  # tokens of other n-grams; empty ones
+            continue
+        strength = round(N_MARKS * abs(weight) / largest) if largest else 0
+        pieces += [(text[end:start], 0), (text[start:stop], strength if weight > 0 else -strength)]
+        end = stop
+    return [(piece, mark) for piece, mark in [*pieces, (text[end:], 0)] if piece]
+
+
+def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, float, float]], side: int = _SIDE) -> bytes:
+    """Draw the weights of patches over an image in grey, as a PNG file. Needs ``bagwise[image]``.
+
+    The weight of a patch is spread over its pixels. Pixels that add to the score are teal, those that lower it red; the
+    stronger, the more opaque.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width) or (height, width, 3)
+    patches : sequence of (x, y, side, weight)
+        In pixels of the image.
+    side : int, default=640
+        Longer side of the picture.
+
+    Returns
+    -------
+    png : bytes
+    """
+    height, width = image.shape[:2]
+    heat = _heat(height, width, np.array(patches, np.float64).reshape(-1, 4))
+    grey = image if image.ndim == 2 else image.mean(axis=2)
+    largest = np.quantile(np.abs(heat), _QUANTILE) or np.abs(heat).max() or 1.0
+    opacity = _STRONGEST * np.minimum(np.abs(heat) / largest, 1.0)[..., np.newaxis]
+    colours = [np.array([int(LIGHT[name][k : k + 2], 16) for k in (1, 3, 5)]) for name in ("series-1", "series-2")]
+    colour = np.where(heat[..., np.newaxis] > 0, *colours)
+    ground = 96 + 0.6 * np.repeat(grey[..., np.newaxis].astype(np.float64), 3, axis=2)  # pale, so that colours show
+    mixed = (1 - opacity) * np.minimum(ground, 255) + opacity * colour
+    return thumbnail(np.rint(mixed).astype(np.uint8), side)
+
+
+def _heat(height: int, width: int, patches: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spread the weight of each patch over its pixels, by differences at its corners."""
+    x, y, sides, weights = patches.T
+    left, right = (np.clip(np.rint(at), 0, width).astype(np.intp) for at in (x, x + sides))
+    top, bottom = (np.clip(np.rint(at), 0, height).astype(np.intp) for at in (y, y + sides))
+    density = weights / np.maximum((right - left) * (bottom - top), 1)
+    changes = np.zeros((height + 1, width + 1))
+    for rows, columns, sign in ((top, left, 1), (top, right, -1), (bottom, left, -1), (bottom, right, 1)):
+        np.add.at(changes, (rows, columns), sign * density)
+    return changes.cumsum(axis=0).cumsum(axis=1)[:height, :width]
+
+
+def render_explanation(
+    explanation: Any,
+    *,
+    title: str,
+    content: Any = None,
+    label: str | None = None,
+    class_name: str | None = None,
+    facts: dict[str, str] | None = None,
+) -> str:
+    """Render an explanation as an HTML page. Needs ``bagwise[report]``, and ``bagwise[image]`` for images.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        Of `Model.explain`.
+    title : str
+        Name of the item.
+    content : str or ndarray, default=None
+        The text or the image that was explained.
+    label : str, default=None
+        Its true class, if known.
+    class_name : str, default=None
+        The class whose score is explained. None: the predicted one.
+    facts : mapping of str to str, default=None
+
+    Returns
+    -------
+    html : str
+        See `render_report`.
+    """
+    shown = explanation.predicted if class_name is None else class_name
+    places = explanation.places(shown)
+    context: dict[str, Any] = {"pieces": None, "picture": None, "heat": None, "columns": None}
+    if isinstance(content, str):
+        context["pieces"] = marked_text(content, places)
+    elif isinstance(content, np.ndarray) and content.ndim in (2, 3) and places:
+        context |= {"picture": thumbnail(content, _SIDE), "heat": heat_picture(content, places)}
+    elif content is None and places and hasattr(places[0], "value"):
+        context["columns"] = sorted(places, key=lambda column: -abs(column.weight))[:_N_WORDS]
+    rows = explanation.sums(_N_GROUPS, shown)
+    words = [term for term in explanation.words(shown) if term.name is not None] if context["columns"] is None else []
+    return render_page(
+        "explanation.html.j2",
+        explanation=explanation,
+        title=title,
+        label=label,
+        shown=shown,
+        score=explanation.score_of(shown),
+        other=explanation.runner_up if shown == explanation.predicted else explanation.predicted,
+        rows=rows,
+        largest=max((abs(value) for _, *values in rows for value in values), default=0.0),
+        words=words[:_N_WORDS],
+        n_words=len(words),
+        facts=facts or {},
+        marks=[*range(-N_MARKS, 0), *range(1, N_MARKS + 1)],
+        **context,
+    )
+
+
+def write_explanation(explanation: Any, path: str | os.PathLike[str], **options: Any) -> Path:
+    """Write an explanation to an HTML file atomically; see `render_explanation`.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    path : path
+        An existing file is replaced.
+    **options
+        As in `render_explanation`.
+
+    Returns
+    -------
+    path : Path
+    """
+    return write_atomically(path, render_explanation(explanation, **options).encode())
