@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._io.tensors import kind_of
 from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
 from bagwise.cli.outputs import (
@@ -23,7 +22,6 @@ from bagwise.cli.outputs import (
 from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.runtime import KIND
 
 __all__ = ["cluster", "counted", "evaluate", "load_model", "transform"]
 
@@ -192,7 +190,9 @@ def _by_size(labels: Any) -> Any:
 
 def load_model(path: Path) -> Any:
     """Load a model, or that of an index; raise if the path does not exist."""
+    from bagwise._io.tensors import kind_of
     from bagwise.model import Model
+    from bagwise.runtime import KIND
 
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
