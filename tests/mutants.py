@@ -207,7 +207,7 @@ MUTANTS = [
     ),
     Mutant(
         "names of groups: equal names stay equal",
-        "merging/grouping.py",
+        "merging/naming.py",
         "        while name in names:\n",
         "        while False:\n",
         "merging/test_word_merger.py -k names",

@@ -32,7 +32,8 @@ TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 # Members of headers of schema 2, and what they are where they are missing.
-OPTIONAL: dict[str, Any] = dict.fromkeys(("norm", "vocabularies", "weight_range", "calibration")) | {"term": "count"}
+OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
+OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None}
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
@@ -76,7 +77,8 @@ class RuntimeModel:
         self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
         self._weights, self._tables, self._hashes = map(tensors.get, ("word_weights", "tables", "word_hashes"))
-        self._shift, self._flat = tensors.get("column_shift"), "groups" in tensors
+        self._shift, self._most = tensors.get("column_shift"), header["flattened"] or self._d
+        self._flat = "groups" in tensors and header["flattened"] is None
         self._names: Any = (tensors["names"], tensors["name_offsets"]) if "names" in tensors else None
         rise = self._names is None or _rises(self._names[1], len(self._names[0]))
         _check(rise, "the offsets of its names do not rise from 0 to the number of their bytes.")
@@ -99,7 +101,7 @@ class RuntimeModel:
         """Return the same model with n groups."""
         least = max(1, self._d - len(self._merges))
         _check(n == self.n_groups or not self._flat, f"This model is compact: it always has {self.n_groups} groups.")
-        _check(_is_count(n, least, self._d), f"This model can be cut at {least} to {self._d} groups, got {n!r}.")
+        _check(_is_count(n, least, self._most), f"This model can be cut at {least} to {self._most} groups, got {n!r}.")
         other = copy.copy(self)
         if self._tables is not None and n != self.n_groups:
             other._tables, other._heads = None, {k: head for k, head in self._heads.items() if k != self.n_groups}
@@ -409,12 +411,13 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Add the merges, the hashes and the weights of a compact model."""
     if "groups" in arrays:
-        groups = arrays["groups"].astype(np.intp)
+        groups, n = arrays["groups"].astype(np.intp), header["flattened"] or header["n_words"]
         found, first = np.unique(groups, return_index=True)
-        numbered = len(found) == header["n_words"] == found[-1] + 1 and np.all(np.diff(first) > 0)
+        numbered = len(found) == n == found[-1] + 1 and np.all(np.diff(first) > 0)
         _check(numbered, "its groups are not numbered by their first words.")
-        arrays["merges"] = merges_of(groups).astype(np.int32)
-        arrays["scores"] = np.full(len(arrays["merges"]), np.nan)
+        rest = arrays.get("merges", np.empty((0, 2))), arrays.get("scores", np.empty(0))  # merges of these groups
+        arrays["merges"] = np.concatenate([merges_of(groups), rest[0]]).astype(np.int32)
+        arrays["scores"] = np.concatenate([np.full(len(groups) - n, np.nan), rest[1]])
     if "hashes" in arrays:
         low, starts = arrays["hashes"], arrays["hash_starts"]
         _check(_rises(starts, len(low)), f"its hash_starts do not rise from 0 to {len(low)}.")
@@ -444,6 +447,10 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
     _check(header["term"] in TERMS and header["norm"] in NORMS, "its term or norm cannot be.")
+    named = header["group_names"]
+    fit = isinstance(named, dict) and all(isinstance(name, str) for name in named.values())
+    fit = fit and all(number.isdecimal() and int(number) < n for number in named)
+    _check(named is None or fit, f"its group_names cannot be {named!r:.100}.")
     factors = header["calibration"]
     fit = isinstance(factors, dict) and factors.keys() <= {str(size) for size in heads}
     fit = fit and all(isinstance(factor, float) and 0 < factor < LARGEST for factor in factors.values())
@@ -456,14 +463,16 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)
     _check(cells == 1 or seen, f"its pyramid cannot be {grids!r:.100}.")
     lengths = {name: (0, *shape)[-1] for name, (_, shape) in forms.items()}
+    flat, k = header["flattened"], lengths.get("scores", 0)
+    _check(flat is None or _is_count(flat, k + 1, min(d - 1, 1 << 16)), f"its flattened cannot be {flat!r:.100}.")
     compact = header["schema"] > 1 and "groups" in forms and _is_count(n, 1, d) and heads in ([], [n])
-    m = d - n if compact else lengths.get("scores", 0)
+    m = d - flat + k if flat else d - n if compact else k
     _check(d - MOST_GROUPS <= m < d, f"{d} words cannot have {m} merges.")
-    sizes = all(_is_count(size, d - m, d) for size in [n, *heads]) and sorted(set(heads)) == heads
+    sizes = all(_is_count(size, d - m, flat or d) for size in [n, *heads]) and sorted(set(heads)) == heads
     _check(sizes and (len(classes) > 1 or not heads), f"its heads or n_words do not suit {d} words and {m} merges.")
-    wanted: dict[str, Any] = {"merges": ("<i4", (m, 2)), "scores": ("<f8", (m,))}
-    if compact:
-        wanted = {"groups": ("|u1" if n <= 1 << 8 else "<u2", (d,))}
+    wanted: dict[str, Any] = {"merges": ("<i4", (k, 2)), "scores": ("<f8", (k,))}
+    if flat or compact:
+        wanted = (wanted if flat else {}) | {"groups": ("|u1" if (flat or n) <= 1 << 8 else "<u2", (d,))}
     for size in heads:
         wanted[f"head_{size}_coef"] = "<f4", (len(classes), cells * size)
         wanted[f"head_{size}_intercept"] = "<f4", (len(classes),)

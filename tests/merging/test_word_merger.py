@@ -16,7 +16,7 @@ from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
 from bagwise.merging import MergingInterrupted
 from bagwise.merging.engine import Engine
-from bagwise.merging.grouping import name_groups
+from bagwise.merging.naming import name_groups
 
 
 @pytest.fixture

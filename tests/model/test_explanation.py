@@ -107,8 +107,8 @@ def test_another_number_of_groups():
     for one, other in zip(model.explain(IMAGES, 2), model.cut(2).explain(IMAGES), strict=True):
         np.testing.assert_array_equal(one.contributions(), other.contributions())
         assert len(one.contributions()) == 2
-    with pytest.raises(BagwiseError, match="classifiers for 2, 4 groups, not for 3"):
-        model.explain(IMAGES, 3)
+    with pytest.raises(BagwiseError, match="classifiers for 2, 4 groups, not for 5"):
+        model.explain(IMAGES, 5)
     with pytest.raises(BagwiseError, match="no classifier"):
         table_model().explain(np.ones((1, 5)))
     with pytest.raises(BagwiseError, match="Unknown class"):

@@ -177,14 +177,16 @@ def test_cuts_are_models_made_with_that_size(pictured):
     histograms = pictured.histograms(bags)
     for n in range(1, 13):
         cut = pictured.cut(n)
-        made = dataclasses.replace(pictured, n_groups=n)
+        derived = {"derived_head": {"n_groups": n, "from": 2 if n == 1 else 4}} if n in (1, 3) else {}
+        assert cut.heads.keys() == {2, 4} | ({n} if derived else set())
+        made = dataclasses.replace(pictured, n_groups=n, heads=cut.heads, provenance={**pictured.provenance, **derived})
         assert cut == made
         np.testing.assert_array_equal(cut.lookup, pictured.hierarchy.cut(n))
         expected = cut.transform(bags).toarray()
         np.testing.assert_array_equal(made.transform(bags).toarray(), expected)
         np.testing.assert_array_equal(pictured.group(histograms, n).toarray(), expected)
         assert expected.shape[1] == 5 * n == len(cut.feature_names())
-    assert pictured.cut(2).cut(4) == pictured != pictured.cut(2)
+    assert pictured.cut(2).cut(4) == pictured.cut(3).cut(4) == pictured != pictured.cut(2)
     assert pictured.n_groups == 4
 
 
@@ -195,8 +197,8 @@ def test_predictions_are_the_largest_scores(pictured):
         scores = model.transform(bags).toarray().astype(float) @ head.coef.astype(float).T + head.intercept
         np.testing.assert_allclose(model.decision_function(bags), scores, atol=1e-12)
         np.testing.assert_array_equal(model.predict(bags), np.array(model.classes)[scores.argmax(axis=1)])
-    with pytest.raises(BagwiseError, match=r"has classifiers for 2, 4 groups, not for 3\. Cut it"):
-        pictured.cut(3).predict(bags)
+    with pytest.raises(BagwiseError, match=r"has classifiers for 2, 4 groups, not for 5\. Cut it"):
+        pictured.cut(5).predict(bags)
     with pytest.raises(BagwiseError, match="fitted without classes"):
         dataclasses.replace(pictured, heads={}, classes=()).predict(bags)
 

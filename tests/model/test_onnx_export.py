@@ -83,9 +83,9 @@ def test_a_graph_says_what_it_is(tmp_path):
 
 
 def test_without_a_head_there_are_features_alone(tmp_path):
-    session = opened(MADE["images"]().cut(3), tmp_path)
+    session = opened(MADE["images"]().cut(5), tmp_path)
     assert [output.name for output in session.get_outputs()] == ["features"]
-    assert session.get_outputs()[0].shape == [1, 15]
+    assert session.get_outputs()[0].shape == [1, 25]
 
 
 def test_positions_outside_are_taken_to_the_nearest_cell(tmp_path):

@@ -21,8 +21,9 @@ from bagwise._utils.checks import check_integer, reset_fitted
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.engine import merge_scoring
-from bagwise.merging.grouping import FLOATS, copy_fitted, name_groups
+from bagwise.merging.grouping import FLOATS, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.naming import name_groups
 from bagwise.merging.path import path_sizes
 from bagwise.merging.pooling import pool
 from bagwise.merging.scoring import WeightLoss

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from bagwise._compat import _check_feature_names_in
 from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
-__all__ = ["FLOATS", "GroupTransformer", "copy_fitted", "name_groups"]
+__all__ = ["FLOATS", "GroupTransformer", "copy_fitted"]
 
 FLOATS = [np.float64, np.float32]
-_WORDS_IN_NAME = 3
 Estimator = TypeVar("Estimator")
 
 
@@ -108,32 +108,6 @@ class GroupTransformer(TransformerMixin):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def name_groups(
-    words: NDArray[Any], totals: NDArray[np.float64], labels: NDArray[np.int64], n_groups: int
-) -> NDArray[Any]:
-    """Name each group after its most frequent words, such as ``car+auto+truck…(17)``.
-
-    `totals` are the frequencies of words; of equal ones the first column comes first. Names of groups of more than
-    three words end with the number of words. Names that occur before get a number, so that all are different.
-
-    >>> import numpy as np
-    >>> name_groups(np.array(["a", "b", "a+b"]), np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), 2)
-    array(['a+b', 'a+b#2'], dtype=object)
-    """
-    order = np.lexsort((-totals, labels))  # stable: by group, then by weight, then by column
-    groups = np.split(order, np.cumsum(np.bincount(labels, minlength=n_groups))[:-1])
-    names: dict[str, None] = {}
-    for group in groups:
-        first = "+".join(str(word) for word in words[group[:_WORDS_IN_NAME]])
-        name = stem = first if len(group) <= _WORDS_IN_NAME else f"{first}…({len(group)})"
-        count = 1
-        while name in names:
-            count += 1
-            name = f"{stem}#{count}"
-        names[name] = None
-    return np.array(list(names), dtype=object)
 
 
 def copy_fitted(estimator: Estimator, **changes: Any) -> Estimator:

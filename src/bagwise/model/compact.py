@@ -64,6 +64,10 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "word_hashes": hashes,
         "word_totals": None,
         "word_weights": weights,
+        "given_names": {
+            new: model.given_names[old] for new, old in enumerate(kept.tolist()) if old in model.given_names
+        },
+        "flattened": None,
         "tables": None if model.tables is None else model.tables[:, words],
         "heads": heads,
         "calibration": {n: model.calibration[model.n_groups]} if model.n_groups in model.calibration else {},

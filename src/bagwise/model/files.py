@@ -123,8 +123,14 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _group_tensors(model: Any) -> dict[str, NDArray[Any]]:
-    """Return tables, and merges with their scores, or groups where merges say no more."""
+    """Return tables, and merges with their scores, or groups where merges say no more, with the merges of groups."""
     hierarchy = model.hierarchy
+    if model.flattened is not None:
+        rest = slice(hierarchy.n_words - model.flattened, None)
+        dtype = np.uint8 if model.flattened <= 1 << 8 else np.uint16
+        tables = {} if model.tables is None else {"tables": model.tables.astype(dtype)}
+        merges = {"merges": hierarchy.merges[rest].astype(np.int32), "scores": hierarchy.scores[rest]}
+        return {"groups": hierarchy.cut(model.flattened).astype(dtype), **merges, **tables}
     one_cut = model.n_groups == hierarchy.min_groups and {*model.heads} <= {model.n_groups}
     groups = groups_of(hierarchy) if one_cut else None
     tables = {} if model.tables is None else {"tables": model.tables}
@@ -157,7 +163,15 @@ def _optional(model: Any) -> dict[str, Any]:
     """Return the members of the header that schema 1 does not have."""
     vocabularies = list(model.vocabularies) if len(model.vocabularies) > 1 else None
     calibration = {str(size): sharpness for size, sharpness in model.calibration.items()} or None
-    return {"term": model.term, "norm": model.norm, "vocabularies": vocabularies, "calibration": calibration}
+    names = {str(number): name for number, name in model.given_names.items()} or None
+    return {
+        "term": model.term,
+        "norm": model.norm,
+        "vocabularies": vocabularies,
+        "calibration": calibration,
+        "group_names": names,
+        "flattened": model.flattened,
+    }
 
 
 def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -185,6 +199,8 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "word_weights": tensors.get("word_weights"),
         "column_shift": tensors.get("column_shift"),
         "tables": tensors.get("tables"),
+        "given_names": {int(number): name for number, name in (header["group_names"] or {}).items()},
+        "flattened": header["flattened"],
         "norm": header["norm"],
         "normalize": header["normalize"],
         "classes": header["classes"],

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_count, as_values
+from bagwise._utils.checks import as_count
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
+from bagwise.model.checks import check_words
 from bagwise.model.compact import compact_parameters, groups_of
+from bagwise.model.cutting import check_flattened, trim_parameters, with_derived_head
+from bagwise.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
 from bagwise.model.parts import (
     DescriptorRecord,
     Head,
@@ -27,19 +30,16 @@ from bagwise.model.parts import (
     PathErrors,
     checked_calibration,
     checked_names,
-    checked_tokenizer,
     frozen,
     json_copy,
     softmax,
 )
 from bagwise.runtime import (
-    HASH_BITS,
     ITEMS,
     MOST_CELLS,
     MOST_GROUPS,
     MOST_TABLE,
     MOST_TABLES,
-    MOST_VOCABULARIES,
     MOST_WORDS,
     OPTIONAL,
 )
@@ -104,6 +104,11 @@ class Model:
     tables : array-like of int, shape (n_tables, d), default=None
         Several groupings at once, in place of the cut at `n_groups`: each word is in one group of each table, and
         groups are numbered through all tables, `n_groups` in all. None: the groups of the cut.
+    given_names : mapping from int to str, default={}
+        Names that people gave to groups, by their numbers; see `rename_groups`.
+    flattened : int, default=None
+        The largest number of groups, if it is not the number of words: merges before that only say which words are in
+        a group (`merges_of`), and have no scores. See `trim`.
     classes : sequence of str, default=()
     heads : mapping from int to Head, default={}
         Linear classifiers, by their number of groups.
@@ -165,6 +170,8 @@ class Model:
     norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
     tables: NDArray[np.signedinteger] | None = None
+    given_names: Mapping[int, str] = field(default_factory=dict)
+    flattened: int | None = None
     classes: tuple[str, ...] = ()
     heads: Mapping[int, Head] = field(default_factory=dict)
     calibration: Mapping[int, float] = field(default_factory=dict)
@@ -186,12 +193,14 @@ class Model:
                 f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
                 f"down to {self.hierarchy.min_groups}. Merge further."
             )
+        check_flattened(self.hierarchy, self.flattened)
         self._set(n_groups=self._checked_size(self.n_groups), pyramid=self._checked_pyramid())
         self._set(normalize=resolve_steps(self.normalize))
-        self._check_words()
+        check_words(self)
         _ = self.weighting  # checks the names of term and norm
         self._check_tables()
         self._check_classes()
+        self._set(given_names=checked_group_names(self.given_names, self.n_groups))
         if self.path is not None and not isinstance(self.path, PathErrors):
             raise BagwiseError(f"path must be PathErrors or None, got {type(self.path).__name__}.")
         for name in ("options", "provenance"):
@@ -204,7 +213,7 @@ class Model:
             object.__setattr__(self, name, value)
 
     def _checked_size(self, n: Any) -> int:
-        least, most = self.hierarchy.min_groups, self.hierarchy.n_words
+        least, most = self.hierarchy.min_groups, self.flattened or self.hierarchy.n_words
         n = as_count(n, "n_groups", least=1)
         if not least <= n <= most:
             raise BagwiseError(f"n_groups must be from {least} to {most}, where the hierarchy can be cut; got {n}.")
@@ -221,80 +230,6 @@ class Model:
                 f"most {MOST_TABLE}. Take fewer words, or no pyramid."
             )
         return grids
-
-    def _check_words(self) -> None:
-        """Check that the parameters of words suit the modality and the size of the vocabulary."""
-        n, records, seen = self.hierarchy.n_words, self.descriptor_records, self.modality in ("images", "videos")
-        for record in records:
-            if record.known.modality != self.modality:
-                described = record.known.modality
-                raise BagwiseError(f"{record.name} describes {described}, but the model takes {self.modality}.")
-        self._check_codebooks(seen)
-        if not seen and self.pyramid != ((1, 1),):
-            raise BagwiseError(f"{self.modality} have no positions, so there is no pyramid; got {self.pyramid}.")
-        if self.modality == "texts" and (self.word_names is None) == (self.word_hashes is None):
-            raise BagwiseError("A model of texts needs word_names, its vocabulary, or word_hashes, but not both.")
-        if self.word_hashes is not None:
-            self._check_hashes()
-        if self.word_names is not None:
-            if seen:
-                raise BagwiseError(f"Words of {self.modality} have no names, but word_names were given.")
-            self._set(word_names=checked_names(self.word_names, "word_names", unique=self.modality == "texts"))
-        for name, dtype in (("word_totals", np.float64), ("word_weights", np.float32), ("column_shift", np.float64)):
-            if getattr(self, name) is not None:
-                numbers = as_values(np.asarray(getattr(self, name)).reshape(-1, 1), dtype, name)
-                self._set(**{name: frozen(numbers.ravel())})
-        if self.word_weights is not None and len(self.word_weights) and self.word_weights.min() < 0:
-            raise BagwiseError(f"word_weights must not be negative; the smallest is {self.word_weights.min():g}.")
-        if self.column_shift is not None and self.modality != "table":
-            raise BagwiseError(f"Only the columns of a table are shifted, but the model takes {self.modality}.")
-        for name in ("word_names", "word_hashes", "word_totals", "word_weights", "column_shift"):
-            held = getattr(self, name)
-            if held is not None and len(held) != n:
-                raise BagwiseError(f"{name} must have one entry per word of the hierarchy, {n}; got {len(held)}.")
-        self._set(tokenizer=checked_tokenizer(self.tokenizer))
-        if self.tokenizer and self.modality != "texts":
-            raise BagwiseError(f"Only texts have a tokenizer, but the model takes {self.modality}.")
-
-    def _check_hashes(self) -> None:
-        hashes = np.asarray(self.word_hashes)
-        integers = hashes.ndim == 1 and hashes.dtype.kind in "iu"
-        rise = integers and (np.diff(hashes.astype(np.int64)) > 0).all()
-        if self.modality != "texts" or not rise or (len(hashes) and not 0 <= hashes[0] <= hashes[-1] < 1 << HASH_BITS):
-            raise BagwiseError(
-                f"word_hashes are ascending integers of {HASH_BITS} bits, and only for texts; got {hashes!r:.100}."
-            )
-        self._set(word_hashes=frozen(hashes.astype(np.uint32)))
-
-    def _check_codebooks(self, seen: bool) -> None:
-        """Check that there is a codebook for each descriptor that needs one, and that they have all words together."""
-        n, records, given = self.hierarchy.n_words, self.descriptor_records, self.codebook
-        several = isinstance(given, (list, tuple)) and len(given) > 0 and np.ndim(given[0]) == 2
-        codebooks = [] if given is None else list(given) if several else [given]
-        names = " and ".join(record.name for record in records)
-        by = f" by {names}" if records else ""
-        counting = [record for record in records if record.known.n_words is not None]
-        if counting and len(records) > 1:
-            raise BagwiseError(
-                f"{counting[0].name} counts words itself and has no other descriptors beside it; got {names}."
-            )
-        if bool(codebooks) != (seen and not counting):
-            needs = "has no" if codebooks else "needs a"
-            raise BagwiseError(f"A model of {self.modality}{by} {needs} codebook.")
-        if counting and (n != counting[0].known.n_words or self.pyramid != ((1, 1),)):
-            counted = counting[0].known.n_words
-            raise BagwiseError(f"A model{by} has {counted} words and no pyramid; got {n} words.")
-        if codebooks and records and len(records) != len(codebooks):
-            raise BagwiseError(f"{len(records)} descriptors need as many codebooks; got {len(codebooks)}.")
-        if len(codebooks) > MOST_VOCABULARIES:
-            raise BagwiseError(f"A model has at most {MOST_VOCABULARIES} codebooks, got {len(codebooks)}.")
-        held = tuple(frozen(as_values(codebook, np.float32, "codebook")) for codebook in codebooks)
-        if held and (0 in map(len, held) or sum(map(len, held)) != n):
-            sizes = " + ".join(str(len(codebook)) for codebook in held)
-            raise BagwiseError(f"codebook must have one entry per word of the hierarchy, {n}; got {sizes}.")
-        if any(codebook.shape[1] < 1 for codebook in held):
-            raise BagwiseError("Words of a codebook need at least one feature, got 0.")
-        self._set(codebook=held if len(held) > 1 else held[0] if held else None)
 
     def _check_tables(self) -> None:
         if self.tables is None:
@@ -491,7 +426,12 @@ class Model:
     def cut(self, n: int) -> Model:
         """Return the same model with n groups. Nothing is learned; arrays are shared.
 
-        With several tables, another number of groups than theirs gives a cut of the hierarchy, without tables.
+        Where there is no classifier for n groups, it is derived from that for the next larger number that has one: the
+        weight of a group is the sum of those of its parts, each times its share of the occurrences, or the square root
+        of it where square roots of sums are features. On texts, tables and images that cost up to 1.5 points of error
+        against a classifier trained at that size from 30 groups on, up to 3 points with 7 to 15, more with fewer.
+        Groups that are the same keep their given names. With several tables, another number of groups than theirs gives
+        a cut of the hierarchy, without tables.
         """
         if n != self.n_groups and groups_of(self.hierarchy) is not None:
             raise BagwiseError(
@@ -499,12 +439,29 @@ class Model:
             )
         other = copy.copy(self)
         other.__dict__.pop("lookup", None)
-        other._set(n_groups=self._checked_size(n))
+        other._set(n_groups=self._checked_size(n), given_names=moved_names(self, n))
         if self.tables is not None and n != self.n_groups:
             other._set(tables=None)
             for name in ("heads", "calibration"):
                 other._set(**{name: {k: one for k, one in getattr(self, name).items() if k != self.n_groups}})
+        with_derived_head(other)
         return other
+
+    def trim(self) -> Model:
+        """Return the model without what its number of groups does not need, so that its file is small.
+
+        Merges that lead to more groups become a table from words to groups, and classifiers for more groups are left
+        out; it can still be cut at fewer groups. Features, scores and names of groups stay as they are.
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy, Model
+        >>> model = Model(modality="table", hierarchy=Hierarchy(4, [[1, 2], [1, 3], [0, 1]], [3, 2, 1]), n_groups=2)
+        >>> small = model.trim()
+        >>> small.lookup, small.cut(1).lookup, small.flattened
+        (array([0, 1, 1, 1]), array([0, 0, 0, 0]), 2)
+        """
+        return Model(**trim_parameters(self))
 
     def compact(self) -> Model:
         """Return the model as it is cut, in a form whose file is small: about four bytes per word for texts.
@@ -535,7 +492,7 @@ class Model:
         return Model(**compact_parameters(self))
 
     def group_names(self) -> NDArray[Any]:
-        """Return names of the groups: their most frequent words if words have names, otherwise numbers.
+        """Return names of the groups: those given, or else their most frequent words, or else numbers.
 
         Where words have weights, frequencies are multiplied by them.
 
@@ -543,17 +500,32 @@ class Model:
         -------
         names : ndarray of str objects, shape (n_groups,)
         """
-        from bagwise.merging.grouping import name_groups
+        return name_model_groups(self)
 
-        if self.modality in ("images", "videos") or self.word_hashes is not None:
-            return np.array([f"group{number}" for number in range(self.n_groups)], dtype=object)
-        d = self.hierarchy.n_words
-        words = [f"x{k}" for k in range(d)] if self.word_names is None else self.word_names
-        totals = np.ones(d) if self.word_totals is None else self.word_totals
-        totals = totals if self.word_weights is None else totals * self.word_weights
-        n_tables = len(np.atleast_2d(self.lookup))
-        repeated = np.tile(np.array(words, dtype=object), n_tables)
-        return name_groups(repeated, np.tile(totals, n_tables), self.lookup.ravel(), self.n_groups)
+    def rename_groups(self, names: Mapping[int, str | None]) -> Model:
+        """Return the same model with other names of some groups, by their numbers; None takes a given name back.
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy, Model
+        >>> model = Model(
+        ...     modality="texts",
+        ...     hierarchy=Hierarchy(3, [[0, 2]], [0.5]),
+        ...     n_groups=2,
+        ...     word_names=["cat", "dog", "kitten"],
+        ... )
+        >>> model.rename_groups({0: "felines"}).group_names()
+        array(['felines', 'dog'], dtype=object)
+        """
+        changed = {**self.given_names, **names}
+        other = copy.copy(self)
+        kept = {number: name for number, name in changed.items() if name is not None}
+        other._set(given_names=checked_group_names(kept, self.n_groups))
+        return other
+
+    def describe_groups(self) -> list[Group]:
+        """Return all groups with their names, words, and the class that each speaks for most."""
+        return describe_groups(self)
 
     def feature_names(self) -> NDArray[Any]:
         """Return names of the features: those of the groups, with the cell as a prefix in a pyramid."""

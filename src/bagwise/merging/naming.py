@@ -1,0 +1,38 @@
+"""Names of groups of words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["name_groups"]
+
+_WORDS_IN_NAME = 3
+
+
+def name_groups(
+    words: NDArray[Any], totals: NDArray[np.float64], labels: NDArray[np.int64], n_groups: int
+) -> NDArray[Any]:
+    """Name each group after its most frequent words, such as ``car+auto+truck…(17)``.
+
+    `totals` are the frequencies of words; of equal ones the first column comes first. Names of groups of more than
+    three words end with the number of words. Names that occur before get a number, so that all are different.
+
+    >>> import numpy as np
+    >>> name_groups(np.array(["a", "b", "a+b"]), np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), 2)
+    array(['a+b', 'a+b#2'], dtype=object)
+    """
+    order = np.lexsort((-totals, labels))  # stable: by group, then by weight, then by column
+    groups = np.split(order, np.cumsum(np.bincount(labels, minlength=n_groups))[:-1])
+    names: dict[str, None] = {}
+    for group in groups:
+        first = "+".join(str(word) for word in words[group[:_WORDS_IN_NAME]])
+        name = stem = first if len(group) <= _WORDS_IN_NAME else f"{first}…({len(group)})"
+        count = 1
+        while name in names:
+            count += 1
+            name = f"{stem}#{count}"
+        names[name] = None
+    return np.array(list(names), dtype=object)

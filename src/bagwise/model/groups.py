@@ -1,0 +1,129 @@
+"""Groups of words for people: their names, words, weights, and the classes they speak for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+from bagwise.merging.naming import name_groups
+from bagwise.model.cutting import word_mass
+
+if TYPE_CHECKING:
+    from bagwise.model.model import Model
+
+__all__ = ["Group", "checked_group_names", "describe_groups", "moved_names", "name_model_groups"]
+
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of words, see `Model.describe_groups`.
+
+    Attributes
+    ----------
+    number : int
+    name : str
+        As `Model.group_names` gives it.
+    given : bool
+        Whether someone gave the name.
+    words : tuple of str
+        The most frequent first, frequencies multiplied by weights; ``x7`` is word 7 of a vocabulary without names.
+    occurrences : tuple of float, or None
+        How often each word occurred where the model was learned, if the model knows.
+    weights : tuple of float, or None
+        The factor of each word, if there is one.
+    class_name : str or None
+        The class whose weight of the group is furthest above the mean of all classes, if there is a classifier.
+    class_weight : float or None
+        By how much; with a pyramid, the mean over its cells.
+    """
+
+    number: int
+    name: str
+    given: bool
+    words: tuple[str, ...]
+    occurrences: tuple[float, ...] | None
+    weights: tuple[float, ...] | None
+    class_name: str | None
+    class_weight: float | None
+
+    @property
+    def total(self) -> float | None:
+        """Occurrences of all its words."""
+        return None if self.occurrences is None else float(sum(self.occurrences))
+
+
+def describe_groups(model: Model) -> list[Group]:
+    """Return all groups of a model; see `Model.describe_groups`."""
+    names, mass = model.group_names(), word_mass(model)
+    words = model.word_names or tuple(f"x{k}" for k in range(model.hierarchy.n_words))
+    spoken: list[tuple[str | None, float | None]] = [(None, None)] * model.n_groups
+    if model.n_groups in model.heads:
+        coef = model.head.coef.astype(np.float64).reshape(len(model.classes), model.n_cells, -1).mean(axis=1)
+        above = coef - coef.mean(axis=0)
+        best = above.argmax(axis=0)
+        spoken = [(model.classes[k], float(above[k, number])) for number, k in enumerate(best.tolist())]
+    found = []
+    for number, members in enumerate(model.groups()):
+        order = members[np.argsort(-mass[members], kind="stable")]
+        occurrences = None if model.word_totals is None else tuple(model.word_totals[order].tolist())
+        weights = None if model.word_weights is None else tuple(model.word_weights[order].tolist())
+        own = tuple(words[word] for word in order.tolist())
+        given = number in model.given_names
+        found.append(Group(number, str(names[number]), given, own, occurrences, weights, *spoken[number]))
+    return found
+
+
+def name_model_groups(model: Model) -> NDArray[Any]:
+    """Name the groups of a model; see `Model.group_names`. All names are different."""
+    if model.modality in ("images", "videos") or model.word_hashes is not None:
+        names = np.array([f"group{number}" for number in range(model.n_groups)], dtype=object)
+    else:
+        d = model.hierarchy.n_words
+        words = [f"x{k}" for k in range(d)] if model.word_names is None else model.word_names
+        n_tables = len(np.atleast_2d(model.lookup))
+        repeated = np.tile(np.array(words, dtype=object), n_tables)
+        names = name_groups(repeated, np.tile(word_mass(model), n_tables), model.lookup.ravel(), model.n_groups)
+    taken = set(model.given_names.values())
+    for number, name in enumerate(names.tolist()):
+        names[number] = model.given_names.get(number, f"{name}#{number}" if name in taken else name)
+    return names
+
+
+def checked_group_names(given: Any, n_groups: int) -> dict[int, str]:
+    """Check names that people gave to groups, by their numbers."""
+    if not isinstance(given, Mapping):
+        raise BagwiseError(f"given_names must be a mapping from numbers of groups to names, got {given!r:.100}.")
+    checked: dict[int, str] = {}
+    for number, name in given.items():
+        if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or not 0 <= number < n_groups:
+            raise BagwiseError(
+                f"Groups are numbered from 0 to {n_groups - 1}; there is no group {number!r:.100} to name."
+            )
+        if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+            accepted = f"1 to {_LONGEST_NAME} printable characters"
+            raise BagwiseError(f"The name of a group must have {accepted}; that of group {number} is {name!r:.100}.")
+        checked[int(number)] = str(name)
+    if len(set(checked.values())) < len(checked):
+        repeated = next(name for name in checked.values() if list(checked.values()).count(name) > 1)
+        raise BagwiseError(f"Names of groups must differ, but {repeated!r} is given twice.")
+    return dict(sorted(checked.items()))
+
+
+def moved_names(model: Model, n: int) -> dict[int, str]:
+    """Return the names of those groups that are the same with n groups, by their numbers there."""
+    if n == model.n_groups or not model.given_names:
+        return dict(model.given_names)
+    if model.tables is not None:
+        return {}
+    before, after = model.lookup, model.hierarchy.cut(n)
+    sizes, others = np.bincount(before, minlength=model.n_groups), np.bincount(after, minlength=n)
+    first = np.unique(before, return_index=True)[1]  # cuts are nested: of groups that share a word, one holds the other
+    pairs = [(int(after[first[number]]), number, name) for number, name in model.given_names.items()]
+    return dict(sorted((new, name) for new, number, name in pairs if others[new] == sizes[number]))
