@@ -124,11 +124,12 @@ def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):
 
 def test_cut_needs_no_training(stripes, tmp_path):
     bagwise("cut", stripes / "stripes.bagwise", "--to", 2, "--out", tmp_path / "two.bagwise")
-    assert Model.load(tmp_path / "two.bagwise") == Model.load(stripes / "stripes.bagwise").cut(2)
+    assert Model.load(tmp_path / "two.bagwise") == Model.load(stripes / "stripes.bagwise").cut(2).trim()
     told = as_json("info", tmp_path / "two.bagwise")["model"]
     assert (told["n_words"], told["vocabulary_size"]) == (2, 12)
-    bagwise("cut", tmp_path / "two.bagwise", "--to", 5)
-    assert Model.load(tmp_path / "two-5.bagwise").n_groups == 5
+    assert "--groups must be from 1 to 2" in bagwise("cut", tmp_path / "two.bagwise", "--to", 5, code=1)
+    bagwise("cut", tmp_path / "two.bagwise", "--to", 1)
+    assert Model.load(tmp_path / "two-1.bagwise").n_groups == 1
 
 
 def test_a_cut_of_tables_has_no_classifier_and_says_so(tmp_path):

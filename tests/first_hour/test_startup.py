@@ -53,10 +53,12 @@ def test_info_loads_no_libraries_of_learning(made, file):
     [
         ["search", "texts.index", "--query-text", "the ripe pear"],
         ["search", "counts.index", "counts.csv", "--row", "3"],
+        ["predict", "texts.bagwise", "--query-text", "the ripe pear"],
+        ["groups", "texts.bagwise"],
     ],
     ids=" ".join,
 )
 def test_an_answer_for_one_item_loads_neither_scikit_learn_nor_compiled_code(made, command):
     loaded, output = loaded_by(command[0], *(made / one if "." in one else one for one in command[1:]))
-    assert len(output.splitlines()) > 3
+    assert len(output.splitlines()) > 1
     assert not loaded & SLOW

@@ -30,6 +30,7 @@ def test_counts_are_those_of_scikit_learn(tokenizer):
     order = np.random.default_rng(0).permutation(len(names))
     found = TextVectorizer(tokenizer, [names[k] for k in order]).transform(TEXTS).matrix
     assert found.dtype == np.float32
+    assert found.indices.dtype == found.indptr.dtype == np.int32
     assert found.has_canonical_format
     np.testing.assert_array_equal(found.toarray(), counts[:, order])
     hashes = hash_words(names)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli import answering, explaining, learning, models, searching, using
+from bagwise.cli import answering, explaining, groups, learning, models, searching, using
 from bagwise.cli.session import EXIT_CODES
 
 __all__ = ["app"]
@@ -53,6 +53,7 @@ for _command in (
     searching.index,
     searching.search,
     models.info,
+    groups.groups,
     models.cut,
     models.export,
     models.warmup,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many
 from bagwise.cli.options import Force, ModelPath, command
 from bagwise.cli.outputs import check_outputs, output_file
@@ -52,7 +53,7 @@ def cut(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write a model with another number of groups, without training."""
+    """Write a small model with another number of groups, without training."""
     target = output_file(out, model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise"))
     check_outputs([target], force)
     whole = load_model(model)
@@ -63,8 +64,34 @@ def cut(
         session.note(
             f"There is no classifier for {groups} groups, so the new model cannot predict; sizes with one: {sizes}."
         )
+    _say_derived(session, smaller)
     session.answer(n_groups=groups)
-    session.wrote((compacted(session, smaller) if compact else smaller).save(target), "model")
+    n_before = _size(model)
+    written = (compacted(session, smaller) if compact else smaller.trim()).save(target)
+    session.answer(bytes_before=n_before, bytes_after=_size(written))
+    session.say(f"{readable_size(n_before)} before, {readable_size(_size(written))} now")
+    session.wrote(written, "model")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a model: of a file, or of a folder of an earlier version."""
+    return sum(one.stat().st_size for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file())
+
+
+def _say_derived(session: Session, model: Any) -> None:
+    """Say where a classifier was derived, and what is known about errors nearby."""
+    derived = model.provenance.get("derived_head")
+    if not isinstance(derived, dict) or derived.get("n_groups") != model.n_groups:
+        return
+    session.answer(derived_from=derived["from"])
+    about = f"The classifier for {model.n_groups} groups is derived from that for {derived['from']}, not trained"
+    if model.path is not None:
+        below = [size for size in model.path.sizes if size < model.n_groups][-1:]
+        near = [*below, *[size for size in model.path.sizes if size > model.n_groups][:1]]
+        errors = dict(zip(model.path.sizes, model.path.errors, strict=True))
+        known = ", ".join(f"{percent(errors[size])} with {size} groups" for size in near)
+        about += f". Errors were estimated at other sizes: {known}"
+    session.say(f"{about}.")
 
 
 def compacted(session: Session, model: Any, items: Any = None) -> Any:
@@ -139,8 +166,14 @@ def _print_model(session: Session, model: Any) -> None:
     if model.classes:
         some = ", ".join(model.classes[:_MOST_CLASSES]) + (", …" if len(model.classes) > _MOST_CLASSES else "")
         lines.append(("classes", f"{len(model.classes)}: {some}"))
+    if model.given_names:
+        names = ", ".join(f"{number} {name}" for number, name in model.given_names.items())
+        lines.append(("named groups", names))
     if model.heads:
         lines.append(("classifiers", f"for {', '.join(map(str, model.heads))} groups"))
+    derived = made.get("derived_head")
+    if isinstance(derived, dict) and derived.get("n_groups") == model.n_groups:
+        lines.append(("derived", f"the classifier for {model.n_groups} groups, from that for {derived['from']}"))
     if model.path is not None and model.n_groups in model.path.sizes:
         error = model.path.errors[model.path.sizes.index(model.n_groups)]
         lines.append(("error", f"{percent(error)} with {model.n_groups} groups, {model.path.protocol}"))

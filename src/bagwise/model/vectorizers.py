@@ -548,8 +548,10 @@ class TextVectorizer(Vectorizer):
             counts.append(np.ones_like(n) if self.tokenizer.get("binary") else n)
             lengths.append(len(words))
         data = np.concatenate([np.empty(0, np.float32), *counts]).astype(np.float32)
-        indices = np.concatenate([np.empty(0, np.intp), *columns])
-        return sp.csr_array((data, indices, np.cumsum(lengths)), shape=(len(lengths) - 1, self.n_words))
+        indices, starts = np.concatenate([np.empty(0, np.intp), *columns]), np.cumsum(lengths)
+        dtype = np.int32 if len(indices) <= np.iinfo(np.int32).max else np.int64  # most of scikit-learn takes 32 bits
+        shape = (len(lengths) - 1, self.n_words)
+        return sp.csr_array((data, indices.astype(dtype), starts.astype(dtype)), shape=shape)
 
     @staticmethod
     def _texts(X: Any, on_error: str) -> ItemIterator:

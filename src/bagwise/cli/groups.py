@@ -1,0 +1,217 @@
+"""The command that lists and names groups of words: groups."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.cli.options import Force, ModelPath, command
+from bagwise.cli.outputs import check_outputs
+from bagwise.cli.printing import printable, shortened
+from bagwise.cli.session import Session
+from bagwise.cli.using import load_model
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["groups"]
+
+_PANEL = "Model files and installation"
+_SORTS = ("number", "by-class", "size", "weight")
+_COLUMNS = ("group", "name", "word", "occurrences", "weight", "class", "class_weight")
+# Words of a group, and characters of them and of names, in the overview.
+_FIRST_WORDS, _WIDTH, _NAME_WIDTH = 8, 32, 24
+# Rows of a table of words; more are for a file.
+_MOST_ROWS = 2000
+
+
+@command(_PANEL)
+def groups(
+    session: Session,
+    model: ModelPath,
+    group: Annotated[
+        list[int] | None,
+        typer.Option("--group", min=0, help="List all words of this group; repeatable."),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="Order of groups: by-class, size (number of words), weight (for their class), number.")
+    ] = "number",
+    n_groups: Annotated[
+        int | None, typer.Option("--groups", "--to", min=1, help="Groups of another cut of the model.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="New name of a group, such as 3='space flight', or a CSV or JSON file with numbers and names. Writes "
+            "the model with these names.",
+            metavar="N=NAME|FILE",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """List the groups of a model with their words, occurrences and weights, or give them names."""
+    if sort not in _SORTS:
+        raise unknown_name("--sort", sort, _SORTS)
+    if rename:
+        target = model if out is None else out
+        check_outputs([target], force)
+    elif out is not None:
+        if out.suffix.lower() not in (".csv", ".json"):
+            raise BagwiseError(f"The name of the list must end in .csv or .json; got {out}.")
+        check_outputs([out], force)
+    loaded = load_model(model)
+    if n_groups is not None:
+        loaded = loaded.cut(n_groups)
+    if rename:
+        loaded = loaded.rename_groups(_names(rename, loaded))
+    found = _sorted(loaded.describe_groups(), sort)
+    chosen = found if not group else [found[_place(found, number)] for number in group]
+    session.answer(n_groups=loaded.n_groups, groups=[_as_dict(one) for one in chosen])
+    if group:
+        _print_words(session, chosen)
+    else:
+        _print_overview(session, chosen, loaded)
+    if rename:
+        session.wrote(loaded.save(target), "model")
+    elif out is not None:
+        _write(out, chosen)
+        session.wrote(out, "words")
+
+
+def _sorted(found: list[Any], sort: str) -> list[Any]:
+    """Sort groups; equal ones stay in the order of their numbers."""
+    if sort == "size":
+        return sorted(found, key=lambda one: -len(one.words))
+    if sort == "weight":
+        return sorted(found, key=_strength)
+    if sort == "by-class":
+        return sorted(found, key=lambda one: (one.class_name or "", _strength(one)))
+    return found
+
+
+def _strength(one: Any) -> float:
+    """The weight for a class, or else occurrences; the larger come first."""
+    return -(one.class_weight if one.class_weight is not None else one.total or 0.0)
+
+
+def _place(found: list[Any], number: int) -> int:
+    numbers = [one.number for one in found]
+    if number not in numbers:
+        raise BagwiseError(f"--group must be from 0 to {len(found) - 1}, the groups of this model; got {number}.")
+    return numbers.index(number)
+
+
+def _print_overview(session: Session, found: list[Any], model: Any) -> None:
+    """Print a line per group."""
+    has_classes, has_totals = found[0].class_name is not None, found[0].total is not None
+    named = model.word_names is not None
+    heads = ["group", "name", "words", *(["occurrences"] if has_totals else [])]
+    heads += ["class", "weight"] if has_classes else []
+    rows = []
+    for one in found:
+        name = one.name if one.given or not named else shortened(", ".join(one.words[:_FIRST_WORDS]), _WIDTH)
+        row: list[object] = [one.number, shortened(name, _WIDTH), f"{len(one.words):,}"]
+        row += [f"{one.total:,.0f}"] if has_totals else []
+        row += [shortened(one.class_name, _NAME_WIDTH), f"{one.class_weight:.2f}"] if has_classes else []
+        rows.append(row)
+    session.table(heads, rows)
+    n_words = sum(len(one.words) for one in found)
+    session.say(f"{n_words:,} words in {len(found):,} groups. All of a group: --group N; of all groups: --out FILE.csv")
+
+
+def _print_words(session: Session, found: list[Any]) -> None:
+    """Print a line per word."""
+    for one in found:
+        about = (
+            f"group {one.number}, {printable(one.name)}: {len(one.words):,} word{'' if len(one.words) == 1 else 's'}"
+        )
+        if one.class_name is not None:
+            about += f", speaks for {printable(one.class_name)} by {one.class_weight:.2f}"
+        session.say(about)
+        columns = [("word", one.words)]
+        if one.occurrences is not None:
+            columns.append(("occurrences", [f"{value:,.6g}" for value in one.occurrences]))
+        if one.weights is not None:
+            columns.append(("weight", [f"{value:.4g}" for value in one.weights]))
+        rows = list(zip(*(values[:_MOST_ROWS] for _, values in columns), strict=True))
+        session.table([name for name, _ in columns], rows)
+        if len(one.words) > _MOST_ROWS:
+            session.say(f"and {len(one.words) - _MOST_ROWS:,} more: --out FILE.csv")
+        session.say()
+
+
+def _rows(found: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield a row of `_COLUMNS` for each word."""
+    for one in found:
+        nothing = [None] * len(one.words)
+        for word, n, weight in zip(one.words, one.occurrences or nothing, one.weights or nothing, strict=True):
+            yield [one.number, one.name, word, n, weight, one.class_name, one.class_weight]
+
+
+def _as_dict(one: Any) -> dict[str, Any]:
+    """Return a group as JSON values."""
+    words = [dict(zip(_COLUMNS[2:5], row[2:5], strict=True)) for row in _rows([one])]
+    return {
+        "group": one.number,
+        "name": one.name,
+        "class": one.class_name,
+        "class_weight": one.class_weight,
+        "words": words,
+    }
+
+
+def _write(path: Path, found: Sequence[Any]) -> None:
+    from bagwise._io.atomic import write_atomically
+
+    if path.suffix.lower() == ".json":
+        write_atomically(path, json.dumps([_as_dict(one) for one in found], indent=1).encode())
+        return
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    writer.writerows(["" if value is None else value for value in row] for row in _rows(found))
+    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def _names(given: Sequence[str], model: Any) -> dict[int, str]:
+    """Read new names of groups from options and files; names that a group has already change nothing."""
+    names: dict[int, str] = {}
+    for one in given:
+        number, sign, name = one.partition("=")
+        if sign and number.strip().isdecimal():
+            pairs = [(number.strip(), name)]
+        elif Path(one).is_file():
+            pairs = list(_pairs_of(Path(one)))
+        else:
+            raise BagwiseError(f"--rename takes a number and a name, such as 3=NAME, or an existing file; got {one!r}.")
+        for key, label in pairs:
+            if not str(key).isdecimal():
+                raise BagwiseError(f"Groups in {one} must be numbers, got {key!r:.50}.")
+            if names.setdefault(int(key), label) != label:
+                raise BagwiseError(f"--rename gives group {key} two names: {names[int(key)]!r} and {label!r}.")
+    held = model.group_names()
+    return {k: name for k, name in names.items() if not (k < len(held) and held[k] == name)}
+
+
+def _pairs_of(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield numbers and names: of a JSON object, or of the lists that --out writes."""
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix.lower() == ".json":
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise BagwiseError(f"{path} is no JSON: {error}.") from error
+        entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found
+    else:
+        entries = list(csv.DictReader(io.StringIO(text)))
+    for entry in entries if isinstance(entries, list) else [None]:
+        if not isinstance(entry, dict) or entry.get("group") is None or not isinstance(entry.get("name"), str):
+            raise BagwiseError(f"{path} must have columns group and name, as the lists of --out, or be a JSON object.")
+        yield str(entry["group"]), entry["name"]

@@ -1,0 +1,111 @@
+"""Groups of words can be listed, sorted, written to a file, and named; names stay with the groups."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from bagwise import Model
+from bagwise.runtime import load
+from commands import as_json, bagwise
+from small_sources import WORDS, write_records
+
+
+@pytest.fixture(scope="module")
+def news(tmp_path_factory):
+    """A model of texts with 6 groups."""
+    folder = tmp_path_factory.mktemp("groups")
+    write_records(folder / "texts.csv")
+    bagwise(
+        "fit", folder / "texts.csv", "--folds", 0, "--groups", 6, "--no-report", "--no-index", "--out", folder / "m"
+    )
+    return folder / "m"
+
+
+def test_all_words_of_all_groups_are_listed_with_weights(news, tmp_path):
+    model = Model.load(news)
+    told = as_json("groups", news)
+    assert [one["group"] for one in told["groups"]] == list(range(6))
+    assert [one["name"] for one in told["groups"]] == model.group_names().tolist()
+    listed = {row["word"]: one["group"] for one in told["groups"] for row in one["words"]}
+    assert listed == dict(zip(model.word_names, model.lookup.tolist(), strict=True))
+    for one in told["groups"]:
+        numbers = [model.word_names.index(row["word"]) for row in one["words"]]
+        assert [row["occurrences"] for row in one["words"]] == model.word_totals[numbers].tolist()
+        np.testing.assert_allclose([row["weight"] for row in one["words"]], model.word_weights[numbers])
+        weights = model.head.coef[:, one["group"]] - model.head.coef[:, one["group"]].mean()
+        assert one["class"] == model.classes[weights.argmax()]
+        assert one["class_weight"] == pytest.approx(weights.max(), rel=1e-5)
+    spoken = {row["word"]: one["class"] for one in told["groups"] for row in one["words"]}
+    assert np.mean([spoken[word] == label for label, words in WORDS.items() for word in words]) > 0.9
+
+    for ending in ("csv", "json"):
+        bagwise("groups", news, "--out", tmp_path / f"words.{ending}")
+    with open(tmp_path / "words.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["word"]: int(row["group"]) for row in rows} == listed
+    assert json.loads((tmp_path / "words.json").read_text()) == told["groups"]
+
+
+def test_groups_are_sorted_and_chosen(news):
+    def order(*options):
+        return as_json("groups", news, *options)["groups"]
+
+    sizes = [len(one["words"]) for one in order("--sort", "size")]
+    assert sizes == sorted(sizes, reverse=True)
+    weights = [one["class_weight"] for one in order("--sort", "weight")]
+    assert weights == sorted(weights, reverse=True)
+    by_class = [(one["class"], -one["class_weight"]) for one in order("--sort", "by-class")]
+    assert by_class == sorted(by_class)
+    assert [one["group"] for one in order("--group", 4, "--group", 1)] == [4, 1]
+    assert len(order("--groups", 3)) == 3
+    printed = bagwise("groups", news, "--group", 2)
+    assert all(row["word"] in printed for row in order("--group", 2)[0]["words"])
+    assert len(bagwise("groups", news).splitlines()) == 8
+    assert "--group must be from 0 to 5" in bagwise("groups", news, "--group", 6, code=1)
+    assert "Unknown --sort: 'length'" in bagwise("groups", news, "--sort", "length", code=1)
+
+
+def test_names_are_kept_by_files_cuts_and_features(news, tmp_path):
+    named = tmp_path / "named.bagwise"
+    bagwise("groups", news, "--rename", "3=space flight", "--rename", "0=first", "--out", named)
+    model = Model.load(named)
+    assert model.given_names == {0: "first", 3: "space flight"}
+    assert model.group_names().tolist()[3] == model.feature_names().tolist()[3] == "space flight"
+    assert "space flight" in bagwise("info", named)
+    assert "space flight" in bagwise("groups", named)
+    assert "space flight" in model.compact().group_names()
+    assert load(named).header["group_names"] == {"0": "first", "3": "space flight"}
+    text = "apple pear hammer wren sing the"
+    assert {term.name for term in model.explain(text).groups()} & {"first", "space flight"}
+
+    # the same words in another cut have the same name, others have none
+    for n in (1, 3, 5, 8, 12):
+        cut = model.cut(n)
+        for number, words in enumerate(cut.groups()):
+            same = [name for old, name in model.given_names.items() if np.array_equal(model.groups()[old], words)]
+            assert ([cut.given_names[number]] if number in cut.given_names else []) == same
+        assert Model.load(cut.save(tmp_path / "cut")) == cut
+
+    # a list that was edited
+    bagwise("groups", named, "--out", tmp_path / "words.csv")
+    edited = (tmp_path / "words.csv").read_text().replace("space flight", "rockets, ships")
+    (tmp_path / "words.csv").write_text(edited.replace("rockets, ships", '"rockets, ships"'))
+    bagwise("groups", named, "--rename", tmp_path / "words.csv", "--force")
+    assert Model.load(named).given_names == {0: "first", 3: "rockets, ships"}
+    (tmp_path / "names.json").write_text('{"1": "second"}')
+    bagwise("groups", named, "--rename", tmp_path / "names.json", "--force")
+    assert Model.load(named).given_names == {0: "first", 1: "second", 3: "rockets, ships"}
+
+
+def test_names_that_cannot_be_are_refused(news, tmp_path):
+    out = ["--out", tmp_path / "new.bagwise"]
+    assert "numbered from 0 to 5" in bagwise("groups", news, "--rename", "6=x", *out, code=1)
+    assert "two names" in bagwise("groups", news, "--rename", "1=x", "--rename", "1=y", *out, code=1)
+    assert "must differ" in bagwise("groups", news, "--rename", "1=x", "--rename", "2=x", *out, code=1)
+    assert "printable characters" in bagwise("groups", news, "--rename", "1= ", *out, code=1)
+    assert "such as 3=NAME" in bagwise("groups", news, "--rename", "nothing.csv", *out, code=1)
+    assert "exists already" in bagwise("groups", news, "--rename", "1=x", code=1)
+    assert "must end in .csv or .json" in bagwise("groups", news, "--out", tmp_path / "x.txt", code=1)
+    assert not (tmp_path / "new.bagwise").exists()
