@@ -32,7 +32,7 @@ from bagwise.training import (
     read_config,
     run_fit,
 )
-from bagwise.training.evaluate import suitable_criteria
+from bagwise.training.evaluate import advised_criteria
 from bagwise.training.item_index import index_of_fit
 from bagwise.training.method import choose_method
 from bagwise.training.references import _components
@@ -173,7 +173,8 @@ def test_references_are_cross_validated_on_the_same_folds():
     X, y = table()
     compared = compare_criteria(rows(X, y), **OPTIONS.to_dict(), sizes=[2, X.shape[1]])
     criteria = [one.name for one in compared if not one.reference]
-    assert criteria == suitable_criteria(choose_method(OPTIONS, "table", len(set(y))).criterion, *X.shape)
+    default = choose_method(OPTIONS, "table", len(set(y)))
+    assert criteria == advised_criteria(default, "table", len(set(y)))[0]
     references = {one.name: one for one in compared if one.reference}
     assert list(references) == ["all words, Hellinger", "SVD", "chi2 selection", "mRMR selection"]
     everything = references["all words, Hellinger"].path.errors

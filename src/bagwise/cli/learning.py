@@ -101,7 +101,7 @@ def compare(
     session: Session,
     source: Source,
     criteria: Annotated[
-        str | None, typer.Option(help="Names of criteria, separated by commas. Default: all that suit the data.")
+        str | None, typer.Option(help="Names of criteria, separated by commas. Default: those advised for such data.")
     ] = None,
     sizes: Annotated[
         str | None, typer.Option(help="Numbers of groups, separated by commas. Default: 2,5,10,20,50, …")
@@ -162,7 +162,9 @@ def compare(
         ]
         for key, of_references in (("criteria", False), ("references", True))
     }
-    session.answer(protocol=path.protocol, sizes=list(path.sizes), **answers)
+    if compared.left_out:
+        session.say(f"Left out: {_left_out(compared.left_out)}. Criteria are added by --criteria.")
+    session.answer(protocol=path.protocol, sizes=list(path.sizes), **answers, left_out=compared.left_out)
     if report is not None:
         from bagwise.report import Comparison, CriterionResult, write_comparison
 
@@ -172,6 +174,14 @@ def compare(
         ]
         comparison = Comparison(name_of_source(source), path.sizes, shown, path.protocol)
         session.wrote(write_comparison(comparison, report), "page")
+
+
+def _left_out(reasons: dict[str, str]) -> str:
+    """Name what is left out, together where the reason is the same."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
 def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, compact: bool = False) -> None:

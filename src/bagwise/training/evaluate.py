@@ -15,6 +15,7 @@ from sklearn.metrics import confusion_matrix
 
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
+from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.path import path_sizes
 from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, WordSample, no_progress
@@ -24,15 +25,10 @@ from bagwise.training.fit import cross_validate
 from bagwise.training.items import count_words, open_items
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions
-from bagwise.training.preparing import N_SAMPLED_ITEMS, class_codes, prepare
+from bagwise.training.preparing import N_SAMPLED_ITEMS, Prepared, class_codes, prepare
 from bagwise.training.references import references_for, score_reference
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "evaluate_model"]
-
-# Criteria of neighbours are compared by default up to so many items and words, those that keep all values up to so many
-# items times the square of the words.
-_MOST_NEIGHBORS = 5000
-_MOST_VALUES = 10**9
 
 
 @dataclass(frozen=True)
@@ -168,6 +164,12 @@ class ComparedCriterion:
     reference: bool = False
 
 
+class ComparedCriteria(list[ComparedCriterion]):
+    """The compared criteria and references; `left_out` says why others are not among them, by name."""
+
+    left_out: dict[str, str]
+
+
 def compare_criteria(
     source: Any,
     criteria: Sequence[str] | None = None,
@@ -176,7 +178,7 @@ def compare_criteria(
     references: bool | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> list[ComparedCriterion]:
+) -> ComparedCriteria:
     """Cross-validate several criteria on the same words and the same folds, beside what else could be done.
 
     Parameters
@@ -184,8 +186,8 @@ def compare_criteria(
     source : Collection or path
         With labels.
     criteria : sequence of str, default=None
-        Names from `bagwise.criteria`. None: all that suit the numbers of items and words, the default of `fit_model`
-        first.
+        Names from `bagwise.criteria`. None: those that are advised for such data, the default of `fit_model` first; see
+        `advised_criteria`.
     sizes : sequence of int, default=None
         Numbers of groups; None: 2, 5, 10, 20 and so on up to all words.
     references : bool, default=None
@@ -199,12 +201,13 @@ def compare_criteria(
     Returns
     -------
     compared : list of ComparedCriterion
-        In the order of `criteria`, then the references.
+        In the order of `criteria`, then the references. Its attribute `left_out` is a dict with the criteria and
+        references that are not compared by default, and why.
 
     Warns
     -----
     SkippedItemsWarning
-        If items could not be read, or have no label.
+        If items could not be read, have no label, or are the only one of their class, which are not used.
 
     Examples
     --------
@@ -223,9 +226,13 @@ def compare_criteria(
         raise OptionError("folds", f"Comparing criteria needs at least 2 folds, got folds={chosen.folds}.")
     report = progress or no_progress
     prepared = prepare(source, chosen, report)
+    prepared = _without_lone_items(prepared)
     if prepared.codes is None or not prepared.enough_for_folds(chosen):
+        advice = "Put items into one folder per class, or name the column of labels."
         raise BagwiseError(
-            "Comparing needs at least two classes, with two items or more each. " + " ".join(prepared.log.notes)
+            "Comparing criteria means comparing errors, which needs at least two classes of two items or more. "
+            f"{' '.join([*prepared.log.notes, advice])} Without labels, fit models with the criteria mmi and lpp, and "
+            "look at their groups."
         )
     n_words = prepared.data.n_words
     if sizes is not None and (not sizes or any(not 1 <= size <= n_words for size in sizes)):
@@ -233,7 +240,8 @@ def compare_criteria(
     tried = path_sizes(n_words) if sizes is None else tuple(sorted(set(sizes)))
     for note in prepared.log.notes:
         warnings.warn(note, SkippedItemsWarning, stacklevel=2)
-    data, codes, compared = prepared.data, prepared.codes, []
+    data, codes, compared = prepared.data, prepared.codes, ComparedCriteria()
+    compared.left_out = {}
 
     def method_of(criterion: str) -> Method:
         root = "auto" if criterion == "classifier" else chosen.root  # it takes no roots after merging
@@ -242,18 +250,23 @@ def compare_criteria(
         return adapt_to_table(method, data.whole(), modality, asked)
 
     default = method_of("auto")
-    for name in suitable_criteria(default.criterion, *data.whole().shape) if criteria is None else criteria:
+    if criteria is None:
+        criteria, compared.left_out = advised_criteria(default, data.collection.modality, len(prepared.classes))
+        references = True if references is None else references
+    for name in criteria:
         started = time.perf_counter()
         path, *_ = cross_validate(data, codes, tried, method_of(name), chosen, report, prepared.steps)
         compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
-    if not (criteria is None if references is None else references):
+    if not references:
         return compared
     # as the default weights words, but Hellinger normalisation is the same before and after for single words
     usual = default if default.root != "before" else replace(default, root="after")
     splits, svm = folds_of(codes, chosen), make_svm(chosen)
     with no_convergence_warnings():
         widths = [size * data.n_cells for size in tried]
-        for one in references_for(data.histograms, usual, widths, data.n_cells):
+        affordable, too_large = references_for(data.histograms, usual, widths, data.n_cells)
+        compared.left_out |= too_large
+        for one in affordable:
             started = time.perf_counter()
             follow = partial(report, f"Cross-validating {one.name}")
             found = score_reference(one, codes, widths, splits, usual, svm, follow)
@@ -262,17 +275,55 @@ def compare_criteria(
     return compared
 
 
-def suitable_criteria(first: str, n_items: int, n_words: int) -> list[str]:
-    """Return the criteria to compare by default: `first`, and others whose time suits the size of the data.
+def advised_criteria(default: Method, modality: str, n_classes: int) -> tuple[list[str], dict[str, str]]:
+    """Return the criteria that are advised for labelled data, the default of a fit first, and why others are not.
 
-    >>> suitable_criteria("aib", 1000, 20_000)
-    ['aib', 'classifier', 'mlt', 'csm']
-    >>> suitable_criteria("csm", 300, 1000)
-    ['csm', 'aib', 'classifier', 'mlt', 'nda', 'lde', 'lpp', 'mmi']
+    >>> from bagwise.training.method import choose_method
+    >>> names, left_out = advised_criteria(choose_method(FitOptions(), "texts", 6), "texts", 6)
+    >>> names, left_out["csm"]
+    (['classifier', 'aib', 'mlt'], 'a trace ratio, for two classes of images or videos')
+    >>> advised_criteria(choose_method(FitOptions(), "images", 2), "images", 2)[0]
+    ['classifier', 'aib', 'mlt', 'csm']
     """
-    names = [first, "aib", "classifier", "mlt", "csm"]
-    if n_items <= _MOST_NEIGHBORS and n_words <= _MOST_NEIGHBORS:
-        names += ["nda", "lde", "lpp"]
-    if n_items * n_words**2 <= _MOST_VALUES:
-        names += ["mmi"]
-    return list(dict.fromkeys(names))
+    names = [default.criterion, "classifier", "aib"]
+    if default.scaling is None:
+        names.append("mlt")
+    if n_classes == 2 and modality in ("images", "videos"):
+        names.append("csm")
+    left_out = {}
+    for name, criterion in sorted(NAMED_CRITERIA.items()):
+        if name in names:
+            continue
+        if not criterion.supervised:
+            left_out[name] = "uses no labels"
+        elif name == "mlt":
+            left_out[name] = "for counts, not for measurements"
+        elif issubclass(criterion, TraceRatio):
+            is_like = "like csm" if "csm" in names else "for two classes of images or videos"
+            left_out[name] = f"a trace ratio, {is_like}"
+        else:
+            left_out[name] = "not advised for any data"
+    return list(dict.fromkeys(names)), left_out
+
+
+def _without_lone_items(prepared: Prepared) -> Prepared:
+    """Leave out classes of one item, which cannot be both trained on and tested; adds a note."""
+    if prepared.codes is None:
+        return prepared
+    counts = np.bincount(prepared.codes)
+    lone = np.flatnonzero(counts == 1)
+    if not len(lone) or (counts > 1).sum() < 2:
+        return prepared
+    names = ", ".join(repr(prepared.classes[k]) for k in lone[:3]) + (", …" if len(lone) > 3 else "")
+    more = (
+        f"{len(lone)} classes of one item each ({names}) were"
+        if len(lone) > 1
+        else f"The class {names} of one item was"
+    )
+    prepared.log.notes.append(f"{more} left out: a class needs two items for its errors to be estimated.")
+    rows = np.flatnonzero(counts[prepared.codes] > 1)
+    classes = tuple(name for k, name in enumerate(prepared.classes) if counts[k] > 1)
+    data = replace(
+        prepared.data, collection=prepared.data.collection[rows], histograms=prepared.data.histograms[rows], samples={}
+    )
+    return replace(prepared, data=data, classes=classes, codes=np.unique(prepared.codes[rows], return_inverse=True)[1])

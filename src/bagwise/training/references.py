@@ -38,8 +38,10 @@ class Reference(NamedTuple):
     reduce: Reduce
 
 
-def references_for(histograms: Any, method: Method, sizes: Sequence[int], n_cells: int = 1) -> list[Reference]:
-    """Return the references that can be afforded.
+def references_for(
+    histograms: Any, method: Method, sizes: Sequence[int], n_cells: int = 1
+) -> tuple[list[Reference], dict[str, str]]:
+    """Return the references that can be afforded, and why others are left out, by name.
 
     Parameters
     ----------
@@ -61,14 +63,19 @@ def references_for(histograms: Any, method: Method, sizes: Sequence[int], n_cell
     if is_text:
         hellinger = normalize_rows(histograms.astype(np.float64), HELLINGER)
         found.append(Reference("all words, Hellinger", hellinger, counts, _keep_all))
+    left_out: dict[str, str] = {}
     n, d = histograms.shape
     if min(n, d) <= _MOST_COMPONENTS:
         found.append(Reference("SVD", features, counts, _components))
+    else:
+        left_out["SVD"] = f"{n:,} items and {d:,} columns; one of them must be at most {_MOST_COMPONENTS:,}"
     found.append(Reference("chi2 selection", features, counts, _select_by_chi2))
     n_values = histograms.nnz if sp.issparse(histograms) else histograms.size
     if max((size for size in sizes if size < d), default=1) * n_values <= _MOST_SELECTING:
         found.append(Reference("mRMR selection", features, counts, _select_by_mrmr))
-    return found
+    else:
+        left_out["mRMR selection"] = f"would take too long for {n_values:,} values; fewer or smaller sizes help"
+    return found, left_out
 
 
 def score_reference(
