@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import onnx
@@ -145,3 +147,53 @@ def test_all_constants_are_used(name, tmp_path):
     assert {constant.name for constant in graph.initializer} == {
         given for node in graph.node for given in node.input if given.startswith("constant_")
     }
+
+
+def metadata_of(model, tmp_path):
+    """The metadata of a graph as values, and the graph."""
+    path = export_onnx(model, tmp_path / "model.onnx")
+    about = {one.key: one.value for one in onnx.load(path).metadata_props}
+    assert about.pop("items") == model.modality
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return {key: json.loads(value) for key, value in about.items()}, session
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("options", [{}, {"stop_words": "english", "ngram_range": [1, 2]}, {"binary": True}], ids=str)
+def test_texts_are_classified_from_the_graph_and_its_metadata_alone(compact, options, tmp_path):
+    words = ["dog", "the", "cat", "kitten", "bone", "big dog", "cat bone", "sea"]
+    model = dataclasses.replace(MADE["weighted texts"](), word_names=words, tokenizer=options)
+    model = model.rename_groups({1: "pets"})
+    model = model.compact() if compact else model
+    about, session = metadata_of(model, tmp_path)
+    tokenizer = about["tokenizer"]
+    assert (tokenizer["analyzer"], tokenizer["strip_accents"]) == ("word", None)
+    texts = ["The big dog, the cat", "a kitten of the sea", "bone cat bone", "", "Cat bone"]
+    rows = []
+    for text in texts:
+        found = re.findall(tokenizer["token_pattern"], text.lower() if tokenizer["lowercase"] else text)
+        found = [word for word in found if word not in (tokenizer["stop_words"] or ())]
+        least, most = tokenizer["ngram_range"]
+        found = [" ".join(found[k : k + n]) for n in range(least, most + 1) for k in range(len(found) - n + 1)]
+        if compact:
+            found = [zlib.crc32(word.encode()) & 0xFFFFFF for word in found]
+        counts = [found.count(word) for word in about["hashes" if compact else "vocabulary"]]
+        rows.append([min(count, 1) for count in counts] if tokenizer["binary"] else counts)
+    scores, labels = session.run(["scores", "label"], {"counts": np.array(rows, np.float32)})
+    np.testing.assert_allclose(scores, model.decision_function(texts), rtol=1e-4, atol=1e-4)
+    assert [about["classes"][k] for k in labels] == model.predict(texts).tolist()
+    assert "pets" in about["group_names"]
+    assert about["n_words"] == len(about["group_names"]) == model.n_groups
+
+
+def test_the_metadata_describe_images_and_tables(tmp_path):
+    seen = MADE["two vocabularies"]()
+    about, _ = metadata_of(seen, tmp_path)
+    assert [one["name"] for one in about["descriptors"]] == ["Patches", "ColorCells"]
+    assert about["descriptors"][0]["parameters"] == seen.descriptor_records[0].parameters
+    assert about["library"].startswith("bagwise ")
+    measured = dataclasses.replace(MADE["measurements"](), word_names=list("abcdef"), calibration={4: 2.5})
+    about, _ = metadata_of(measured, tmp_path)
+    assert about["columns"] == list("abcdef")
+    np.testing.assert_array_equal(about["column_shift"], measured.column_shift)
+    assert about["calibration"] == 2.5

@@ -11,12 +11,24 @@ import numpy as np
 
 from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
+from bagwise._utils.text import english_stop_words
 from bagwise.model import Model
+from bagwise.runtime import PATTERN
 
 __all__ = ["export_onnx"]
 
 # Supported by runtimes from 2023 on; older versions lack ScatterElements with sums, and axes as inputs.
 _OPSET, _IR_VERSION = 18, 8
+# Options of a tokenizer where a model does not say otherwise: those of `CountVectorizer`.
+_TOKENIZER: dict[str, Any] = {
+    "analyzer": "word",
+    "binary": False,
+    "lowercase": True,
+    "ngram_range": [1, 1],
+    "stop_words": None,
+    "strip_accents": None,
+    "token_pattern": PATTERN,
+}
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
@@ -30,8 +42,8 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of groups, ``scores``
       (1 or n, n_classes) and ``label`` (1 or n,), the index of the class with the highest score.
 
-    The metadata of the graph have ``classes``, a JSON list of names, ``items``, the modality, and ``n_words``, the
-    number of groups. The descriptor and the tokenizer are not part of the graph.
+    The descriptor and the tokenizer are not part of the graph, but the metadata say all that is needed to write them
+    elsewhere: see ``docs/model-file.md``.
 
     Parameters
     ----------
@@ -84,8 +96,36 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
         scores = graph.add("Gemm", "features", coef, intercept)
         graph.output("scores", scores, "FLOAT", [n_rows, len(model.classes)])
         graph.output("label", graph.add("ArgMax", "scores", axis=1, keepdims=0), "INT64", [n_rows])
-    about = {"items": model.modality, "n_words": str(model.n_groups), "classes": json.dumps(list(model.classes))}
-    return write_atomically(path, graph.serialized(about))
+    return write_atomically(path, graph.serialized(_metadata(model)))
+
+
+def _metadata(model: Model) -> dict[str, str]:
+    """Return what the graph does not compute, as JSON but for `items`: words, tokenizer, descriptors, names."""
+    import bagwise
+
+    about: dict[str, Any] = {
+        "n_words": model.n_groups,
+        "library": f"bagwise {bagwise.__version__}",
+        "classes": list(model.classes),
+        "group_names": model.group_names().tolist(),
+    }
+    if model.modality == "texts":
+        tokenizer = {**_TOKENIZER, **model.tokenizer}
+        if tokenizer["stop_words"] == "english":
+            tokenizer["stop_words"] = sorted(english_stop_words())
+        about["tokenizer"] = tokenizer
+    if model.word_hashes is not None:
+        about["hashes"] = model.word_hashes.tolist()
+    elif model.word_names is not None:
+        about["vocabulary" if model.modality == "texts" else "columns"] = list(model.word_names)
+    if model.column_shift is not None:
+        about["column_shift"] = model.column_shift.tolist()
+    if model.modality in ("images", "videos"):
+        records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
+        about |= {"descriptors": records, "pyramid": [list(grid) for grid in model.pyramid]}
+    if model.n_groups in model.calibration:
+        about["calibration"] = model.calibration[model.n_groups]
+    return {"items": model.modality} | {name: json.dumps(value) for name, value in about.items()}
 
 
 def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
