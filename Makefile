@@ -1,6 +1,7 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, pip and make:
 #   make demo   install, then learn handwritten digits, from images to a report that it prints the place of
 #   make test   install, then lint, types, import rules, tests and doctests
+#   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
 # While you work: make test-fast. Now and then: make fuzz, make mutants (see CONTRIBUTING.md).
 PYTHON ?= python3
 # installed first, so that nothing else chooses a build of it
@@ -10,10 +11,14 @@ BIN := $(VENV)/bin
 # processes that run tests
 JOBS ?= 2
 
-.PHONY: demo test test-fast lint types imports check fuzz mutants bench format clean clean-cache
+.PHONY: demo browser test test-fast lint types imports check fuzz mutants bench format clean clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
+
+browser:
+	@command -v chromium > /dev/null || (apt-get update -qq && apt-get install -y -qq chromium) > /dev/null \
+		|| echo "Chromium could not be installed: tests of the explorer in a browser will be skipped."
 
 test: lint types imports check
 

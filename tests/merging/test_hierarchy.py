@@ -268,3 +268,22 @@ def test_scores_of_interleaved_hierarchies_are_sums():
 def test_interleave_rejects(given_):
     with pytest.raises(BagwiseError, match=r"interleave takes|shares must be"):
         Hierarchy.interleave(*given_)
+
+
+@given(hierarchies())
+def test_every_group_is_a_run_of_the_leaf_order(hierarchy):
+    order = hierarchy.leaf_order()
+    assert sorted(order.tolist()) == list(range(hierarchy.n_words))
+    for n in range(hierarchy.min_groups, hierarchy.n_words + 1):
+        assert (np.diff(hierarchy.cut(n)[order]) != 0).sum() == n - 1
+
+
+@given(hierarchies())
+def test_words_join_where_a_cut_first_has_them_together(hierarchy):
+    cuts = {n: hierarchy.cut(n) for n in range(hierarchy.min_groups, hierarchy.n_words + 1)}
+    for first in range(hierarchy.n_words):
+        for second in range(0, hierarchy.n_words, 3):
+            together = [n for n, labels in cuts.items() if labels[first] == labels[second]]
+            assert hierarchy.joined_at(first, second) == max(together, default=None)
+    with pytest.raises(BagwiseError, match="second must be"):
+        hierarchy.joined_at(0, hierarchy.n_words)

@@ -3,12 +3,13 @@
 import io
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from bagwise.report import heat_picture, marked_text
-from bagwise.report.explained import _heat
+from bagwise.report.explained import spread_weights
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.floats(-5, 5)))
 
@@ -20,18 +21,6 @@ def test_marked_pieces_are_the_text(text, spans):
     assert all(-4 <= mark <= 4 for _, mark in pieces)
 
 
-def test_heat_is_the_sum_of_the_patches():
-    random = np.random.default_rng(0)
-    patches = np.column_stack([random.uniform(-5, 30, (20, 2)), random.uniform(2, 12, 20), random.normal(size=20)])
-    expected = np.zeros((24, 32))
-    for x, y, side, weight in patches:
-        rows = slice(*np.clip(np.rint([y, y + side]), 0, 24).astype(int))
-        columns = slice(*np.clip(np.rint([x, x + side]), 0, 32).astype(int))
-        part = expected[rows, columns]
-        part += weight / max(part.size, 1)
-    np.testing.assert_allclose(_heat(24, 32, patches), expected, atol=1e-12)
-
-
 def test_colours_show_what_is_for_and_against():
     image = np.full((20, 40, 3), 128, np.uint8)
     picture = heat_picture(image, [(0, 0, 20, 1.0), (20, 0, 20, -1.0)], side=40)
@@ -40,3 +29,20 @@ def test_colours_show_what_is_for_and_against():
     assert pixels[10, 30, 0] > pixels[10, 30, 2]  # red
     plain = np.asarray(Image.open(io.BytesIO(heat_picture(image, [], side=40))).convert("RGB"))
     assert np.ptp(plain) == 0
+
+
+def test_weights_are_spread_over_the_pixels_of_patches():
+    rng = np.random.default_rng(0)
+    corners, sides, weights = rng.uniform(-4, 30, (50, 2)), rng.uniform(0, 12, 50), rng.normal(size=50)
+    patches = [(x, y, side, weight) for (x, y), side, weight in zip(corners, sides, weights, strict=True)]
+    for scale in (1.0, 0.25):
+        height, width = round(24 * scale), round(32 * scale)
+        expected = np.zeros((height, width))
+        for x, y, side, weight in patches:
+            left, top = (min(max(round(at * scale), 0), size - 1) for at, size in ((x, width), (y, height)))
+            right = min(max(round((x + side) * scale), left + 1), width)
+            bottom = min(max(round((y + side) * scale), top + 1), height)
+            expected[top:bottom, left:right] += weight / ((right - left) * (bottom - top))
+        np.testing.assert_allclose(spread_weights(height, width, patches, scale), expected, atol=1e-12)
+        assert expected.sum() == pytest.approx(weights.sum())
+    assert not spread_weights(3, 4, []).any()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli import answering, explaining, groups, learning, models, searching, using
+from bagwise.cli import answering, explaining, exploring, groups, learning, models, searching, using
 from bagwise.cli.session import EXIT_CODES
 
 __all__ = ["app"]
@@ -50,6 +50,7 @@ for _command in (
     using.transform,
     using.evaluate,
     using.cluster,
+    exploring.explore,
     searching.index,
     searching.search,
     models.info,

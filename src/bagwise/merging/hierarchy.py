@@ -136,6 +136,58 @@ class Hierarchy:
             raise BagwiseError(f"Word {wrong} does not exist: words are numbered from 0 to {self.n_words - 1}.")
         return self.cut(n)[given.astype(np.int64)]
 
+    def leaf_order(self) -> NDArray[np.int64]:
+        """Order the words so that every group of every cut is a run of neighbours, as in a dendrogram.
+
+        Returns
+        -------
+        words : ndarray of shape (n_words,)
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy
+        >>> Hierarchy(4, [[1, 3], [0, 1]], [0.5, 0.25]).leaf_order()
+        array([0, 1, 3, 2])
+        """
+        following = np.full(self.n_words, -1, dtype=np.int64)
+        last = np.arange(self.n_words)
+        is_root = np.ones(self.n_words, dtype=np.bool_)
+        for left, right in self.merges.tolist():
+            following[last[left]] = right
+            last[left] = last[right]
+            is_root[right] = False
+        after, order = following.tolist(), []
+        for word in np.flatnonzero(is_root).tolist():
+            while word >= 0:
+                order.append(word)
+                word = after[word]
+        return np.array(order, dtype=np.int64)
+
+    def joined_at(self, first: int, second: int) -> int | None:
+        """Return the largest number of groups at which two words are in the same group; None if they never are.
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy
+        >>> hierarchy = Hierarchy(4, [[1, 3], [0, 1]], [0.5, 0.25])
+        >>> hierarchy.joined_at(1, 3), hierarchy.joined_at(0, 3), hierarchy.joined_at(0, 2)
+        (3, 2, None)
+        """
+        one = check_integer(first, "first", 0, self.n_words - 1)
+        other = check_integer(second, "second", 0, self.n_words - 1)
+        n_groups = self.n_words
+        parent, level = np.full(self.n_words, -1), np.zeros(self.n_words, dtype=np.int64)
+        parent[self.merges[:, 1]] = self.merges[:, 0]
+        level[self.merges[:, 1]] = self.n_words - 1 - np.arange(len(self.merges))
+        while one != other:
+            # of two different groups, the one that is merged earlier goes up
+            if parent[one] < 0 or (parent[other] >= 0 and level[other] > level[one]):
+                one, other = other, one
+            if parent[one] < 0:
+                return None
+            one, n_groups = int(parent[one]), int(level[one])
+        return n_groups
+
     def to_linkage(self) -> NDArray[np.float64]:
         """Write the hierarchy as a SciPy linkage matrix, for dendrograms and `scipy.cluster.hierarchy`.
 

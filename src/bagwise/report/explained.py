@@ -15,7 +15,7 @@ from bagwise.report.html import render_page
 from bagwise.report.pictures import thumbnail
 from bagwise.report.svg import LIGHT
 
-__all__ = ["heat_picture", "marked_text", "render_explanation", "write_explanation"]
+__all__ = ["heat_picture", "marked_text", "render_explanation", "spread_weights", "write_explanation"]
 
 N_MARKS = 4  # strengths of highlights
 _N_GROUPS, _N_WORDS = 20, 30
@@ -64,7 +64,7 @@ def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, floa
     png : bytes
     """
     height, width = image.shape[:2]
-    heat = _heat(height, width, np.array(patches, np.float64).reshape(-1, 4))
+    heat = spread_weights(height, width, patches)
     grey = image if image.ndim == 2 else image.mean(axis=2)
     largest = np.quantile(np.abs(heat), _QUANTILE) or np.abs(heat).max() or 1.0
     opacity = _STRONGEST * np.minimum(np.abs(heat) / largest, 1.0)[..., np.newaxis]
@@ -75,12 +75,28 @@ def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, floa
     return thumbnail(np.rint(mixed).astype(np.uint8), side)
 
 
-def _heat(height: int, width: int, patches: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Spread the weight of each patch over its pixels, by differences at its corners."""
-    x, y, sides, weights = patches.T
-    left, right = (np.clip(np.rint(at), 0, width).astype(np.intp) for at in (x, x + sides))
-    top, bottom = (np.clip(np.rint(at), 0, height).astype(np.intp) for at in (y, y + sides))
-    density = weights / np.maximum((right - left) * (bottom - top), 1)
+def spread_weights(
+    height: int, width: int, patches: Sequence[tuple[float, float, float, float]], scale: float = 1.0
+) -> NDArray[np.float64]:
+    """Spread the weight of each patch evenly over its pixels: an array whose sum is that of the weights.
+
+    Parameters
+    ----------
+    height, width : int
+        Of the array.
+    patches : sequence of (x, y, side, weight)
+    scale : float, default=1.0
+        Pixels of the array per pixel of the patches. A patch that is smaller than a pixel covers one.
+    """
+    x, y, sides, weights = np.array(patches, np.float64).reshape(-1, 4).T
+
+    def edges(starts: NDArray[np.float64], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        first, last = (np.rint(scale * at).astype(np.intp) for at in (starts, starts + sides))
+        first = np.clip(first, 0, size - 1)
+        return first, np.clip(last, first + 1, size)
+
+    (left, right), (top, bottom) = edges(x, width), edges(y, height)
+    density = weights / ((right - left) * (bottom - top))
     changes = np.zeros((height + 1, width + 1))
     for rows, columns, sign in ((top, left, 1), (top, right, -1), (bottom, left, -1), (bottom, right, 1)):
         np.add.at(changes, (rows, columns), sign * density)

@@ -1,0 +1,51 @@
+"""The command that opens the explorer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.cli.options import READ_OPTIONS, command, fit_options
+from bagwise.cli.session import Session
+
+__all__ = ["explore"]
+
+
+@command("Use a model", READ_OPTIONS)
+def explore(
+    session: Session,
+    path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")],
+    source: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SOURCE]", help="Items to show. Default: those of the index."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 (default): any free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    **options: Any,
+) -> None:
+    """Explore a model in the browser: its errors, groups, items and search. Ctrl-C ends it."""
+    from bagwise._utils.extras import require
+
+    for module in ("starlette", "uvicorn"):
+        require(module, "explore", "The explorer")
+    from bagwise.explorer import Server, open_workspace
+
+    space = open_workspace(path, source, fit_options(options), progress=session.progress, note=session.note)
+    session.progress.clear()
+    server = Server(space, host, port)
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        session.note(f"Everyone who can reach {host} and knows the address can see the items.")
+    session.answer(address=server.address)
+
+    def started() -> None:
+        session.say(f"Explorer: {server.address}")
+        session.say("Ctrl-C ends it.")
+        if open_page:
+            import webbrowser
+
+            webbrowser.open(server.address)
+
+    server.run(started)

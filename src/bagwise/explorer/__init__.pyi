@@ -1,0 +1,3 @@
+from .serving import Server as Server
+from .serving import open_workspace as open_workspace
+from .workspace import Workspace as Workspace

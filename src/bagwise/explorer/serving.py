@@ -1,0 +1,143 @@
+"""Opening a model with its items, and serving the explorer until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError
+from bagwise.explorer.workspace import Items, Workspace
+from bagwise.model import Model
+from bagwise.training.evaluate import count_words, open_items
+from bagwise.training.item_index import ItemIndex, is_item_index
+from bagwise.training.options import FitOptions
+
+if TYPE_CHECKING:
+    from bagwise.model.vectorizers import Progress
+
+__all__ = ["Server", "open_workspace"]
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def open_workspace(
+    path: str | os.PathLike[str],
+    source: Any = None,
+    options: FitOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Workspace:
+    """Open a model or an index, and count the words of its items.
+
+    Parameters
+    ----------
+    path : path
+        File of a model or an index.
+    source : Collection or path, default=None
+        Items. None: those of the index, if their source still exists; a model has none.
+    options : FitOptions, default=None
+        How to read the items.
+    progress : callable, default=None
+        See `fit_model`.
+    note : callable, default=None
+        Called with messages for the user.
+
+    Returns
+    -------
+    workspace : Workspace
+    """
+    place = Path(path)
+    if not place.exists():
+        raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
+    opened = ItemIndex.load(place) if is_item_index(place) else None
+    model = Model.load(place) if opened is None else opened.model
+    options = FitOptions() if options is None else options
+    if source is None and opened is not None and opened.source:
+        if os.path.exists(opened.source):
+            source, options = opened.source, FitOptions.from_mapping(opened.reading)
+        else:
+            note(f"{opened.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
+    if source is None:
+        return Workspace(model, title=place.stem)
+    collection = open_items(model, source, options)
+    found = count_words(model, collection, options, progress=progress)
+    if found.skipped:
+        note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")
+        collection = collection[found.kept]
+    number = {name: k for k, name in enumerate(model.classes)}
+    codes = np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
+    items = Items(collection, found.matrix, codes, Path(collection.source).name or collection.source)
+
+    def index() -> ItemIndex:
+        return ItemIndex.build(model, collection, found.matrix, options=options)
+
+    return Workspace(model, items, index=index, title=place.stem)
+
+
+class Server:
+    """Serves a workspace to one browser. Needs ``bagwise[explore]``.
+
+    The port is bound when the server is made, so that `address` is known before `run` is called.
+
+    Parameters
+    ----------
+    space : Workspace
+    host : str, default="127.0.0.1"
+    port : int, default=0
+        0: any free port.
+    """
+
+    def __init__(self, space: Workspace, host: str = "127.0.0.1", port: int = 0) -> None:
+        for module in ("starlette", "uvicorn"):
+            require(module, "explore", "The explorer")
+        from bagwise.explorer.app import MOST_BYTES, make_app
+        from bagwise.explorer.security import Guard, new_token
+
+        self._socket = _bound(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        self.token = new_token()
+        names = {host, *_LOCAL} if host in _LOCAL else {host, socket.gethostname(), socket.getfqdn(), *_LOCAL}
+        hosts = [f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in names]
+        self.app = Guard(make_app(space), token=self.token, hosts=hosts, most_bytes=MOST_BYTES)
+
+    @property
+    def address(self) -> str:
+        """The address to open, with its token."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/?token={self.token}"
+
+    def run(self, on_start: Callable[[], None] = lambda: None) -> None:
+        """Serve until Ctrl-C or SIGTERM; `on_start` is called when the server answers."""
+        import uvicorn
+
+        class Running(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                on_start()
+
+        config = uvicorn.Config(
+            self.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False
+        )
+        Running(config).run(sockets=[self._socket])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise BagwiseError(
+            f"The explorer cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. "
+            "Choose another port, or 0 for any free one."
+        ) from error
+    return bound

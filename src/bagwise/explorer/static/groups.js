@@ -1,0 +1,111 @@
+// Words and groups: the hierarchy, and the groups of the current cut as cards.
+
+import { address, changed, go } from "./address.js";
+import { api, bar, count, csv, download, h, percent, plural, signed } from "./dom.js";
+import { icicle } from "./icicle.js";
+
+let tree = null; // of the model, asked for once
+const PART = 60;
+
+export async function show(facts, parameters) {
+  const given = Object.fromEntries(["find", "label", "sort"].map((name) => [name, parameters.get(name) ?? ""]));
+  const n = facts.n_groups;
+  const chosen = parameters.get("group");
+  tree ??= await api("hierarchy");
+  const told = chosen === null ? await api("groups", { n, ...given, most: PART }) : null;
+  const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n });
+  const drawn = icicle(tree, n, (size, group) => go(address("/groups", { n: size, group })));
+  const content = [h("h1", {}, "Words and groups"), drawn.element, finder(n, drawn)];
+  if (one) content.push(whole(one, n));
+  else content.push(filters(facts, given), list(facts, told, given));
+  return { content, shown: drawn.draw, leave: drawn.leave };
+}
+
+function filters(facts, given) {
+  const change = (name) => (event) => go(changed({ [name]: event.target.value }), true);
+  return h("form", { class: "filters", role: "search", "aria-label": "Filter groups", onsubmit: (event) => event.preventDefault() },
+    h("label", {}, "With the word ", h("input", { type: "search", value: given.find, onchange: change("find"), placeholder: "any" })),
+    facts.classes.length ? h("label", {}, "Speaks for ", h("select", { onchange: change("label") },
+      h("option", { value: "" }, "any class"), facts.classes.map((name, k) => h("option", { value: k, selected: given.label === String(k) }, name)))) : null,
+    h("label", {}, "Order ", h("select", { onchange: change("sort") },
+      [["decides", "what they decide"], ["size", "how often they occur"], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))),
+    h("button", { type: "button", onclick: () => save(facts, given) }, "Save as CSV"));
+}
+
+async function save(facts, given) {
+  const rows = [["group", "name", "words", "share", "class", "weight"]];
+  for (let first = 0, total = 1; first < total; first += 200) {
+    const told = await api("groups", { n: facts.n_groups, ...given, first, most: 200 });
+    total = told.total;
+    rows.push(...told.groups.map((one) => [one.number, one.name, one.n_words, one.share, one.classes[0]?.name, one.classes[0]?.weight]));
+  }
+  download(`${facts.title}-${facts.n_groups}-groups.csv`, csv(rows));
+}
+
+function list(facts, told, given) {
+  const cards = h("ul", { class: "cards" }, told.groups.map((one) => card(one)));
+  const more = h("button", { type: "button", class: "more" });
+  let shown = told.groups.length;
+  const label = () => { more.textContent = `Show ${Math.min(PART, told.total - shown)} more of ${count(told.total - shown)}`; more.hidden = shown >= told.total; };
+  more.addEventListener("click", async () => {
+    const next = await api("groups", { n: facts.n_groups, ...given, first: shown, most: PART });
+    cards.append(...next.groups.map((one) => card(one)));
+    shown += next.groups.length;
+    label();
+  });
+  label();
+  return h("section", {}, h("h2", {}, told.total === told.n_groups ? plural(told.total, "group") : `${plural(told.total, "group")} of ${count(told.n_groups)}`), cards, more);
+}
+
+function head(one, level) {
+  return [h(level, {}, h("a", { href: address("/groups", { group: one.number }) }, one.name)),
+    h("p", { class: "small" }, `group ${one.number} · ${plural(one.n_words, "word")} · ${percent(one.share)} of all occurrences · `,
+      h("a", { href: address("/items", { group: one.number }) }, "items"))];
+}
+
+function weights(one) {
+  const largest = Math.max(...one.classes.map((each) => Math.abs(each.weight)), 0);
+  return one.classes.length ? h("table", { class: "weights" }, h("caption", { class: "unseen" }, "What it adds to the scores of classes"), h("tbody", {}, one.classes.map((each) =>
+    h("tr", {}, h("th", { scope: "row", title: each.name }, each.name), h("td", {}, bar(each.weight, largest)), h("td", {}, signed(each.weight)))))) : null;
+}
+
+function card(one) {
+  const words = one.words.map((word) => word.name).join(", ");
+  const rest = one.n_words - one.words.length;
+  return h("li", { class: "card" }, ...head(one, "h3"), h("p", { class: "words" }, words, rest ? h("span", { class: "small" }, ` and ${count(rest)} more`) : null), weights(one));
+}
+
+function whole(one, n) {
+  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), weights(one),
+    h("ol", { class: "wordlist" }, one.words.map((word) => h("li", {}, word.name, h("span", { class: "small" }, ` ${count(Math.round(word.total))}`)))));
+}
+
+/** Finds words, and the level at which two join. */
+function finder(n, drawn) {
+  const found = h("ul", { class: "found" });
+  const joined = h("p", { class: "small", role: "status" });
+  const chosen = [];
+  async function look(event) {
+    const text = event.target.value.trim();
+    if (!text) return found.replaceChildren();
+    const told = await api("words", { n, find: text });
+    found.replaceChildren(...told.words.slice(0, 12).map((word) => h("li", {},
+      h("button", { type: "button", onclick: () => pick(word) }, word.name), " in ",
+      h("a", { href: address("/groups", { group: word.group }) }, word.group_name), h("span", { class: "small" }, ` ${count(Math.round(word.total))}`))));
+    if (!told.words.length) found.replaceChildren(h("li", {}, "No word contains this."));
+  }
+  async function pick(word) {
+    drawn.focus(word.word);
+    chosen.push(word);
+    if (chosen.length > 2) chosen.shift();
+    if (chosen.length < 2) {
+      joined.textContent = `${word.name}: choose a second word to see where they join.`;
+      return;
+    }
+    const [first, second] = chosen;
+    const told = await api("joined", { first: first.word, second: second.word });
+    joined.textContent = told.n_groups === null ? `${first.name} and ${second.name} are never in one group.`
+      : `${first.name} and ${second.name} are in one group at ${count(told.n_groups)} groups and fewer.`;
+  }
+  return h("div", { class: "finder" }, h("label", {}, "Find a word ", h("input", { type: "search", oninput: look, placeholder: "part of a word" })), found, joined);
+}

@@ -1,0 +1,144 @@
+// Items: a grid of all of them, of which only what is in view is asked for, and one item with why it got its class.
+
+import { address, changed, go } from "./address.js";
+import { api, count, csv, download, h, plural } from "./dom.js";
+import { shownContent, sum } from "./why.js";
+
+const FILTERS = ["label", "predicted", "right", "group", "find", "sort"];
+const PART = 60;
+
+export async function show(facts, parameters) {
+  if (!facts.items) return { content: [h("h1", {}, "Items"), h("p", { class: "lead" }, "No items are shown: start the explorer with an index, or with the location of items.")] };
+  const number = parameters.get("item");
+  return number === null ? list(facts, parameters) : one(facts, parameters, number);
+}
+
+async function list(facts, parameters) {
+  const given = Object.fromEntries(FILTERS.map((name) => [name, parameters.get(name) ?? ""]));
+  const n = facts.n_groups;
+  const first = await api("items", { n, ...given, most: PART });
+  const grid = new Grid(first, (from) => api("items", { n, ...given, first: from, most: PART }), facts.modality);
+  return {
+    content: [h("h1", {}, "Items"), filters(facts, given), h("p", { class: "small", role: "status" }, `${plural(first.total, "item")}${first.total < facts.items.n ? ` of ${count(facts.items.n)}` : ""}`), grid.element],
+    shown: () => grid.start(),
+    leave: () => grid.stop(),
+  };
+}
+
+function filters(facts, given) {
+  const change = (name) => (event) => go(changed({ [name]: event.target.value }), true);
+  const choice = (name, label, options) => h("label", {}, `${label} `, h("select", { onchange: change(name) }, options.map(([value, text]) => h("option", { value, selected: given[name] === String(value) }, text))));
+  const classes = facts.classes.map((name, k) => [k, name]);
+  return h("form", { class: "filters", role: "search", "aria-label": "Filter items", onsubmit: (event) => event.preventDefault() },
+    h("label", {}, "Id contains ", h("input", { type: "search", value: given.find, onchange: change("find") })),
+    classes.length ? choice("label", "Class", [["", "any"], ...classes]) : null,
+    facts.error !== null || facts.classifiers.includes(facts.n_groups) ? [
+      choice("predicted", "Predicted", [["", "any"], ...classes]),
+      choice("right", "Answer", [["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]]),
+      choice("sort", "Order", [["", "as they are"], ["margin", "least certain first"], ["-margin", "most certain first"], ["score", "lowest score first"], ["id", "id"]])] : null,
+    given.group !== "" ? h("span", {}, `with group ${given.group} `, h("button", { type: "button", onclick: () => go(changed({ group: "" }), true) }, "any group")) : null,
+    h("button", { type: "button", onclick: () => save(facts, given) }, "Save as CSV"));
+}
+
+async function save(facts, given) {
+  const rows = [["id", "label", "predicted", "score", "runner_up", "margin"]];
+  for (let first = 0, total = 1; first < total; first += 200) {
+    const told = await api("items", { n: facts.n_groups, ...given, first, most: 200 });
+    total = told.total;
+    rows.push(...told.items.map((row) => [row.id, row.label, row.predicted, row.score, row.runner_up, row.margin]));
+  }
+  download(`${facts.title}-items.csv`, csv(rows));
+}
+
+/** Cells of equal height; only those in view exist. */
+class Grid {
+  constructor(first, ask, modality) {
+    this.total = first.total;
+    this.ask = ask;
+    this.modality = modality;
+    this.height = modality === "images" ? 228 : 172;
+    this.least = modality === "images" ? 172 : 300;
+    this.parts = new Map([[0, first.items]]);
+    this.inner = h("ul", { class: "grid" });
+    this.element = h("div", { class: "gridbox" }, this.inner);
+    this.update = () => { this.frame ||= requestAnimationFrame(() => this.draw()); };
+  }
+
+  start() {
+    window.addEventListener("scroll", this.update, { passive: true });
+    window.addEventListener("resize", this.update);
+    this.draw();
+  }
+
+  stop() {
+    window.removeEventListener("scroll", this.update);
+    window.removeEventListener("resize", this.update);
+  }
+
+  draw() {
+    this.frame = 0;
+    const width = this.element.clientWidth;
+    const columns = Math.max(Math.floor(width / this.least), 1);
+    const rows = Math.ceil(this.total / columns);
+    this.element.style.height = `${rows * this.height}px`;
+    const top = Math.max(-this.element.getBoundingClientRect().top, 0);
+    const from = Math.max(Math.floor(top / this.height) - 2, 0) * columns;
+    const to = Math.min((Math.ceil((top + window.innerHeight) / this.height) + 2) * columns, this.total);
+    const cells = [];
+    for (let k = from; k < to; k++) {
+      const part = Math.floor(k / PART);
+      const held = this.parts.get(part);
+      if (held === undefined) this.fetch(part);
+      const row = Array.isArray(held) ? held[k - part * PART] : null;
+      const style = { left: `${((k % columns) * 100) / columns}%`, top: `${Math.floor(k / columns) * this.height}px`, width: `${100 / columns}%`, height: `${this.height}px` };
+      cells.push(h("li", { style, "aria-posinset": k + 1, "aria-setsize": this.total }, row ? cell(row, this.modality) : h("span", { class: "quiet" }, "…")));
+    }
+    const focused = this.inner.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    this.inner.replaceChildren(...cells);
+    if (focused) this.inner.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  }
+
+  async fetch(part) {
+    this.parts.set(part, "asked");
+    try {
+      this.parts.set(part, (await this.ask(part * PART)).items);
+    } catch {
+      this.parts.delete(part);
+      return;
+    }
+    this.update();
+  }
+}
+
+export function cell(row, modality) {
+  const answer = row.predicted === undefined ? row.label
+    : row.right === false ? [h("span", { class: "wrong" }, "wrong"), ` ${row.predicted}, not ${row.label}`]
+      : row.label === null ? `predicted ${row.predicted}` : row.predicted;
+  return h("a", { class: "item", href: address("/items", { item: row.number }) },
+    modality === "images" ? h("img", { src: `/api/items/${row.number}/picture`, alt: "", loading: "lazy" }) : null,
+    h("span", { class: "id", title: row.id }, row.id),
+    row.score !== undefined && row.similarity ? h("span", { class: "small" }, row.score.toFixed(4)) : null,
+    answer ? h("span", { class: "answer" }, answer) : null,
+    row.excerpt ? h("span", { class: "excerpt" }, row.excerpt) : null,
+    row.problem ? h("span", { class: "problem" }, row.problem) : null);
+}
+
+async function one(facts, parameters, number) {
+  const n = facts.n_groups;
+  const told = await api(`items/${encodeURIComponent(number)}`, { n, of: parameters.get("of") });
+  const picture = facts.modality === "images" ? `/api/items/${encodeURIComponent(number)}/picture?side=640` : null;
+  const similar = h("ul", { class: "strip" });
+  if (facts.searchable) {
+    api(`items/${encodeURIComponent(number)}/similar`, { k: 12 }).then(({ hits }) => similar.replaceChildren(...hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality)))),
+      (error) => similar.replaceChildren(h("li", { class: "problem" }, error.message)));
+  }
+  const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"));
+  return {
+    content: [back, h("h1", { class: "itemname" }, told.id),
+      h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : ""),
+      told.problem ? h("p", { class: "problem" }, told.problem) : null,
+      h("div", { class: "two" }, h("div", {}, shownContent(told, picture)),
+        told.why ? h("section", { class: "why" }, h("h2", {}, "Why"), sum(told.why, facts.classes, (of) => go(changed({ of }), true))) : null),
+      facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), similar) : null].filter(Boolean),
+  };
+}

@@ -1,0 +1,109 @@
+// The frame of all pages: address, number of groups, navigation, colours.
+
+import { address, go, parameters } from "./address.js";
+import { api, h, percent, say } from "./dom.js";
+import * as overview from "./overview.js";
+import * as groups from "./groups.js";
+import * as items from "./items.js";
+import * as search from "./search.js";
+
+const PAGES = {
+  "/": { name: "Overview", show: overview.show },
+  "/groups": { name: "Groups", show: groups.show },
+  "/items": { name: "Items", show: items.show },
+  "/search": { name: "Search", show: search.show },
+};
+const content = document.getElementById("content");
+const slider = document.getElementById("size-slider");
+const number = document.getElementById("size-number");
+let facts = null; // what /api/overview said last
+let turn = 0; // only the last of several requests is shown
+let leave = null; // what the page that is shown does when another comes
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href]");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const to = new URL(link.href);
+  if (to.origin !== location.origin || !(to.pathname in PAGES) || link.hasAttribute("download")) return;
+  if (to.pathname === location.pathname && to.hash) return;
+  event.preventDefault();
+  go(to.pathname + to.search);
+  content.focus();
+});
+window.addEventListener("popstate", () => show());
+window.addEventListener("navigate", () => show());
+
+// The slider is logarithmic: equal ways are equal ratios of groups.
+const toSize = (place) => {
+  const { least_groups: low, most_groups: high } = facts;
+  return Math.round(low * (high / low) ** (place / 1000));
+};
+const toPlace = (size) => {
+  const { least_groups: low, most_groups: high } = facts;
+  return high > low ? Math.round((1000 * Math.log(size / low)) / Math.log(high / low)) : 0;
+};
+
+function resize(size) {
+  const bounded = Math.min(Math.max(size, facts.least_groups), facts.most_groups);
+  go(address(location.pathname, { ...Object.fromEntries(parameters()), n: bounded }), true);
+}
+slider.addEventListener("input", () => {
+  number.value = toSize(Number(slider.value));
+  resize(Number(number.value));
+});
+slider.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault(); // one group at a time, not one place of the slider
+  resize(Number(number.value) + step);
+});
+number.addEventListener("change", () => Number(number.value) >= 1 && resize(Math.round(Number(number.value))));
+document.getElementById("size").addEventListener("submit", (event) => event.preventDefault());
+document.getElementById("size-default").addEventListener("click", () => resize(facts.default_groups));
+
+const theme = document.getElementById("theme");
+theme.addEventListener("change", () => {
+  document.documentElement.dataset.theme = theme.value;
+  localStorage.setItem("bagwise-theme", theme.value);
+  window.dispatchEvent(new Event("themechange"));
+});
+theme.value = localStorage.getItem("bagwise-theme") ?? "auto";
+document.documentElement.dataset.theme = theme.value;
+
+function frame() {
+  document.getElementById("title").textContent = facts.title;
+  const nav = document.getElementById("nav");
+  nav.replaceChildren(...Object.entries(PAGES).map(([path, page]) =>
+    h("a", { href: address(path), "aria-current": path === location.pathname ? "page" : null }, page.name)));
+  Object.assign(number, { min: facts.least_groups, max: facts.most_groups, value: facts.n_groups });
+  slider.value = toPlace(facts.n_groups);
+  slider.setAttribute("aria-valuetext", `${facts.n_groups} groups`);
+  const output = document.getElementById("size-error");
+  output.textContent = facts.error === null ? "" : `${percent(facts.error)} of these items wrong`;
+  document.title = `${PAGES[location.pathname].name} · ${facts.title} · bagwise`;
+}
+
+async function show() {
+  const mine = ++turn;
+  try {
+    const told = await api("overview", { n: parameters().get("n") });
+    if (mine !== turn) return;
+    facts = told;
+    frame();
+    const page = await PAGES[location.pathname].show(facts, parameters());
+    if (mine !== turn) return;
+    leave?.();
+    leave = page.leave ?? null;
+    const same = content.dataset.page === location.pathname;
+    content.dataset.page = location.pathname;
+    content.replaceChildren(...[page.content].flat());
+    page.shown?.();
+    if (!same) window.scrollTo(0, 0);
+    say(`${PAGES[location.pathname].name}, ${facts.n_groups} groups`);
+  } catch (error) {
+    if (mine !== turn) return;
+    content.replaceChildren(h("p", { class: "problem", role: "alert" }, error.message));
+  }
+}
+
+show();

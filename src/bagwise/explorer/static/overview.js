@@ -1,0 +1,92 @@
+// The first page: error against the number of groups, confusion matrix, facts of the model.
+
+import { count, h, percent, plural, svg } from "./dom.js";
+import { address, go } from "./address.js";
+
+export async function show(facts) {
+  const content = [h("h1", {}, "Overview"), lead(facts)];
+  if (facts.path) content.push(section("Error and number of groups", curve(facts)));
+  if (facts.confusion) content.push(section("Confusion matrix", ...confusion(facts)));
+  content.push(section("Model", h("dl", { class: "facts" }, facts.facts.map(([name, value]) =>
+    h("div", {}, h("dt", {}, name), h("dd", {}, value))))));
+  return { content };
+}
+
+function section(title, ...children) {
+  return h("section", {}, h("h2", {}, title), ...children);
+}
+
+function lead(facts) {
+  const words = `${count(facts.n_words)} words merged into ${plural(facts.n_groups, "group")}`;
+  const { path } = facts;
+  const at = path ? path.sizes.indexOf(facts.n_groups) : -1;
+  const error = at < 0 ? "" : `; error ${percent(path.errors[at])} in ${path.protocol}`;
+  const few = facts.items && facts.error !== null
+    ? ` Of ${count(facts.items.n_labelled)} labelled items in ${facts.items.protocol}, ${percent(facts.error)} are wrong.` : "";
+  const none = facts.items ? "" : " No items are shown: start the explorer with an index, or with the location of items.";
+  const head = facts.classifiers.length && !facts.classifiers.includes(facts.n_groups)
+    ? ` There is no classifier for ${facts.n_groups} groups; sizes with one: ${facts.classifiers.join(", ")}.` : "";
+  return h("p", { class: "lead" }, `${words}${error}.${few}${head}${none}`);
+}
+
+/** The curve of errors; a click or a key on a point cuts the model there. */
+function curve(facts) {
+  const { sizes, errors, standard_errors: spread, protocol, one_se: small } = facts.path;
+  const [width, height, left, right, top, bottom] = [720, 300, 56, 30, 16, 44];
+  const [low, high] = [sizes[0], sizes[sizes.length - 1]];
+  const most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), 0.01);
+  const x = (size) => left + ((width - left - right) * Math.log(size / low)) / Math.max(Math.log(high / low), 1e-9);
+  const y = (error) => height - bottom - ((height - top - bottom) * error) / most;
+  const step = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((one) => most / one <= 6) ?? 0.5;
+  const parts = [];
+  for (let tick = 0; tick <= most + 1e-12; tick += step) {
+    parts.push(svg("line", { class: "rule", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
+      svg("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, percent(tick, step < 0.01 ? 1 : 0)));
+  }
+  let last = -Infinity;
+  for (const size of sizes) {
+    if (x(size) - last < 44) continue;
+    last = x(size);
+    parts.push(svg("text", { x: x(size), y: height - bottom + 20, "text-anchor": "middle" }, count(size)));
+  }
+  parts.push(svg("text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "groups"));
+  const upper = sizes.map((size, k) => `${x(size)},${y(errors[k] + (spread[k] ?? 0))}`);
+  const lower = sizes.map((size, k) => `${x(size)},${y(errors[k] - (spread[k] ?? 0))}`).reverse();
+  parts.push(svg("polygon", { class: "band", points: [...upper, ...lower].join(" ") }));
+  parts.push(svg("polyline", { class: "curve", points: sizes.map((size, k) => `${x(size)},${y(errors[k])}`).join(" ") }));
+  if (facts.n_groups >= low && facts.n_groups <= high) {
+    parts.push(svg("line", { class: "mark", x1: x(facts.n_groups), x2: x(facts.n_groups), y1: top, y2: height - bottom }));
+  }
+  sizes.forEach((size, k) => {
+    const said = `${count(size)} groups: error ${percent(errors[k])} ± ${percent(spread[k] ?? 0)}${size === small ? ", smallest within one standard error of the best" : ""}`;
+    const choose = () => go(address("/", { n: size }), true);
+    parts.push(svg("g", { class: `knot${size === facts.n_groups ? " chosen" : ""}`, role: "button", tabindex: 0, "aria-label": said,
+      onclick: choose, onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), choose()) },
+    svg("title", {}, said), svg("circle", { class: "reach", cx: x(size), cy: y(errors[k]), r: 14 }),
+    svg("circle", { cx: x(size), cy: y(errors[k]), r: size === facts.n_groups ? 6 : 4 })));
+  });
+  const at = sizes.indexOf(facts.n_groups);
+  const here = at < 0 ? `Errors are known at ${sizes.map(count).join(", ")} groups, not at ${count(facts.n_groups)}.`
+    : `${count(facts.n_groups)} groups: ${percent(errors[at])} ± ${percent(spread[at] ?? 0)}.`;
+  return h("figure", {}, h("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Error against number of groups, ${protocol}` }, parts)),
+    h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", " A point leads to its number of groups."));
+}
+
+/** Each cell leads to its items. */
+function confusion(facts) {
+  const { classes, confusion: matrix } = facts;
+  const wrong = matrix.map((row, i) => Math.max(...row.map((cell, j) => (i === j ? 0 : cell)))).reduce((a, b) => Math.max(a, b), 0);
+  const pairs = matrix.flatMap((row, i) => row.map((times, j) => ({ i, j, times }))).filter(({ i, j, times }) => i !== j && times)
+    .sort((a, b) => b.times - a.times).slice(0, 8);
+  const link = (i, j, times, ...inside) => h("a", { href: address("/items", { label: i, predicted: j }), title: `${classes[i]}, predicted ${classes[j]}: ${plural(times, "item")}` }, ...inside);
+  const list = h("ol", { class: "pairs" }, pairs.map(({ i, j, times }) => h("li", {},
+    link(i, j, times, `${count(times)} of ${classes[i]} predicted as ${classes[j]}`))));
+  if (classes.length > 60) return [list];
+  const level = (times, i, j) => (i === j || !times ? 0 : Math.max(1, Math.round((8 * times) / Math.max(wrong, 1))));
+  const table = h("table", { class: "heat" },
+    h("caption", {}, "Rows are true classes, columns predicted classes. A number leads to its items."),
+    h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
+    h("tbody", {}, matrix.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
+      row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${level(times, i, j)}` }, times ? link(i, j, times, count(times)) : ""))))));
+  return [pairs.length ? list : h("p", {}, "Every labelled item is classified rightly."), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" }, table)];
+}

@@ -1,0 +1,62 @@
+// Why an item gets its class: the item with what adds to the score, and the sum.
+
+import { address } from "./address.js";
+import { bar, count, h, signed } from "./dom.js";
+
+/** The content of an item with weights: a text with marked words, an image with a heat map, or columns. */
+export function shownContent(told, picture) {
+  if (told.text) return h("p", { class: "text" }, marks(told.text));
+  if (told.columns) return columns(told.columns);
+  if (picture) return heatMap(told, picture);
+  return null;
+}
+
+function marks(pieces) {
+  return pieces.map(([text, mark]) => (mark ? h("mark", { class: `${mark < 0 ? "against" : "for"} s${Math.abs(mark)}` }, text) : text));
+}
+
+function columns(all) {
+  const sorted = [...all].sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])).slice(0, 40);
+  const largest = Math.max(...sorted.map(([, , weight]) => Math.abs(weight)), 0);
+  return h("div", { class: "scroll" }, h("table", { class: "weights wide" }, h("thead", {}, h("tr", {}, ["column", "value", "", "adds"].map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, sorted.map(([name, value, weight]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, String(Number(value.toPrecision(6)))), h("td", {}, bar(weight, largest)), h("td", {}, signed(weight)))))));
+}
+
+function heatMap(told, picture) {
+  const image = h("img", { src: picture, alt: "" });
+  if (!told.heat) return h("div", { class: "heatmap" }, image);
+  const [rows, columns_] = [told.heat.length, told.heat[0].length];
+  const canvas = h("canvas", { width: columns_, height: rows, "aria-hidden": "true" });
+  const draw = () => {
+    const style = getComputedStyle(document.documentElement);
+    const channels = (name) => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((two) => parseInt(two, 16));
+    const [good, bad] = [channels("--series-1"), channels("--series-2")];
+    const sizes = told.heat.flat().map(Math.abs).sort((a, b) => a - b);
+    const largest = Math.max(sizes[Math.floor(0.97 * (sizes.length - 1))], 1e-12); // a few cells may be far beyond
+    const pen = canvas.getContext("2d");
+    const pixels = pen.createImageData(columns_, rows);
+    told.heat.flat().forEach((value, k) => {
+      const [r, g, b] = value < 0 ? bad : good;
+      pixels.data.set([r, g, b, Math.round(190 * Math.min(Math.abs(value) / largest, 1))], 4 * k);
+    });
+    pen.putImageData(pixels, 0, 0);
+  };
+  requestAnimationFrame(draw);
+  const box = h("div", { class: "heatmap" }, image, canvas);
+  const toggle = h("label", { class: "small" }, h("input", { type: "checkbox", checked: true, onchange: (event) => { canvas.hidden = !event.target.checked; } }), " show what adds to the score (green) and what lowers it (red)");
+  return h("div", {}, box, toggle);
+}
+
+/** The sum: intercept, groups, the rest, and the score. `explain` shows it for another class. */
+export function sum(why, classes, explain) {
+  const largest = Math.max(Math.abs(why.intercept), Math.abs(why.rest), ...why.groups.map((one) => Math.abs(one.contribution)));
+  const row = (name, value, total = false) => h("tr", { class: total ? "total" : null }, h("th", { scope: "row" }, name), h("td", {}, total ? "" : bar(value, largest)), h("td", {}, total ? value.toPrecision(3) : signed(value)));
+  return h("div", {},
+    h("p", {}, "Predicted ", h("strong", {}, why.predicted), ` with the score ${why.score.toPrecision(3)}; then ${why.runner_up} with ${why.runner_up_score.toPrecision(3)}. The answer changes when the difference of ${why.margin.toPrecision(3)} is lost.`),
+    explain ? h("label", {}, "Score of ", h("select", { onchange: (event) => explain(event.target.value) }, classes.map((name, k) => h("option", { value: k, selected: k === why.of }, name)))) : null,
+    h("table", { class: "weights sum" }, h("caption", { class: "unseen" }, "What the score is the sum of"), h("tbody", {},
+      row("intercept", why.intercept),
+      why.groups.map((one) => row(h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
+      why.n_rest ? row(`${count(why.n_rest)} other groups`, why.rest) : null,
+      row("score", why.of_score, true))));
+}

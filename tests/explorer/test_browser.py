@@ -1,0 +1,185 @@
+"""The explorer in a real browser: Chromium, driven by Playwright."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from commands import SOURCES
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="browser tests need Chromium: make browser"),
+]
+expect = playwright.expect
+PAGES = ("/", "/groups", "/items", "/search")
+
+
+@pytest.fixture(scope="module")
+def address(explored):
+    command = [sys.executable, "-m", "bagwise", "explore", str(explored), "--no-open"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    line = server.stdout.readline()
+    assert line, server.stderr.read()
+    yield re.search(r"http\S+", line)[0]
+    server.terminate()
+    server.communicate(timeout=30)
+    assert server.returncode == 143
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open a page of the explorer; at the end there must have been no error, and no request to another place."""
+    base = address.split("/?")[0]
+    problems, contexts = [], []
+
+    def seen(request):
+        if not request.url.startswith((base, "blob:")):
+            problems.append(request.url)
+
+    def open_page(path="/", width=1280, height=900, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: message.type in ("error", "warning") and problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message))
+        page.on("request", seen)
+        page.goto(address)
+        page.wait_for_selector("main h1")
+        if path != "/":
+            page.goto(base + path)
+            page.wait_for_selector("main h1")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize("path", [*PAGES, "/items?item=0", "/groups?group=1"])
+def test_every_page_fits_its_window(visit, path, width, scheme):
+    page = visit(path, width, color_scheme=scheme)
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.title().endswith("· texts · bagwise")
+    assert "token" not in page.url
+
+
+def test_the_slider_recuts_the_model(visit, space):
+    page = visit("/groups")
+    for n in (2, 10):
+        page.fill("#size-number", str(n))
+        page.press("#size-number", "Enter")
+        expect(page.locator("main h2").first).to_have_text(f"{n} groups")
+        assert page.locator(".card").count() == n
+        assert f"n={n}" in page.url
+    page.focus("#size-slider")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("main h2").first).to_have_text("9 groups")
+    page.reload()
+    expect(page.locator("main h2").first).to_have_text("9 groups")
+    page.click("#size-default")
+    expect(page.locator("main h2").first).to_have_text(f"{space.model.n_groups} groups")
+
+
+def test_the_confusion_matrix_leads_to_items_and_back(visit):
+    page = visit("/?n=2")
+    cells = page.locator(".heat td:not(.same) a")
+    times = int(cells.first.inner_text())
+    cells.first.click()
+    page.wait_for_selector(".gridbox")
+    assert page.locator(".grid .item").count() == times
+    assert page.locator(".grid .wrong").count() == times
+    page.locator(".grid .item").first.click()
+    page.wait_for_selector(".why")
+    page.wait_for_selector(".strip .item")
+    page.click("text=Back to the items")
+    page.wait_for_selector(".gridbox")
+    assert page.locator(".grid .item").count() == times
+
+
+def test_hostile_names_are_text(visit):
+    page = visit("/items?find=onerror")
+    assert page.locator(".grid .item").count() == 1
+    page.locator(".grid .item").click()
+    page.wait_for_selector(".text")
+    assert "<script>alert(1)</script>" in page.locator(".text").inner_text()
+    assert page.locator("main script").count() == 0
+    assert page.locator("main img").count() == 0
+
+
+def test_a_text_is_searched_for_by_keyboard_alone(visit):
+    page = visit("/search")
+    page.focus("#query")
+    page.keyboard.type("apple pear plum")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".strip .item")
+    assert "fruit/" in page.locator(".strip .id").first.inner_text()
+    assert "fruit" in page.locator(".why").inner_text()
+
+
+def test_words_are_found_and_joined(visit, space):
+    page = visit("/groups")
+    for word in ("hammer", "drill"):
+        page.fill(".finder input", word)
+        page.click(f".found button:text-is('{word}')")
+    expect(page.locator(".finder [role=status]")).to_contain_text("in one group at")
+    first, second = (space.model.word_names.index(word) for word in ("hammer", "drill"))
+    joined = space.model.hierarchy.joined_at(first, second)
+    assert f"at {joined} groups" in page.locator(".finder [role=status]").inner_text()
+
+
+def test_a_group_of_the_hierarchy_is_chosen_by_a_click(visit):
+    page = visit("/groups")
+    box = page.locator(".icicle").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 33)  # the second row
+    page.wait_for_selector(".one")
+    assert "n=2" in page.url
+    page.focus(".icicle")
+    for key in ("+", "ArrowRight", "-", "Home"):
+        page.keyboard.press(key)
+
+
+def test_colours_are_kept(visit):
+    page = visit("/", color_scheme="light")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.select_option("#theme", "dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark != light
+    page.reload()
+    page.wait_for_selector("main h1")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+
+
+def test_a_list_is_saved(visit):
+    page = visit("/items?n=5&sort=margin")
+    with page.expect_download() as started:
+        page.click("text=Save as CSV")
+    lines = started.value.path().read_text().splitlines()
+    assert lines[0] == "id,label,predicted,score,runner_up,margin"
+    margins = [float(line.rsplit(",", 1)[1]) for line in lines[1:]]
+    assert margins == sorted(margins)
+
+
+def test_without_the_token_nothing_is_shown(browser, address):
+    page = browser.new_page()
+    response = page.goto(address.split("?")[0])
+    assert response.status == 403
+    page.close()

@@ -1,0 +1,209 @@
+"""What the pages show, against the model itself."""
+
+import asyncio
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bagwise.explorer import Workspace, open_workspace, views
+from bagwise.explorer.app import make_app
+from bagwise.training import FitOptions, run_fit
+from explorer_requests import respond
+from small_sources import png, write_image_folder, write_table
+
+
+def test_the_overview_is_that_of_the_model_at_every_size(answer, space):
+    for n in (2, 5, 10):
+        told, cut = answer(f"/api/overview?n={n}"), space.model.cut(n)
+        predicted = cut.predict(space.items.histograms)
+        labels = space.items.collection.labels
+        assert told["n_groups"] == n
+        assert told["error"] == pytest.approx((predicted != labels).mean())
+        matrix = np.array(told["confusion"])
+        assert matrix.sum() == len(labels)
+        for i, true in enumerate(told["classes"]):
+            for j, answered in enumerate(told["classes"]):
+                assert matrix[i, j] == ((labels == true) & (predicted == answered)).sum()
+    assert answer("/api/overview")["n_groups"] == space.model.n_groups
+    assert told["path"]["errors"] == list(space.model.path.errors)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/overview?n=0",
+        "/api/overview?n=10000",
+        "/api/overview?n=-1",
+        "/api/overview?n=1e3",
+        "/api/overview?n=%D9%A3",
+        "/api/groups?n=5&label=77",
+        "/api/groups?n=5&sort=x",
+        "/api/groups/99?n=5",
+        "/api/items?predicted=9",
+        "/api/items?right=maybe",
+        "/api/items?sort=x",
+        "/api/items?group=123456789",
+        "/api/items/12345",
+        "/api/items/12345/similar",
+        "/api/joined?first=1",
+        "/api/joined?first=1&second=999999",
+    ],
+)
+def test_wrong_addresses_get_a_sentence(answer, path):
+    assert answer(path, 400)["error"].endswith((".", "0"))
+
+
+def test_groups_are_those_of_the_cut(answer, space):
+    told = answer("/api/groups?n=7&sort=number&most=200")
+    cut = space.model.cut(7)
+    assert told["total"] == told["n_groups"] == 7
+    for group, members in zip(told["groups"], cut.groups(), strict=True):
+        whole = answer(f"/api/groups/{group['number']}?n=7")
+        assert {word["word"] for word in whole["words"]} == set(members.tolist())
+        assert whole["n_words"] == group["n_words"] == len(members)
+        assert group["words"] == whole["words"][: len(group["words"])]
+    assert sum(group["share"] for group in told["groups"]) == pytest.approx(1)
+    by_class = [answer(f"/api/groups?n=5&label={k}")["total"] for k in range(len(space.model.classes))]
+    assert sum(by_class) == 5
+    found = answer("/api/groups?n=7&find=hammer")
+    assert found["total"] == 1
+    assert "hammer" in {w["name"] for w in answer(f"/api/groups/{found['groups'][0]['number']}?n=7")["words"]}
+    assert answer("/api/groups?n=7&first=5&most=60")["groups"] == answer("/api/groups?n=7")["groups"][5:]
+
+
+def test_words_are_found_and_join_where_the_hierarchy_says(answer, space):
+    (hammer,) = answer("/api/words?n=5&find=HAMMER")["words"]
+    assert space.model.word_names[hammer["word"]] == "hammer"
+    assert space.model.cut(5).lookup[hammer["word"]] == hammer["group"]
+    hierarchy = space.model.hierarchy
+    told = answer(f"/api/joined?first={hammer['word']}&second=0")["n_groups"]
+    assert hierarchy.cut(told)[hammer["word"]] == hierarchy.cut(told)[0]
+    assert hierarchy.cut(told + 1)[hammer["word"]] != hierarchy.cut(told + 1)[0]
+
+
+def test_the_rows_of_the_hierarchy_are_nested(answer, space):
+    told = answer("/api/hierarchy")
+    for row in told["rows"]:
+        assert len(row["groups"]) == row["n_groups"] == len(set(row["groups"]))
+        assert sum(row["shares"]) == pytest.approx(1, rel=1e-4)
+    for upper, lower in zip(told["rows"], told["rows"][1:], strict=False):
+        ends = np.cumsum(lower["shares"])
+        for end in np.cumsum(upper["shares"]):
+            assert np.abs(ends - end).min() < 1e-4
+    assert sorted(told["words"]) == list(range(space.model.hierarchy.n_words))
+
+
+def test_items_are_filtered_and_sorted(answer, space):
+    n_items = len(space.items)
+    everything = answer("/api/items?n=5&most=200")["items"]
+    assert [row["number"] for row in everything] == list(range(n_items))
+    tools = space.model.classes.index("tools")
+    kept = [row for row in everything if row["label"] == "tools"]
+    assert answer(f"/api/items?n=5&most=200&label={tools}")["items"] == kept
+    kept = [row for row in everything if row["predicted"] == "tools"]
+    assert answer(f"/api/items?n=5&most=200&predicted={tools}")["items"] == kept
+    right, wrong = (answer(f"/api/items?n=2&most=200&right={which}") for which in ("right", "wrong"))
+    assert right["total"] + wrong["total"] == n_items
+    assert all(row["predicted"] != row["label"] for row in wrong["items"])
+    margins = [row["margin"] for row in answer("/api/items?n=5&most=200&sort=margin")["items"]]
+    assert margins == sorted(row["margin"] for row in everything)
+    assert [row["margin"] for row in answer("/api/items?n=5&most=200&sort=-margin")["items"]] == margins[::-1]
+    features = space.model.cut(5).transform(space.items.histograms).toarray()
+    for group in range(5):
+        rows = answer(f"/api/items?n=5&most=200&group={group}")["items"]
+        assert [row["number"] for row in rows] == np.flatnonzero(features[:, group]).tolist()
+    part = answer("/api/items?n=5&first=10&most=7")
+    assert part["items"] == everything[10:17]
+    assert part["total"] == n_items
+
+
+def test_why_adds_up_and_marks_the_text(answer, space):
+    for number in (0, 5, len(space.items) - 1):
+        for of in (None, 0, 2):
+            told = answer(f"/api/items/{number}?n=5" + ("" if of is None else f"&of={of}"))
+            why = told["why"]
+            terms = why["intercept"] + sum(term["contribution"] for term in why["groups"]) + why["rest"]
+            assert terms == pytest.approx(why["of_score"], abs=1e-6)
+            text = space.items.collection[number].load()
+            shown = "".join(piece for piece, _ in told["text"])
+            assert shown == text.replace("\x07", "\\x07")
+
+
+def test_similar_items_are_those_of_the_index_without_the_item(answer, space):
+    hits = answer("/api/items/3/similar?k=5")["hits"]
+    assert len(hits) == 5
+    assert 3 not in [hit["number"] for hit in hits]
+    text = space.items.collection[3].load()
+    found = answer("/api/search?n=5&k=6", method="POST", body=text.encode())
+    assert found["hits"][0]["number"] == 3
+    assert {hit["number"] for hit in found["hits"][1:]} <= {
+        hit["number"] for hit in answer("/api/items/3/similar?k=6")["hits"]
+    }
+    assert found["why"]["predicted"] == space.model.cut(5).predict([text])[0]
+    assert answer("/api/search", method="POST", body=b"qqq")["known"] is False
+    assert "not" in answer("/api/search", 400, method="POST", body=b"qqq \xff")["error"]
+
+
+def test_names_are_escaped(ask, space):
+    number = next(k for k, id in enumerate(space.ids) if "onerror" in id)
+    status, headers, body = ask(f"/api/items/{number}?n=5")
+    assert status == 200
+    assert headers["content-type"] == "application/json"
+    assert "\u202e" not in json.loads(body)["id"]
+
+
+def test_a_model_without_items_is_shown(tmp_path, space):
+    alone = open_workspace(space.model.save(tmp_path / "alone.bagwise"))
+    told = views.overview(alone, 5)
+    assert (told["items"], told["error"], told["confusion"], told["searchable"]) == (None, None, None, False)
+    assert views.groups(alone, 5, views.GroupQuery())["total"] == 5
+    assert len(views.hierarchy(alone)["words"]) == space.model.hierarchy.n_words
+
+
+def test_an_image_has_a_heat_map_that_adds_up(tmp_path):
+    folder = write_image_folder(tmp_path / "images", n_each=4, side=40, color=True)
+    fit = run_fit(folder, FitOptions(n_words=20, n_groups=5, folds=0))
+    space = open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder)
+    told = views.item(space, None, 3)
+    why = told["why"]
+    assert np.sum(told["heat"]) == pytest.approx(why["of_score"] - why["intercept"], rel=1e-3)
+    assert (told["width"], told["height"]) == (40, 40)
+
+
+def test_pictures_are_images_of_their_item(tmp_path):
+    folder = write_image_folder(tmp_path / "images", n_each=2, side=40, color=True)
+    fit = run_fit(folder, FitOptions(n_words=8, n_groups=3, folds=0))
+    app = make_app(open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder))
+    status, headers, body = asyncio.run(respond(app, "GET", "/api/items/1/picture", {}, b""))
+    assert (status, headers["content-type"]) == (200, "image/png")
+    pixels = np.asarray(Image.open(io.BytesIO(body)).convert("RGB")).astype(int)
+    assert (pixels[:, :, 0] > pixels[:, :, 2]).mean() > 0.5  # orange
+    assert asyncio.run(respond(app, "GET", "/api/items/99/picture", {}, b""))[0] == 404
+    assert asyncio.run(respond(app, "GET", "/api/items/1/picture?side=9", {}, b""))[0] == 404
+    pixels = (np.arange(1200) % 255).astype(np.uint8).reshape(20, 20, 3)
+    status, _, body = asyncio.run(respond(app, "POST", "/api/search?k=2", {}, png(pixels)))
+    assert (status, len(json.loads(body)["hits"])) == (200, 2)
+    status, _, body = asyncio.run(respond(app, "POST", "/api/search", {}, b"not an image"))
+    assert status == 400
+    assert "damaged or not an image" in json.loads(body)["error"]
+
+
+def test_rows_of_a_table_have_columns(tmp_path):
+    path = write_table(tmp_path / "table.csv")
+    fit = run_fit(path, FitOptions(n_groups=4, folds=0))
+    space = open_workspace(fit.model.save(tmp_path / "table.bagwise"), path)
+    told = views.item(space, None, 2)
+    why = told["why"]
+    assert sum(weight for *_, weight in told["columns"]) == pytest.approx(why["of_score"] - why["intercept"], abs=1e-5)
+
+
+def test_only_the_last_cuts_are_kept(space):
+    alone = Workspace(space.model)
+    first = alone.cut(2)
+    assert alone.cut(2) is first
+    for n in range(3, 12):
+        alone.cut(n)
+    assert alone.cut(2) is not first
