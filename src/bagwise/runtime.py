@@ -489,6 +489,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
         wanted["weight_codes"] = "|u1", (d,)
     if header["schema"] > 1:
         optional |= {} if span is not None else {"word_weights": ("<f4", (d,))}
+        optional["item_hashes"] = "<i8", (lengths.get("item_hashes", 0),)
         if header["items"] == "table":
             optional["column_shift"] = "<f8", (d,)
         n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]

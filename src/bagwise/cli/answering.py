@@ -28,7 +28,7 @@ __all__ = ["AnyModelPath", "predict"]
 
 _PANEL = "Use a model"
 AnyModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, or an index, which holds one.")]
-Groups = Annotated[int | None, typer.Option("--groups", min=1, help="Another number of groups with a classifier.")]
+Groups = Annotated[int | None, typer.Option("--groups", min=1, help="Another number of groups.")]
 
 _FORMATS = ("table", "csv", "jsonl", "parquet")
 _ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}

@@ -197,7 +197,8 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, co
         evaluation = evaluate_model(fitted.model, fitted.test, progress=session.progress, **options.to_dict())
     session.progress.clear()
     _print_fit(session, fitted, evaluation)
-    for note in fitted.notes:
+    about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
+    for note in (*fitted.notes, *([] if about is None else [about])):
         session.note(with_options(note))
     session.say()
     saved = fitted.model
@@ -239,7 +240,8 @@ def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
         heads += [f"error, {len(evaluation.collection):,} test items"]
         columns_of.append([percent(error) for error in evaluation.errors])
         tested = {"sizes": list(evaluation.sizes), "errors": list(evaluation.errors)}
-        session.answer(test={"n_items": len(evaluation.collection), **tested})
+        seen = None if evaluation.seen is None else evaluation.seen.to_dict()
+        session.answer(test={"n_items": len(evaluation.collection), **tested, "training_items": seen})
     if not columns_of:
         return
     sizes = path.sizes if path is not None else evaluation.sizes

@@ -75,6 +75,11 @@ def evaluate(
     found = evaluate_model(loaded, source, progress=session.progress, **fit_options(options).to_dict())
     if found.n_skipped:
         session.note(f"{found.n_skipped} items could not be read, or have no label.")
+    about = found.about_seen(loaded)
+    if about is not None:
+        session.say(printable(about))
+        session.say()
+    session.answer(training_items=None if found.seen is None else found.seen.to_dict())
     session.say(f"{how_many(len(found.collection), loaded.modality)} of {len(found.classes)} classes")
     here = ["<- this model" if size == loaded.n_groups else "" for size in found.sizes]
     session.table(["groups", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bagwise._utils.checks import as_values
 from bagwise.errors import BagwiseError
@@ -14,7 +15,7 @@ from bagwise.runtime import HASH_BITS, MOST_VOCABULARIES
 if TYPE_CHECKING:
     from bagwise.model.model import Model
 
-__all__ = ["check_words"]
+__all__ = ["check_words", "checked_item_hashes"]
 
 
 def check_words(model: Model) -> None:
@@ -50,6 +51,14 @@ def check_words(model: Model) -> None:
     model._set(tokenizer=checked_tokenizer(model.tokenizer))
     if model.tokenizer and model.modality != "texts":
         raise BagwiseError(f"Only texts have a tokenizer, but the model takes {model.modality}.")
+
+
+def checked_item_hashes(given: ArrayLike) -> NDArray[np.int64]:
+    """Check hashes of items: int64, ascending."""
+    hashes = np.asarray(given)
+    if hashes.ndim != 1 or hashes.dtype != np.int64 or not (hashes[1:] > hashes[:-1]).all():
+        raise BagwiseError(f"item_hashes must be int64, all different and ascending; got {hashes!r:.100}.")
+    return frozen(hashes)
 
 
 def _check_hashes(model: Model) -> None:

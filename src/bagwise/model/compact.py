@@ -57,6 +57,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
     before = model.provenance.get("compact")  # of a model that was compact already
     if isinstance(before, dict) and before.keys() == lost.keys() and set(map(type, before.values())) <= {int, float}:
         lost = before
+    known = _PROVENANCE if hashes is not None else (*_PROVENANCE, "content_hash", "n_hashed")
     changes = {
         "hierarchy": _flat_hierarchy(groups, model.hierarchy.criterion),
         "n_groups": n,
@@ -72,9 +73,9 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "heads": heads,
         "calibration": {n: model.calibration[model.n_groups]} if model.n_groups in model.calibration else {},
         "path": path,
+        "item_hashes": None if hashes is not None else model.item_hashes,  # with others words are counted otherwise
         "options": {name: value for name, value in model.options.items() if name in _OPTIONS and value is not None},
-        "provenance": {name: value for name, value in model.provenance.items() if name in _PROVENANCE}
-        | {"compact": lost},
+        "provenance": {name: value for name, value in model.provenance.items() if name in known} | {"compact": lost},
     }
     return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,9 @@ __all__ = ["INDEX_ITEMS", "INDEX_KIND", "is_item_index", "model_bytes", "parts_o
 
 # The kind of files of `ItemIndex`, which hold a model; before, an index was a folder with a file of this name.
 INDEX_KIND, INDEX_ITEMS = "bagwise.ItemIndex", "items.json"
+
+# The part of a file that hashes of training items may take; bytes of their entry in its header.
+_MOST_HASHED, _ENTRY = 0.01, 80
 
 _M = TypeVar("_M")
 
@@ -119,6 +123,12 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         tensors["names"], tensors["name_offsets"] = names.text, names.offsets
     for size, head in model.heads.items():
         tensors[f"head_{size}_coef"], tensors[f"head_{size}_intercept"] = head.coef, head.intercept
+    if model.item_hashes is not None:
+        others = sum(array.nbytes for array in tensors.values()) + len(json.dumps(header))
+        kept = model.item_hashes[: max(0, int(_MOST_HASHED * others) - _ENTRY) // 8]
+        if len(kept):
+            tensors["item_hashes"] = kept
+            header["schema"] = SCHEMA
     return header, tensors
 
 
@@ -207,6 +217,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "heads": {n: Head(tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]},
         "calibration": {int(size): sharpness for size, sharpness in (header["calibration"] or {}).items()},
         "path": path,
+        "item_hashes": tensors.get("item_hashes"),
         "options": header["options"],
         "provenance": header["provenance"],
     }

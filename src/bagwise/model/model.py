@@ -19,7 +19,7 @@ from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
-from bagwise.model.checks import check_words
+from bagwise.model.checks import check_words, checked_item_hashes
 from bagwise.model.compact import compact_parameters, groups_of
 from bagwise.model.cutting import check_flattened, trim_parameters, with_derived_head
 from bagwise.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
@@ -116,6 +116,9 @@ class Model:
         For numbers of groups of heads: the factor of scores whose softmax are probabilities, see `predict_proba`.
     path : PathErrors, default=None
         Errors at several numbers of groups.
+    item_hashes : array-like of int64, default=None
+        Hashes of the words of training items, all different and ascending; see `bagwise.training.seen`. A file keeps
+        the smallest ones, at most 1 % of its size.
     options, provenance : mapping, default={}
         Options of the fit, and facts about its data. JSON values.
 
@@ -176,6 +179,7 @@ class Model:
     heads: Mapping[int, Head] = field(default_factory=dict)
     calibration: Mapping[int, float] = field(default_factory=dict)
     path: PathErrors | None = None
+    item_hashes: NDArray[np.int64] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -203,6 +207,8 @@ class Model:
         self._set(given_names=checked_group_names(self.given_names, self.n_groups))
         if self.path is not None and not isinstance(self.path, PathErrors):
             raise BagwiseError(f"path must be PathErrors or None, got {type(self.path).__name__}.")
+        if self.item_hashes is not None:
+            self._set(item_hashes=checked_item_hashes(self.item_hashes))
         for name in ("options", "provenance"):
             if not isinstance(getattr(self, name), Mapping):
                 raise BagwiseError(f"{name} must be a mapping, got {type(getattr(self, name)).__name__}.")

@@ -27,6 +27,7 @@ from bagwise.training.method import Method, adapt_to_table, choose_method, folds
 from bagwise.training.options import FitOptions
 from bagwise.training.preparing import N_SAMPLED_ITEMS, Prepared, class_codes, prepare
 from bagwise.training.references import references_for, score_reference
+from bagwise.training.seen import SeenItems, seen_items
 
 __all__ = ["ComparedCriterion", "Evaluation", "compare_criteria", "evaluate_model"]
 
@@ -54,6 +55,8 @@ class Evaluation:
         Predicted classes.
     samples : dict
         Words of the descriptors of some images by their row, for the patches of a report.
+    seen : SeenItems or None
+        Which of the items the model was learned from, if that is known.
     """
 
     collection: Collection
@@ -65,12 +68,25 @@ class Evaluation:
     codes: NDArray[np.int64]
     predicted: NDArray[np.int64]
     samples: Mapping[int, WordSample] = field(default_factory=dict)
+    seen: SeenItems | None = None
 
     def at(self, size: int) -> NDArray[np.int64]:
         """Return the predictions at one of the sizes, as indices into `classes`."""
         if size not in self.sizes:
             raise BagwiseError(f"There is no classifier for {size} groups. Sizes: {', '.join(map(str, self.sizes))}.")
         return self.predicted[self.sizes.index(size)]
+
+    def about_seen(self, model: Model, where: str = "") -> str | None:
+        """Say how many of the items the model was learned from; None if there are none, or it is not known."""
+        if self.seen is None:
+            return None
+        wrong, validated = None, ""
+        if model.n_groups in self.sizes:
+            wrong = self.at(model.n_groups) != self.codes
+        if model.path is not None and model.n_groups in model.path.sizes:
+            error = model.path.errors[model.path.sizes.index(model.n_groups)]
+            validated = f" For new items, {model.path.protocol} gave {100 * error:.1f} %."
+        return self.seen.sentence(wrong, validated, where)
 
     def confusion(self, size: int) -> NDArray[np.int64]:
         """Return the confusion matrix at one of the sizes: true classes in rows, predictions in columns."""
@@ -130,6 +146,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
         codes=codes,
         predicted=predicted,
         samples=found.samples,
+        seen=seen_items(model, collection, found.matrix),
     )
 
 

@@ -47,6 +47,7 @@ from bagwise.training.method import (
 from bagwise.training.options import FitOptions
 from bagwise.training.preparing import WordData, prepare
 from bagwise.training.provenance import provenance_of
+from bagwise.training.seen import distinct_hashes
 
 __all__ = ["Fit", "FittedModel", "check_groups", "cross_validate", "fit_model", "learn_groups", "run_fit"]
 
@@ -232,6 +233,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("merging"):
             hierarchy, heads, tables = _learn_tables(data, codes, n_groups, method, weighting, options, report)
     totals = _totals(data.whole(), weighting.shift)
+    hashes = distinct_hashes(data.histograms)
     model = Model(
         modality=modality,
         hierarchy=hierarchy,
@@ -249,7 +251,9 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         calibration={size: sharpness for size, sharpness in calibration.items() if size in heads},
         path=path,
         options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None, "labels": None},
-        provenance=provenance_of(data, codes, classes, log) | {"criterion_reason": method.reason},
+        provenance=provenance_of(data, codes, classes, log)
+        | {"criterion_reason": method.reason, "n_hashed": len(hashes)},
+        item_hashes=hashes,
     )
     counted = tables is None and method.scaling is None
     unequal = unequal_groups(model.lookup, totals) if counted else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections import Counter
 from datetime import UTC, datetime
@@ -10,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import bagwise
+from bagwise.training.seen import content_hash
 
 if TYPE_CHECKING:
     from bagwise.training.preparing import FitLog, WordData
@@ -44,19 +43,8 @@ def provenance_of(
         "n_items": len(data.collection),
         "n_skipped": len(data.skipped),
         "class_counts": counts,
-        "content_hash": _content_hash(data),
+        "content_hash": content_hash(data.collection, data.histograms),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "seconds": {stage: round(seconds, 3) for stage, seconds in log.timings.items()},
     }
-
-
-def _content_hash(data: WordData) -> str:
-    """Hash ids, labels and histograms of the training items."""
-    digest = hashlib.blake2b(digest_size=16)
-    for item in data.collection:
-        digest.update(repr((item.id, item.labels)).encode("utf-8", "surrogatepass"))
-    rows = sp.csr_array(data.histograms)
-    for array in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)):
-        digest.update(array.tobytes())
-    return digest.hexdigest()

@@ -68,6 +68,8 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
     """
     model, data = fit.model, fit.data
     predictions, notes = None if evaluation is None else _tested(model, evaluation), list(fit.notes)
+    about = None if evaluation is None else evaluation.about_seen(model, " of the split test")
+    notes += [] if about is None else [about]
     if evaluation is None and fit.held_out is not None and fit.codes is not None and model.path is not None:
         predictions = _Predictions(
             data.collection,
@@ -111,7 +113,9 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         The test errors and the frequencies of the groups are those of the evaluated items.
     """
     predictions = _tested(model, evaluation)
-    notes = [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []
+    about = evaluation.about_seen(model)
+    notes = [] if about is None else [about]
+    notes += [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []
     return ReportData(
         title=evaluation.collection.source if title is None else title,
         facts=_facts(model, evaluation),
