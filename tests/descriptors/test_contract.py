@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import InvalidParameterError
 
+import bagwise.descriptors
 from bagwise import Bags, BagwiseError, open_collection
 from bagwise.descriptors import (
     LBPD5,
@@ -30,7 +31,9 @@ from bagwise.descriptors import (
     Patches,
     SparseBags,
 )
-from bagwise.descriptors.base import RowBuffer
+from bagwise.descriptors.describing import Describer, RowBuffer, describe_items
+from bagwise.descriptors.registry import DESCRIPTORS
+from bagwise.model.parts import DescriptorRecord
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 ALL = [
@@ -419,3 +422,21 @@ def test_a_missing_library_is_named(monkeypatch):
         BagwiseError, match=r'^KeypointSIFT needs cv2\. Install it with: pip install "bagwise\[image\]"'
     ):
         KeypointSIFT().transform(textures(1))
+
+
+@pytest.mark.parametrize("name", [name for name, known in DESCRIPTORS.items() if known.function is not None])
+@pytest.mark.parametrize("max_side", [None, 40])
+def test_functions_give_what_classes_give(name, max_side, tmp_path):
+    """Models from files describe images without the classes, which need scikit-learn."""
+    images = [np.random.default_rng(k).integers(0, 256, (50 - k, 64, 3), dtype=np.uint8) for k in range(3)]
+    record = DescriptorRecord(
+        name, {**DescriptorRecord.of(getattr(bagwise.descriptors, name)()).parameters, "max_side": max_side}
+    )
+    (expected,) = describe_items([record.build().set_params(cache=tmp_path)], images)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    for cache in (None, tmp_path):
+        (found,) = describe_items([Describer(name, record.parameters, 2, cache)], images)
+        np.testing.assert_array_equal(found[0].values, expected[0].values)
+        np.testing.assert_array_equal(found[0].positions, expected[0].positions)
+        np.testing.assert_array_equal(found[0].lengths, expected[0].lengths)
+    assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}  # a common cache

@@ -7,7 +7,7 @@ from scipy.ndimage import correlate1d, gaussian_filter
 from bagwise import BagwiseError
 from bagwise.descriptors import ColorSIFT, DenseSIFT, KeypointSIFT
 from bagwise.descriptors import _kernels as kernels
-from bagwise.descriptors.sift import to_space
+from bagwise.descriptors.functions import to_space
 from bagwise.sources import ItemError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bagwise.codebooks.kmeans as clustering
-import bagwise.model.vectorizers as vectorizers
+import bagwise.model.visual as visual
 import bagwise.training.fit as fitting
 from bagwise import Model
 from bagwise.descriptors import ColorCells, DenseSIFT
@@ -42,7 +42,7 @@ def counted(monkeypatch, fail_at=None):
         for descriptor in (DenseSIFT, ColorCells):
             patch.setattr(descriptor, "_describe", counting("describe", descriptor._describe))
         patch.setattr(clustering, "kmeans_words", counting("learn", clustering.kmeans_words))
-        patch.setattr(vectorizers._Counting, "add", counting("count", vectorizers._Counting.add))
+        patch.setattr(visual._Counting, "add", counting("count", visual._Counting.add))
         patch.setattr(fitting, "_learn_groups", counting("merge", fitting._learn_groups))
         patch.setattr(fitting, "score_followed", counting("validate", fitting.score_followed))
         yield calls

@@ -5,8 +5,13 @@
 
 import ast
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from bagwise import Hierarchy, Model
+from bagwise.descriptors import ColorCells, DenseSIFT
+from bagwise.model import Head
 from commands import bagwise, process
 from small_sources import write_records, write_table
 
@@ -62,3 +67,23 @@ def test_an_answer_for_one_item_loads_neither_scikit_learn_nor_compiled_code(mad
     loaded, output = loaded_by(command[0], *(made / one if "." in one else one for one in command[1:]))
     assert len(output.splitlines()) > 1
     assert not loaded & SLOW
+
+
+def test_an_image_is_classified_without_scikit_learn(tmp_path):
+    """Descriptors are compiled, so numba is needed, but estimators are not."""
+    random = np.random.default_rng(0)
+    merges = [[0, k] for k in range(11, 0, -1)]
+    model = Model(
+        modality="images",
+        hierarchy=Hierarchy(12, merges, np.zeros(11)),
+        n_groups=3,
+        descriptor=[DenseSIFT(patch=8), ColorCells()],
+        codebook=[random.random((8, 128)), random.uniform(0, 255, (4, 6))],
+        classes=["a", "b"],
+        heads={3: Head(random.normal(size=(2, 3)), [0, 0])},
+    )
+    model.save(tmp_path / "model.bagwise")
+    Image.fromarray(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "image.png")
+    loaded, output = loaded_by("predict", tmp_path / "model.bagwise", tmp_path / "image.png")
+    assert "image.png" in output
+    assert not loaded & (SLOW - {"numba", "PIL", "cv2"})

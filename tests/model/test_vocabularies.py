@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise.descriptors import LBPD5, ColorCells, DenseSIFT, Patches
 from bagwise.model import export_onnx
-from bagwise.model.vectorizers import VisualVectorizer
+from bagwise.model.visual import VisualVectorizer
 from bagwise.sources import open_collection
 from model_cases import two_vocabularies
 from small_sources import write_image_folder

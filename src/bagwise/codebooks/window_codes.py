@@ -16,7 +16,8 @@ from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.encoders import localized_codes
 from bagwise.codebooks.kmeans import learn_codebook
 from bagwise.codebooks.pyramids import cell_numbers, n_cells, resolve_pyramid
-from bagwise.descriptors.base import Arrays, ItemTransformer
+from bagwise.descriptors.base import ItemTransformer
+from bagwise.descriptors.describing import Arrays
 from bagwise.descriptors.images import starts_of
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.descriptors.sparse_bags import SparseBags

@@ -3,88 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from bagwise.bags.bags import Bags, offsets_of
+from bagwise.bags.bags import Bags
 from bagwise.descriptors.cache import ArrayCache
+from bagwise.descriptors.describing import Arrays, arrays_of, compute_each, join_bags, n_bytes
 from bagwise.descriptors.images import shrink
 from bagwise.descriptors.registry import EXECUTION
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
-from bagwise.sources.items import ItemIterator, item_errors
+from bagwise.sources.items import ItemIterator
 
-__all__ = ["Descriptor", "ItemTransformer", "RowBuffer", "describe_items", "unit_rows"]
-
-
-def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale rows to unit L2 norm; zero rows stay zero. Unlike scikit-learn's normalize, takes matrices without rows.
-
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    array([[0.6, 0.8],
-           [0. , 0. ]], dtype=float32)
-    """
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros(rows.shape), where=lengths > 0).astype(np.float32)
-
-
-# Large enough that the allocator maps it apart from the heap and returns it to the system when freed.
-_BLOCK_BYTES = 1 << 26
-
-
-class RowBuffer:
-    """Collect rows of `width` numbers when their number is not known beforehand.
-
-    Rows are copied to blocks. At the end blocks are copied to the result and freed one by one, so that memory never
-    exceeds the result and one block. (Many small arrays would leave freed memory with the process.)
-    """
-
-    def __init__(self, width: int, dtype: DTypeLike) -> None:
-        self._width = width
-        self._dtype = np.dtype(dtype)
-        self._capacity = max(1, _BLOCK_BYTES // max(1, width * self._dtype.itemsize))
-        self._blocks: list[NDArray[Any]] = []
-        self._filled = self._capacity  # rows of the last block
-
-    def append(self, rows: NDArray[Any]) -> None:
-        """Copy rows to the end."""
-        if rows.shape[1] != self._width:
-            raise BagwiseError(
-                "All items must give vectors of the same width, but one gave vectors of "
-                f"{self._width} numbers and another of {rows.shape[1]}."
-            )
-        while len(rows):
-            if self._filled == self._capacity:
-                self._blocks.append(np.empty((self._capacity, self._width), self._dtype))
-                self._filled = 0
-            taken = min(len(rows), self._capacity - self._filled)
-            self._blocks[-1][self._filled : self._filled + taken] = rows[:taken]
-            self._filled += taken
-            rows = rows[taken:]
-
-    def joined(self) -> NDArray[Any]:
-        """Return all rows as one array, and empty the buffer."""
-        if not self._blocks:
-            return np.empty((0, self._width), self._dtype)
-        self._blocks[-1] = self._blocks[-1][: self._filled]
-        result = np.empty((sum(map(len, self._blocks)), self._width), self._dtype)
-        end = len(result)
-        while self._blocks:
-            block = self._blocks.pop()
-            result[end - len(block) : end] = block
-            end -= len(block)
-        self._filled = self._capacity
-        return result
-
-
-Arrays = dict[str, NDArray[Any]]
+__all__ = ["Descriptor", "ItemTransformer"]
 
 
 class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
@@ -183,11 +120,11 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         caches = [self._cache()]
 
         def compute(item: Any) -> Arrays:
-            return _compute_each([self], caches, item)[0]
+            return compute_each([self], caches, item)[0]
 
         task = type(self).__name__ if self.verbose else None
         return ItemIterator(
-            items, compute, source, on_error=on_error, n_jobs=self.n_jobs, size=_n_bytes, task=task, **batches
+            items, compute, source, on_error=on_error, n_jobs=self.n_jobs, size=n_bytes, task=task, **batches
         )
 
     def _cache(self) -> ArrayCache | None:
@@ -209,58 +146,6 @@ def settings_of(descriptor: ItemTransformer) -> dict[str, Any]:
     """Return name and parameters of a descriptor: all that its results depend on beside the item."""
     what = {name: value for name, value in descriptor.get_params(deep=False).items() if name not in EXECUTION}
     return {"name": f"{type(descriptor).__module__}.{type(descriptor).__qualname__}", **what}
-
-
-def _compute_each(
-    descriptors: Sequence[ItemTransformer], caches: Sequence[ArrayCache | None], item: Any
-) -> list[Arrays]:
-    """Load the arrays of each descriptor from its cache, or compute them; the item is read once for each size."""
-    with item_errors(item.id):
-        key = item.fingerprint() if any(cache is not None for cache in caches) else ""
-        held = [None if cache is None else cache.load(key) for cache in caches]
-        both = list(zip(descriptors, held, strict=True))
-        contents = {side: item.load(side) for side in {one._image_side for one, arrays in both if arrays is None}}
-        found = [one._arrays(contents[one._image_side]) if arrays is None else arrays for one, arrays in both]
-    for cache, arrays, computed in zip(caches, held, found, strict=True):
-        if cache is not None and arrays is None:
-            cache.save(key, computed)  # a full disk is not an error of the item
-    return found
-
-
-def describe_items(
-    descriptors: Sequence[ItemTransformer], X: Any, *, batch_size: int = 64, on_error: str = "raise"
-) -> ItemIterator:
-    """Describe items by one or several descriptors, batch by batch; each item is read once for each size.
-
-    The iterator is that of `ItemTransformer.iter_transform`, with `n_jobs` and `verbose` of the first descriptor, and
-    yields tuples: what each descriptor makes of the batch.
-    """
-    for descriptor in descriptors:
-        descriptor._check_parameters()
-    first = descriptors[0]
-    items, source = as_items(X, first.modality)
-
-    def join(described: Iterable[list[Arrays]]) -> tuple[Any, ...]:
-        columns = zip(*described, strict=True)
-        return tuple(descriptor._join(column) for descriptor, column in zip(descriptors, columns, strict=True))
-
-    compute = partial(_compute_each, descriptors, [descriptor._cache() for descriptor in descriptors])
-    task = type(first).__name__ if first.verbose else None
-    return ItemIterator(
-        items,
-        compute,
-        source,
-        on_error=on_error,
-        n_jobs=first.n_jobs,
-        size=lambda described: sum(map(_n_bytes, described)),
-        task=task,
-        batch_size=batch_size,
-        join=join,
-    )
-
-
-def _n_bytes(arrays: Arrays) -> int:
-    return sum(array.nbytes for array in arrays.values())
 
 
 class Descriptor(ItemTransformer):
@@ -312,21 +197,8 @@ class Descriptor(ItemTransformer):
         return arrays["values"], arrays.get("positions")
 
     def _compute(self, content: Any) -> Arrays:
-        values, positions = self._describe(content)
-        arrays = {"values": np.ascontiguousarray(values, dtype=np.float32)}
-        if positions is not None:
-            arrays["positions"] = np.ascontiguousarray(positions, dtype=np.float32)
-        return arrays
+        return arrays_of(*self._describe(content))
 
     def _join(self, items: Iterable[Arrays]) -> Bags:
         """Concatenate the arrays of items, one bag per item."""
-        lengths: list[int] = []
-        rows: dict[str, RowBuffer] = {}
-        for arrays in items:
-            lengths.append(len(arrays["values"]))
-            for name, array in arrays.items():
-                if name not in rows:
-                    rows[name] = RowBuffer(array.shape[1], np.float32)
-                rows[name].append(array)
-        joined = {name: buffer.joined() for name, buffer in rows.items()}
-        return Bags(joined["values"], offsets_of(lengths), joined.get("positions"))
+        return join_bags(items)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.descriptors.base import Descriptor
-from bagwise.descriptors.images import as_image, centres_in_unit_square, starts_of
+from bagwise.descriptors.functions import color_cells
 from bagwise.descriptors.registry import parameter_constraints
 
 __all__ = ["ColorCells"]
@@ -77,16 +77,4 @@ class ColorCells(Descriptor):
         self.cache = cache
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        from bagwise.descriptors._kernels import describe_cells
-
-        image = as_image(content)
-        planes = image[:, :, np.newaxis] if image.ndim == 2 else image
-        pixels = np.ascontiguousarray(planes, dtype=None if image.dtype == np.uint8 else np.float64)
-        height, width, n_planes = pixels.shape
-        rows, columns = (starts_of(side, self.cell, self.step) for side in (height, width))
-        values = np.empty((len(rows) * len(columns), 2 * n_planes), np.float32)
-        describe_cells(pixels, rows, columns, self.cell, values)
-        if n_planes == 1:
-            values = np.repeat(values, 3, axis=1)
-        middle = self.cell / 2
-        return values, centres_in_unit_square(rows + middle, columns + middle, height, width)
+        return color_cells(content, self.cell, self.step)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.descriptors.base import Descriptor, unit_rows
+from bagwise.descriptors.base import Descriptor
+from bagwise.descriptors.describing import unit_rows
 from bagwise.descriptors.images import as_comparable, as_grey, centres_in_unit_square, starts_of
 from bagwise.descriptors.lbp import cell_histograms, uniform_bins
 from bagwise.descriptors.registry import parameter_constraints

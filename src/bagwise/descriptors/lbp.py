@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bagwise._compat import StrOptions
 from bagwise.bags.bags import offsets_of
-from bagwise.descriptors.base import Arrays, Descriptor, ItemTransformer
+from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise.descriptors.describing import Arrays
 from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import parameter_constraints
 from bagwise.descriptors.sparse_bags import SparseBags

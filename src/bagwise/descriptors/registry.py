@@ -84,6 +84,7 @@ class KnownDescriptor:
     color: bool = False  # whether images are opened in colour for it
     n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
     former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
+    function: str | None = None  # in bagwise.descriptors.functions: what the class computes of an image
 
     @property
     def added(self) -> dict[str, Any]:
@@ -96,9 +97,13 @@ SIDE = _Integer(3, optional=True)
 _SIZE = {"max_side": SIDE}
 _SIFT = {"step": _Integer(1), "patch": _Integer(4), "scales": _Numbers(), "smoothing": _Number(), **_SIZE}
 DESCRIPTORS = {
-    "DenseSIFT": KnownDescriptor("sift", _SIFT, "sift"),
+    "DenseSIFT": KnownDescriptor("sift", _SIFT, "sift", function="dense_sift"),
     "ColorSIFT": KnownDescriptor(
-        "sift", {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT}, "color-sift", color=True
+        "sift",
+        {"space": _OneOf(("opponent", "rg", "c", "rgb")), **_SIFT},
+        "color-sift",
+        color=True,
+        function="color_sift",
     ),
     "KeypointSIFT": KnownDescriptor(
         "sift",
@@ -111,7 +116,9 @@ DESCRIPTORS = {
         },
         "keypoint-sift",
     ),
-    "ColorCells": KnownDescriptor("color", {"cell": _Integer(1), "step": _Integer(1), **_SIZE}, "color", color=True),
+    "ColorCells": KnownDescriptor(
+        "color", {"cell": _Integer(1), "step": _Integer(1), **_SIZE}, "color", color=True, function="color_cells"
+    ),
     "HogLbp": KnownDescriptor("hog_lbp", {"cell": _Integer(2), "form": _OneOf(("root", "unit")), **_SIZE}, "hog-lbp"),
     "Patches": KnownDescriptor(
         "patches",

@@ -20,8 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import HasMethods, Interval, StrOptions
 from bagwise._utils.checks import as_values
-from bagwise.descriptors.base import Descriptor, ItemTransformer, unit_rows
+from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.cache import ArrayCache
+from bagwise.descriptors.describing import unit_rows
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_text, load_texts
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -11,18 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
-from bagwise.descriptors.base import Descriptor, unit_rows
-from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
+from bagwise.descriptors.base import Descriptor
+from bagwise.descriptors.describing import unit_rows
+from bagwise.descriptors.functions import checked_scales, sift_on_grid, to_space
+from bagwise.descriptors.images import as_grey, as_rgb
 from bagwise.descriptors.registry import parameter_constraints
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError
 
-__all__ = ["ColorSIFT", "DenseSIFT", "KeypointSIFT", "checked_scales", "to_space"]
-
-N_CELLS = 4
-N_NUMBERS = 128
-# Descriptors with a smaller norm before normalisation are zero.
-FLAT = 1e-8
-CLIP = 0.2
+__all__ = ["ColorSIFT", "DenseSIFT", "KeypointSIFT"]
 
 
 class DenseSIFT(Descriptor):
@@ -125,65 +119,7 @@ class DenseSIFT(Descriptor):
         return as_grey(content)[np.newaxis]
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        from bagwise.descriptors import _kernels as kernels
-
-        channels, factors = self._channels(content), checked_scales(self.scales)
-        n_channels, height, width = channels.shape
-        grids = []
-        for size in (self.patch * factor for factor in factors):
-            grids.append([starts_of(side, size, self.step) + int(size) // 2 for side in (height, width)])
-        n_points = sum(len(rows) * len(columns) for rows, columns in grids)
-        values = np.empty((n_points, n_channels * N_NUMBERS), np.float32)
-        smoothed = np.empty((height, width), np.float32)
-        planes = np.empty((height, width, kernels.N_ORIENTATIONS), np.float32)
-        start = 0
-        for factor, (rows, columns) in zip(factors, grids, strict=True):
-            end = start + len(rows) * len(columns)
-            if end == start:
-                continue
-            firsts, weights = _cell_weights(self.patch * factor / N_CELLS)
-            for c in range(n_channels):
-                kernels.smooth(channels[c], _gaussian(self.smoothing * factor), smoothed)
-                kernels.orient(smoothed, planes)
-                part = values[start:end, c * N_NUMBERS : (c + 1) * N_NUMBERS]
-                kernels.describe_grid(planes, rows, columns, firsts, weights, part)
-                kernels.normalize(part, CLIP, FLAT)
-            start = end
-        positions = [centres_in_unit_square(rows + 0.5, columns + 0.5, height, width) for rows, columns in grids]
-        return values, np.concatenate(positions)
-
-
-def checked_scales(scales: Any, name: str = "scales") -> list[float]:
-    """Convert a parameter that lists scales, or raise unless it has at least one positive number and no others."""
-    try:
-        factors = [float(scale) for scale in scales]
-    except (TypeError, ValueError) as error:
-        raise BagwiseError(f"{name} must be a list of positive numbers, got {scales!r}.") from error
-    if not factors or not all(0 < factor < math.inf for factor in factors):
-        raise BagwiseError(f"{name} must be a list of at least one positive number, got {scales!r}.")
-    return factors
-
-
-@functools.lru_cache(maxsize=64)
-def _gaussian(sigma: float) -> NDArray[np.float32]:
-    """Middle and right half of a Gaussian filter, truncated at four standard deviations."""
-    if sigma == 0:
-        return np.ones(1, np.float32)
-    half = np.exp(-0.5 * (np.arange(int(4 * sigma + 0.5) + 1) / sigma) ** 2)
-    return (half / (half[0] + 2 * half[1:].sum())).astype(np.float32)
-
-
-@functools.lru_cache(maxsize=64)
-def _cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """First pixel of each of four cells, relative to the centre of the patch, and the weights of its pixels.
-
-    A triangle of the cell's width to both sides of its centre, times a Gaussian around the centre of the patch.
-    """
-    middles = (np.arange(N_CELLS) - (N_CELLS - 1) / 2) * cell
-    firsts = np.floor(middles - cell).astype(np.int64) + 1
-    at = firsts[:, np.newaxis] + np.arange(math.ceil(2 * cell))
-    triangles = np.maximum(0.0, 1.0 - np.abs(at - middles[:, np.newaxis]) / cell)
-    return firsts, (triangles * np.exp(-0.5 * (at / (N_CELLS / 2 * cell)) ** 2)).astype(np.float32)
+        return sift_on_grid(self._channels(content), self.step, self.patch, self.scales, self.smoothing)
 
 
 class ColorSIFT(DenseSIFT):
@@ -252,30 +188,6 @@ class ColorSIFT(DenseSIFT):
 
     def _channels(self, content: Any) -> NDArray[np.float32]:
         return to_space(as_rgb(content, "ColorSIFT"), self.space)
-
-
-def to_space(rgb: NDArray[Any], space: str) -> NDArray[np.float32]:
-    """Convert planes of red, green and blue, shape (3, H, W), to the channels of a colour space.
-
-    Computed in float64: rounding errors of float32 in a colourless area would become texture by normalisation.
-    """
-    if space == "rgb":
-        return rgb.astype(np.float32)
-    red, green, blue = rgb.astype(np.float64)
-    if space == "rg":
-        total = red + green + blue
-        return np.stack([_quotient(red, total), _quotient(green, total)]).astype(np.float32)
-    if space not in ("opponent", "c"):
-        raise unknown_name("space", space, ("opponent", "rg", "c", "rgb"))
-    first, second = (red - green) / np.sqrt(2), (red + green - 2 * blue) / np.sqrt(6)
-    third = (red + green + blue) / np.sqrt(3)
-    if space == "c":
-        first, second = _quotient(first, third), _quotient(second, third)
-    return np.stack([first, second, third]).astype(np.float32)
-
-
-def _quotient(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(a, b, out=np.zeros_like(a), where=b != 0)
 
 
 class KeypointSIFT(Descriptor):

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.extras import require
-from bagwise.descriptors.base import Descriptor, unit_rows
+from bagwise.descriptors.base import Descriptor
+from bagwise.descriptors.describing import unit_rows
+from bagwise.descriptors.functions import checked_scales
 from bagwise.descriptors.images import GREY_WEIGHTS
 from bagwise.descriptors.registry import parameter_constraints
-from bagwise.descriptors.sift import checked_scales
 from bagwise.errors import BagwiseError
 
 __all__ = ["GreyFrames", "SpaceTimePoints", "VideoHogHof", "describe_points", "find_points"]

@@ -301,7 +301,8 @@ class Model:
     @cached_property
     def vectorizer(self) -> Vectorizer:
         """The vectorizer that turns items into histograms over the full vocabulary."""
-        from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, VisualVectorizer
+        from bagwise.model.vectorizers import TableVectorizer, TextVectorizer
+        from bagwise.model.visual import VisualVectorizer
 
         if self.modality == "texts":
             return TextVectorizer(self.tokenizer, self.word_names, self.word_hashes)

@@ -7,47 +7,35 @@ model holds one (`Model.vectorizer`), and training, evaluation, transformation, 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import generator
-from bagwise._utils.memory import parse_size
 from bagwise._utils.text import english_stop_words
-from bagwise._utils.threads import number_of_threads
-from bagwise.bags import Bags
-from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
-from bagwise.codebooks.batches import Reservoir, batches_of_width
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
-from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
 from bagwise.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.model.parts import DescriptorRecord, LazyDescriptor
 from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.runtime import hash_words, split_text
 from bagwise.sources.collection import Collection, load_texts
-from bagwise.sources.items import ItemIterator, Skipped
-from bagwise.sources.media import images_in_mode
+from bagwise.sources.items import ItemIterator
 
 __all__ = [
     "Histograms",
     "Progress",
+    "Run",
     "TableVectorizer",
     "TextVectorizer",
     "Vectorizer",
-    "VisualVectorizer",
     "WordSample",
     "as_histograms",
     "group_features",
@@ -60,7 +48,6 @@ Progress = Callable[[str, int, int], None]
 
 _BATCH_SIZE = 32
 _MOST_VALUES = 1 << 22  # of sparse histograms that are dense at a time
-N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
 
 
 def no_progress(step: str, done: int, total: int) -> None:
@@ -102,7 +89,7 @@ def normalize_features(grouped: Any, normalize: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """How items are read: the keyword arguments of `Vectorizer.transform`."""
 
     on_error: str = "raise"  # or "skip": items that cannot be read
@@ -126,14 +113,14 @@ class Vectorizer(ABC):
 
     def fit_transform(self, X: Any, **options: Any) -> Histograms:
         """Learn the vocabulary and count its words; items are read once. Parameters as in `transform`."""
-        return self._through_cache(X, _Run(**options), self._fit_transform, fitting=True)
+        return self._through_cache(X, Run(**options), self._fit_transform, fitting=True)
 
     def transform(self, X: Any, **options: Any) -> Histograms:
-        """Count the words of a collection or of any X that `Model.histograms` takes; see `_Run` for options."""
-        return self._through_cache(X, _Run(**options), self._transform, fitting=False)
+        """Count the words of a collection or of any X that `Model.histograms` takes; see `Run` for options."""
+        return self._through_cache(X, Run(**options), self._transform, fitting=False)
 
     def _through_cache(
-        self, X: Any, run: _Run, compute: Callable[[Any, _Run], Histograms], *, fitting: bool
+        self, X: Any, run: Run, compute: Callable[[Any, Run], Histograms], *, fitting: bool
     ) -> Histograms:
         """Take histograms from the results of earlier runs, and the vocabulary if it is `fitting`, or compute them."""
         settings = self._settings() if run.steps is not None and isinstance(X, Collection) else None
@@ -165,286 +152,14 @@ class Vectorizer(ABC):
         """Set the vocabulary to that of `_learned`."""
 
     @abstractmethod
-    def _fit_transform(self, X: Any, run: _Run) -> Histograms: ...
+    def _fit_transform(self, X: Any, run: Run) -> Histograms: ...
 
     @abstractmethod
-    def _transform(self, X: Any, run: _Run) -> Histograms: ...
+    def _transform(self, X: Any, run: Run) -> Histograms: ...
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `Model` that describe the fitted vectorizer."""
-
-
-class VisualVectorizer(Vectorizer):
-    """Count visual words: describe images or videos, and find the nearest words of the descriptors.
-
-    Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
-    once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
-    `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
-    words of each vocabulary. Descriptors of a fit beyond `memory_limit` go to a temporary file, see `BagsSpool`.
-    """
-
-    descriptor = LazyDescriptor()
-    descriptor_records: tuple[DescriptorRecord, ...]
-
-    def __init__(
-        self,
-        modality: str,
-        descriptor: Any,
-        codebooks: Sequence[NDArray[np.float32]] = (),
-        pyramid: tuple[tuple[int, int], ...] = ((1, 1),),
-        *,
-        n_words: Sequence[int] = (1000,),
-        random_state: Any = 0,
-        memory_limit: int | float | str | None = None,
-    ) -> None:
-        self.modality = modality
-        self.descriptor = descriptor
-        self.codebooks = tuple(codebooks)
-        self.pyramid = pyramid
-        self.vocabularies = tuple(map(len, codebooks)) or tuple(n_words)
-        self.n_words = sum(self.vocabularies)
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-
-    def _settings(self) -> dict[str, Any] | None:
-        if self.descriptor is None or not isinstance(self.random_state, Integral):
-            return None
-        from bagwise.descriptors.base import settings_of
-
-        given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
-        return {
-            "descriptors": [settings_of(one) for one in given],
-            "n_words": self.vocabularies,
-            "pyramid": self.pyramid,
-            "random_state": int(self.random_state),
-        }
-
-    def _learned(self) -> dict[str, NDArray[Any]]:
-        return {f"codebook {k}": codebook for k, codebook in enumerate(self.codebooks)}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        names = sorted(name for name in arrays if name.startswith("codebook "))
-        self.codebooks = tuple(arrays[name] for name in names)
-        self.__dict__.pop("_encoders", None)
-
-    @cached_property
-    def _encoders(self) -> list[Any]:
-        from bagwise.codebooks.encoders import HardEncoder  # deferred, as all that needs numba: texts do without
-
-        return [HardEncoder(codebook) for codebook in self.codebooks]
-
-    def _fit_transform(self, X: Any, run: _Run) -> Histograms:
-        """Describe all items once, learn words by k-means from a sample of descriptors, and count them."""
-        describing = self._describe(X, run)
-        step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
-        limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
-        randoms = [generator(self.random_state) for _ in range(n)]
-        reservoirs = [Reservoir(N_SAMPLED_VECTORS, random) for random in randoms]
-        times = [time.perf_counter()]
-        with ExitStack() as stack:
-            spools = [stack.enter_context(BagsSpool(limit)) for _ in range(n)]
-            for batch in describing:
-                for bags, spool, reservoir in zip(batch, spools, reservoirs, strict=True):
-                    spool.append(bags)
-                    reservoir.add(bags.values)
-                run.progress(step, describing.n_done, n_items)
-            times.append(time.perf_counter())
-            self.codebooks = tuple(
-                self._learn_words(X, reservoir, size, random, run, k)
-                for k, (reservoir, size, random) in enumerate(zip(reservoirs, self.vocabularies, randoms, strict=True))
-            )
-            self.__dict__.pop("_encoders", None)
-            times.append(time.perf_counter())
-            counting = _Counting(self, run, describing.kept, n_items)
-            for batch in zip(*spools, strict=True):
-                counting.add(self._checked(batch))
-                run.progress("Counting words", counting.n_rows, len(describing.kept))
-        times.append(time.perf_counter())
-        stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
-        return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
-
-    def _learn_words(
-        self, X: Any, reservoir: Reservoir, size: int, random: np.random.Generator, run: _Run, k: int
-    ) -> NDArray[Any]:
-        """Learn vocabulary number k, unless an earlier run has learned it from the same items."""
-        steps, settings = run.steps, self._settings() if isinstance(X, Collection) else None
-        if steps is not None and settings is not None:
-            settings = {
-                "descriptor": settings["descriptors"][k],
-                "n_words": size,
-                "random_state": settings["random_state"],
-                "on_error": run.on_error,
-            }
-            held = steps.load("words", X, settings, f"{size:,} words")
-            if held is not None:
-                return held["codebook"]
-
-        def follow(done: int, total: int) -> None:
-            n_steps = total * len(self.vocabularies)  # all vocabularies have as many
-            run.progress(f"Learning {self.n_words} words", k * total + done, n_steps)
-
-        from bagwise.codebooks.kmeans import kmeans_words
-
-        vectors = reservoir.vectors()
-        found = kmeans_words(vectors, size, n_init=1, random_state=random, n_jobs=run.n_jobs, progress=follow)
-        if steps is not None and settings is not None:
-            steps.save("words", X, settings, {"codebook": found.words})
-        return found.words
-
-    def _transform(self, X: Any, run: _Run) -> Histograms:
-        """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
-        first = None
-        if isinstance(X, (list, tuple)) and len(X):
-            first = X[0]
-        elif isinstance(X, Iterator):
-            first = next(X, None)
-            X = [] if first is None else itertools.chain([first], X)
-        nested = first[0] if isinstance(first, tuple) and first else first
-        if isinstance(X, Bags) or isinstance(nested, Bags) or sp.issparse(first):
-            if not self.codebooks and not sp.issparse(first):
-                raise BagwiseError("This model has no codebook: it takes images or counts of patterns, got Bags.")
-            counting = _Counting(self, run, None, 0)
-            for batch in self._batches(X):
-                counting.add(batch)
-            return counting.histograms(())
-        describing = self._describe(X, run)
-        counting = _Counting(self, run, describing.kept, describing.n_items)
-        for batch in describing:
-            counting.add(self._checked(batch))
-            run.progress("Counting words", describing.n_done, describing.n_items)
-        return counting.histograms(describing.skipped)
-
-    def _batches(self, X: Any) -> Iterator[tuple[Any, ...]]:
-        """Iterate over batches, each a tuple of bags with one entry per vocabulary."""
-        n = len(self.vocabularies)
-        if not self.codebooks:
-            yield from ((batch,) for batch in X)
-        elif n == 1:
-            (codebook,) = self.codebooks
-            for batch in batches_of_width(X, codebook.shape[1], codebook.dtype, "this model"):
-                yield (batch,)
-        else:
-            for parts in [X] if isinstance(X, (tuple, Bags)) else X:
-                lengths = [len(bags) for bags in parts if isinstance(bags, Bags)] if isinstance(parts, tuple) else []
-                if len(lengths) != n or len(set(lengths)) != 1:
-                    raise BagwiseError(
-                        f"This model has {n} vocabularies: it takes tuples of {n} Bags of the same items, one per "
-                        f"vocabulary; got {type(parts).__name__}{f' of {lengths} items' if lengths else ''}."
-                    )
-                yield self._checked(tuple(parts))
-
-    def _checked(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Check the width of the descriptors of a batch."""
-        if not self.codebooks:
-            return batch
-        return tuple(
-            next(batches_of_width(bags, codebook.shape[1], codebook.dtype, "this model"))
-            for bags, codebook in zip(batch, self.codebooks, strict=True)
-        )
-
-    def describe(self, X: Any, **options: Any) -> ItemIterator:
-        """Iterate over batches of described items, tuples of `Bags`; options as in `transform`."""
-        return self._describe(X, _Run(**options))
-
-    def _describe(self, X: Any, run: _Run) -> ItemIterator:
-        from bagwise.descriptors.base import describe_items
-
-        given = self.descriptor
-        if given is None:
-            raise BagwiseError(
-                f"This model has no descriptor: it takes Bags of the descriptors of {self.modality}, got "
-                f"{type(X).__name__}. Describe the items first, as for its codebook."
-            )
-        descriptors = given if isinstance(given, tuple) else (given,)
-        changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
-        if isinstance(X, Collection) and any(record.color for record in self.descriptor_records):
-            X = images_in_mode(X, "rgb")  # grey images would be described as well, but not as when words were learned
-        if changes:
-            from sklearn.base import clone  # deferred: scikit-learn takes long to import
-
-            descriptors = tuple(clone(descriptor).set_params(**changes) for descriptor in descriptors)
-        describing = describe_items(descriptors, X, batch_size=_BATCH_SIZE, on_error=run.on_error)
-        describing.warn = False
-        return describing
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters of `Model` that describe the fitted vectorizer."""
-        return {"descriptor": self.descriptor, "codebook": self.codebooks or None, "pyramid": self.pyramid}
-
-
-class _Counting:
-    """Histograms of one batch of bags after the other, and samples of some of their items."""
-
-    def __init__(self, vectorizer: VisualVectorizer, run: _Run, kept: list[int] | None, n_items: int) -> None:
-        self._vectorizer = vectorizer
-        self._n_threads = number_of_threads(run.n_jobs)
-        self._kept = kept  # grows while items are described
-        n_samples = run.n_samples if vectorizer.codebooks else 0
-        self._wanted = set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
-        self._tables: list[Any] = []
-        if self._wanted:
-            from bagwise.codebooks.distances import WordDistances
-
-            self._tables = [WordDistances(codebook) for codebook in vectorizer.codebooks]
-        self._samples: dict[int, WordSample] = {}
-        self._parts: list[Any] = []
-        self.n_rows = 0
-
-    def add(self, batch: tuple[Any, ...]) -> None:
-        """Count the words of a batch, a tuple with one entry per vocabulary."""
-        if not self._vectorizer.codebooks:
-            part = as_histograms(batch[0], self._vectorizer.n_words)
-        else:
-            from bagwise.codebooks.encoding import pooled
-
-            pyramid = self._vectorizer.pyramid
-            counts = [
-                pooled(bags, encoder, "sum", pyramid, True, self._n_threads)
-                for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True)
-            ]
-            part = _side_by_side(counts, self._vectorizer.vocabularies, n_cells(pyramid))
-            for k in range(len(batch[0])) if self._wanted else ():
-                if self._kept is not None and self._kept[self.n_rows + k] in self._wanted:
-                    self._sample(batch, k)
-        self._parts.append(part)
-        self.n_rows += part.shape[0]
-
-    def _sample(self, batch: tuple[Bags, ...], k: int) -> None:
-        from bagwise.codebooks.distances import assign
-
-        first, words, distances, positions = 0, [], [], []
-        for bags, table, codebook in zip(batch, self._tables, self._vectorizer.codebooks, strict=True):
-            nearest, _ = assign(bags[k], table, 1)
-            words.append(first + nearest)
-            distances.append(np.linalg.norm(bags[k] - codebook[nearest], axis=1))
-            positions += [] if bags.positions is None else [bags.positions_of(k)]
-            first += len(codebook)
-        places = np.concatenate(positions) if len(positions) == len(batch) else None
-        self._samples[self.n_rows + k] = WordSample(np.concatenate(words), np.concatenate(distances), places)
-
-    def histograms(self, skipped: Sequence[Skipped]) -> Histograms:
-        """Return the histograms of all batches."""
-        matrix = sp.csr_array(sp.vstack(self._parts, format="csr"))
-        kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept)
-        return Histograms(matrix, kept, tuple(skipped), self._samples)
-
-
-def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:
-    """Put histograms of several vocabularies side by side in each cell; CSR arrays of shape (n_items, cells * size).
-
-    >>> one, other = sp.csr_array([[1, 2, 3, 4]]), sp.csr_array([[8, 9]])
-    >>> _side_by_side([one, other], (2, 1), 2).toarray()
-    array([[1, 2, 8, 3, 4, 9]])
-    """
-    if len(counts) == 1:
-        return counts[0]
-    total, first, parts = sum(sizes), 0, []
-    for part, size in zip(counts, sizes, strict=True):
-        columns = part.indices // size * total + first + part.indices % size
-        parts.append(sp.csr_array((part.data, columns, part.indptr), shape=(part.shape[0], cells * total)))
-        first += size
-    return sum(parts[1:], start=parts[0])
 
 
 class TextVectorizer(Vectorizer):
@@ -512,7 +227,7 @@ class TextVectorizer(Vectorizer):
         at = np.minimum(np.searchsorted(self.word_hashes, found), self.n_words - 1)
         return at[self.word_hashes[at] == found]
 
-    def _fit_transform(self, X: Any, run: _Run) -> Histograms:
+    def _fit_transform(self, X: Any, run: Run) -> Histograms:
         """Learn the most frequent words and count them."""
         started, texts = time.perf_counter(), self._texts(X, run.on_error)
         counter = self._counter(min_df=min(self.min_count, texts.n_items), max_features=self.max_words)
@@ -532,7 +247,7 @@ class TextVectorizer(Vectorizer):
         seconds = {"counting words": time.perf_counter() - started}
         return Histograms(matrix, np.array(texts.kept), tuple(texts.skipped), seconds=seconds)
 
-    def _transform(self, X: Any, run: _Run) -> Histograms:
+    def _transform(self, X: Any, run: Run) -> Histograms:
         """Count the words of texts."""
         texts = self._texts(X, run.on_error)
         read = _with_progress(texts, run.progress)
@@ -573,7 +288,7 @@ class TableVectorizer(Vectorizer):
         self.n_words = n_words
         self.word_names = None if word_names is None else tuple(word_names)
 
-    def _fit_transform(self, X: Any, run: _Run) -> Histograms:
+    def _fit_transform(self, X: Any, run: Run) -> Histograms:
         """Check that the table holds finite numbers, and none below 0 if it is sparse."""
         values = X.X.data if sp.issparse(X.X) else X.X
         if values.size and not np.isfinite(values).all():
@@ -588,7 +303,7 @@ class TableVectorizer(Vectorizer):
         matrix = sp.csr_array(X.X, dtype=np.float32) if sp.issparse(X.X) else np.asarray(X.X, np.float32)
         return Histograms(matrix, np.arange(len(X)))
 
-    def _transform(self, X: Any, run: _Run) -> Histograms:
+    def _transform(self, X: Any, run: Run) -> Histograms:
         """Check the shape and the names of the columns."""
         matrix = as_histograms(X, self.n_words, self.word_names)
         return Histograms(matrix, np.arange(matrix.shape[0]))

@@ -18,7 +18,8 @@ from bagwise.codebooks.kmeans import kmeans
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
 from bagwise.merging.compact import MOST_FITTED
-from bagwise.model.vectorizers import N_SAMPLED_VECTORS, VisualVectorizer, no_progress
+from bagwise.model.vectorizers import no_progress
+from bagwise.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
 from bagwise.sources.collection import Collection
 from bagwise.training.fit import _learn_tables, cross_validate, learn_groups
 from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method, choose_weighting, sizes_of

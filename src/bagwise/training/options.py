@@ -17,7 +17,8 @@ from bagwise._utils.checks import check_integer
 from bagwise._utils.memory import parse_size
 from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
-from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer, VisualVectorizer
+from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer
+from bagwise.model.visual import VisualVectorizer
 from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError, SkippedItemsWarning

@@ -12,7 +12,8 @@ from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
-from bagwise.model.vectorizers import N_SAMPLED_VECTORS, TableVectorizer
+from bagwise.model.vectorizers import TableVectorizer
+from bagwise.model.visual import N_SAMPLED_VECTORS
 from bagwise.sources.tables import TableCollection
 from bagwise.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.training.forecast import CountedSample, Range, forecast_groups, sample_texts, sample_visual
