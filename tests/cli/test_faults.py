@@ -251,7 +251,7 @@ def test_broken_items_are_counted(tmp_path):
     source = write_image_folder(tmp_path / "stripes")
     (source / "down" / "06.png").write_bytes(b"")
     options = ("--descriptor", "patches", "--words", 12, *SMALL, "--no-report", "--out", tmp_path / "m.bagwise")
-    assert "1 items could not be read" in as_json("fit", source, *options)["notes"][0]
+    assert "1 of 12 items could not be read" in as_json("fit", source, *options)["notes"][0]
     model = tmp_path / "m.bagwise"
     found = as_json("transform", model, source, "--out", tmp_path / "features.npz")
     assert found["n_items"] == 11

@@ -218,7 +218,7 @@ def test_ids_must_differ():
         ({}, "holds no images, texts, records or videos; it is empty"),
         (
             {"a.xyz": "", "b.xyz": "", "c": ""},
-            "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.*modality= and extensions=",
+            "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.* more by modality= and extensions=",
         ),
         ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Choose one, for instance by modality='images'"),
     ],

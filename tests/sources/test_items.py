@@ -63,7 +63,7 @@ def test_no_warning_on_request_but_an_error_if_nothing_is_left():
         assert list(iterator) == [4, 16]
     nothing = ItemIterator(ITEMS[3:4], square, "a list", on_error="skip")
     nothing.warn = False
-    with pytest.raises(BagwiseError, match=r"None of the 1 items of a list could be read\. item 3: it is 3 more"):
+    with pytest.raises(BagwiseError, match=r"a list cannot be read\. item 3: it is 3 more"):
         list(nothing)
 
 

@@ -21,7 +21,7 @@ from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Row, command, fi
 from bagwise.cli.outputs import check_outputs
 from bagwise.cli.printing import percent, shortened
 from bagwise.cli.session import Session
-from bagwise.cli.using import load_model
+from bagwise.cli.using import load_model, tell_of
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["AnyModelPath", "predict"]
@@ -132,10 +132,9 @@ def _answers(
         named = _names_of(path, collection, alone=len(paths) == 1)
         for batch in found:
             yield [answer._replace(id=named(answer.id)) for answer in batch]
-        n_skipped += len(found.skipped)
-        if found.skipped:
-            some = "; ".join(f"{id}: {reason}" for id, reason in found.skipped[:_NAMED])
-            session.note(f"{len(found.skipped)} of {len(collection)} items could not be read and were skipped: {some}")
+        n_skipped += len(collection.skipped) + len(found.skipped)
+        skipped = (*collection.skipped, *found.skipped)
+        tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
         without += map(named, found.without_words)
     if without:
         more = ", …" if len(without) > _NAMED else ""

@@ -19,7 +19,7 @@ from bagwise.cli.outputs import (
     prepare_folder,
     write_digits,
 )
-from bagwise.cli.printing import duration, percent, printable, with_options
+from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -29,7 +29,7 @@ _MOST_COLUMNS = 6  # of a table of methods; more are its rows
 _LONG_WARM_UP = 5.0  # seconds; loading compiled code takes less
 _PANEL = "Train"
 
-Source = Annotated[Path, typer.Argument(help="Folder, zip or tar archive, file of records, or table.")]
+Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, or table.")]
 
 
 @command(_PANEL)
@@ -199,7 +199,10 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, co
     _print_fit(session, fitted, evaluation)
     about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
     for note in (*fitted.notes, *([] if about is None else [about])):
-        session.note(with_options(note))
+        session.note(note)
+    session.skipped(fitted.data.skipped)  # the first is in a note
+    if evaluation is not None:
+        session.skipped(evaluation.skipped, len(evaluation.collection) + evaluation.n_skipped)
     session.say()
     saved = fitted.model
     if compact:
@@ -282,7 +285,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
         session.note("This is more memory than available. Use a smaller vocabulary (--words), or another machine.")
     session.say(f"Outputs: {', '.join(printable(path) for path in outputs.all())}. Dry run: nothing was written.")
     for note in plan.notes:
-        session.note(with_options(note))
+        session.note(note)
     if options.cache is not None:
         session.note("What is in the cache was not looked at; the run may be faster.")
     existing = [path for path in outputs.all() if path.exists()]

@@ -24,15 +24,19 @@ from bagwise.errors import BagwiseError, named_by
 
 __all__ = ["EXIT_CODES", "Session", "session"]
 
-BAD_INPUT, UNEXPECTED, INTERRUPTED, TERMINATED = 1, 3, 130, 143
+BAD_INPUT, BAD_USAGE, UNEXPECTED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 EXIT_CODES = {
-    0: "success",
-    BAD_INPUT: "invalid data, files or option values",
-    2: "usage error: unknown command or option, missing argument",
+    0: "success, also if some items of a collection were skipped",
+    BAD_INPUT: "invalid data or option values, a file that cannot be read, or none of the items of a collection",
+    BAD_USAGE: "usage error: unknown command or option, missing argument",
     UNEXPECTED: "internal error, see the log",
     INTERRUPTED: "interrupted by Ctrl-C",
     TERMINATED: "terminated by SIGTERM",
 }
+
+
+# Items that could not be read in a JSON object; all of them are in the log.
+MOST_SKIPPED = 1000
 
 
 class _Terminated(KeyboardInterrupt):
@@ -52,6 +56,7 @@ class Session:
         self.progress = ProgressBar(enabled=not quiet and sys.stderr.isatty(), log=self.log)
         self.resumes: bool | None = None  # whether a run with the same options goes on where this one ended
         self._answer: dict[str, Any] = {"command": command}
+        self._skipped: dict[str, str] | None = None  # reasons by ids
         self._written: list[str] = []
         self._logger = logging.Logger(f"bagwise {command}")
         self._logger.addHandler(logging.NullHandler())
@@ -104,6 +109,29 @@ class Session:
             self.progress.clear()
             typer.echo(f"Note: {printable(text)}", err=True)
 
+    def skipped(self, items: Iterable[tuple[str, str]], n_items: int | None = None) -> None:
+        """Tell of items that could not be read, pairs of id and reason: all go to the log and to the JSON object.
+
+        With `n_items`, the number of all items, a note names the first and says where the others are named.
+        """
+        known = self._skipped = self._skipped or {}
+        new = {id: reason for id, reason in items if id not in known}
+        known |= new
+        for id, reason in new.items():
+            self.log(f"Skipped {printable(id)}: {printable(reason)}", logging.WARNING)
+        if new and n_items is not None:
+            first, reason = next(iter(new.items()))
+            self.note(f"{len(new)} of {n_items} items could not be read and were skipped. {first}: {reason}")
+        if len(new) > 1:
+            where = "--log-file FILE names" if self.log_file is None else f"{self.log_file} names"
+            self.note(f"{where} all {len(new)} items that were skipped.")
+
+    def _told_skipped(self) -> dict[str, Any]:
+        if self._skipped is None:
+            return {}
+        some = [{"id": id, "reason": reason} for id, reason in list(self._skipped.items())[:MOST_SKIPPED]]
+        return {"skipped": {"count": len(self._skipped), "items": some}}
+
     def answer(self, **fields: Any) -> None:
         """Add fields to the JSON object."""
         self._answer |= fields
@@ -117,14 +145,15 @@ class Session:
         """Print the JSON object, if requested."""
         if self.as_json:
             written = {"written": self._written} if self._written else {}
-            typer.echo(json.dumps(self._answer | written, allow_nan=False))
+            typer.echo(json.dumps(self._answer | self._told_skipped() | written, allow_nan=False))
 
     def fail(self, message: str, code: int) -> typer.Exit:
         """Print an error as one line and return the exception that ends the program."""
         self.progress.clear()
         self.log(message, logging.ERROR)
         if self.as_json:
-            typer.echo(json.dumps({"command": self._answer["command"], "error": message, "exit_code": code}))
+            told = {"command": self._answer["command"], "error": message, "exit_code": code}
+            typer.echo(json.dumps(told | self._told_skipped()))
         before = f" Written before that: {', '.join(map(printable, self._written))}." if self._written else ""
         typer.echo(f"Error: {printable(message)}{before}", err=True)
         return typer.Exit(code)
@@ -169,6 +198,8 @@ class Session:
             self.log(f"{category.__name__}: {message}", logging.WARNING)
         else:
             self.note(str(message))
+            if getattr(message, "skipped", ()):
+                self.skipped(message.skipped)  # type: ignore[union-attr]
 
 
 @contextmanager
@@ -198,6 +229,9 @@ def session(
     except (typer.Exit, BrokenPipeError):
         raise
     except BagwiseError as error:
+        skipped = getattr(error, "skipped", ())  # of all items: none could be read
+        if skipped:
+            run.skipped(skipped)
         raise run.fail(message_of(error), BAD_INPUT) from error
     except _Terminated as error:
         raise run.fail(f"Terminated; no partial files are left.{run.how_to_resume()}", TERMINATED) from error

@@ -23,7 +23,7 @@ from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["cluster", "counted", "evaluate", "load_model", "transform"]
+__all__ = ["cluster", "counted", "evaluate", "load_model", "tell_of", "transform"]
 
 _PANEL = "Use a model"
 _MOST_CLASSES = 12
@@ -73,8 +73,9 @@ def evaluate(
         check_page(report, force, "--report")
     loaded = load_model(model)
     found = evaluate_model(loaded, source, progress=session.progress, **fit_options(options).to_dict())
-    if found.n_skipped:
-        session.note(f"{found.n_skipped} items could not be read, or have no label.")
+    tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
+    if found.n_skipped > len(found.skipped):
+        session.note(f"{how_many(found.n_skipped - len(found.skipped), 'items')} without a label were not used.")
     about = found.about_seen(loaded)
     if about is not None:
         session.say(printable(about))
@@ -215,11 +216,20 @@ def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[A
 
     collection = open_items(model, source, options)
     found = count_words(model, collection, options, progress=session.progress)
+    skipped = (*collection.skipped, *found.skipped)
+    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
     if found.skipped:
-        session.note(f"{len(found.skipped)} of {len(collection)} items could not be read and were skipped.")
         collection = collection[found.kept]
     session.progress.clear()
     return collection, found.matrix
+
+
+def tell_of(session: Session, collection: Any, skipped: Any, n_items: int) -> None:
+    """Print what is to be said about items that were read, and tell of those that could not be."""
+    session.progress.clear()
+    for note in collection.notes:
+        session.note(note)
+    session.skipped(skipped, n_items)
 
 
 def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:

@@ -14,7 +14,7 @@ from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import sample_vectors
 from bagwise.codebooks.distances import WordDistances, as_codebook, assign, check_norms
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["Clustering", "KMeansWords", "distinct_rows", "kmeans", "kmeans_words", "learn_codebook"]
 
@@ -128,6 +128,7 @@ def kmeans_words(
     random_state: Any = None,
     n_jobs: int | None = None,
     progress: Callable[[int, int], None] = no_report,
+    fewer: bool = False,
 ) -> KMeansWords:
     """Learn words from a matrix of vectors, as `learn_codebook` does from its sample.
 
@@ -139,6 +140,8 @@ def kmeans_words(
         As in `learn_codebook`.
     progress : callable
         As in `kmeans`.
+    fewer : bool, default=False
+        Where fewer vectors differ, learn as many words as that, instead of raising an error.
 
     Returns
     -------
@@ -147,16 +150,19 @@ def kmeans_words(
     n_words, n_init = as_count(n_words, "n_words", least=1), as_count(n_init, "n_init", least=1)
     max_iter = as_count(max_iter, "max_iter", least=1)
     values = np.asarray(vectors)
-    if len(values) < n_words:
+    if len(values) < (1 if fewer else n_words):
+        few = in_python(f"n_samples={len(values)}", str(len(values)))
         raise BagwiseError(
-            f"n_words={n_words}, but there are only n_samples={len(values)} vectors to learn words from "
-            "(vectors of zeros do not count). Use fewer words or more bags."
+            f"{argument('n_words', n_words)}, but there are only {few} vectors to learn words from "
+            "(vectors of zeros do not count). Use fewer words or more items."
         )
     values = as_codebook(values)
     first, which = distinct_rows(values)
+    n_words = min(n_words, len(first)) if fewer else n_words
     if len(first) < n_words:
         raise BagwiseError(
-            f"n_words={n_words}, but only {len(first)} of the {len(values)} vectors differ. Use fewer words."
+            f"{argument('n_words', n_words)}, but only {len(first)} of the {len(values)} vectors differ. "
+            "Use fewer words."
         )
     points = values[first]
     points -= values.mean(axis=0, dtype=np.float64).astype(values.dtype)  # far from the origin, products lose digits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from numbers import Integral
@@ -43,7 +43,8 @@ class VisualVectorizer(Vectorizer):
     Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
     once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
     `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
-    words of each vocabulary. Descriptors of a fit beyond `memory_limit` go to a temporary file, see `BagsSpool`.
+    words of each vocabulary; with `fewer`, there are fewer where fewer descriptors differ. Descriptors of a fit beyond
+    `memory_limit` go to a temporary file, see `BagsSpool`.
     """
 
     descriptor = LazyDescriptor()
@@ -59,13 +60,16 @@ class VisualVectorizer(Vectorizer):
         n_words: Sequence[int] = (1000,),
         random_state: Any = 0,
         memory_limit: int | float | str | None = None,
+        fewer: bool = False,
     ) -> None:
         self.modality = modality
         self.descriptor = descriptor
         self.codebooks = tuple(codebooks)
         self.pyramid = pyramid
-        self.vocabularies = tuple(map(len, codebooks)) or tuple(n_words)
+        self._asked = tuple(map(len, codebooks)) or tuple(n_words)
+        self.vocabularies = self._asked
         self.n_words = sum(self.vocabularies)
+        self.fewer = fewer
         self.random_state = random_state
         self.memory_limit = memory_limit
 
@@ -77,9 +81,10 @@ class VisualVectorizer(Vectorizer):
         given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
         return {
             "descriptors": [settings_of(one) for one in given],
-            "n_words": self.vocabularies,
+            "n_words": self._asked,
             "pyramid": self.pyramid,
             "random_state": int(self.random_state),
+            **({"fewer": True} if self.fewer else {}),
         }
 
     def _learned(self) -> dict[str, NDArray[Any]]:
@@ -87,7 +92,12 @@ class VisualVectorizer(Vectorizer):
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         names = sorted(name for name in arrays if name.startswith("codebook "))
-        self.codebooks = tuple(arrays[name] for name in names)
+        self._set_codebooks(arrays[name] for name in names)
+
+    def _set_codebooks(self, codebooks: Iterable[NDArray[Any]]) -> None:
+        self.codebooks = tuple(codebooks)
+        self.vocabularies = tuple(map(len, self.codebooks))
+        self.n_words = sum(self.vocabularies)
         self.__dict__.pop("_encoders", None)
 
     @cached_property
@@ -112,11 +122,10 @@ class VisualVectorizer(Vectorizer):
                     reservoir.add(bags.values)
                 run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
-            self.codebooks = tuple(
+            self._set_codebooks(
                 self._learn_words(X, reservoir, size, random, run, k)
-                for k, (reservoir, size, random) in enumerate(zip(reservoirs, self.vocabularies, randoms, strict=True))
+                for k, (reservoir, size, random) in enumerate(zip(reservoirs, self._asked, randoms, strict=True))
             )
-            self.__dict__.pop("_encoders", None)
             times.append(time.perf_counter())
             counting = _Counting(self, run, describing.kept, n_items)
             for batch in zip(*spools, strict=True):
@@ -136,6 +145,7 @@ class VisualVectorizer(Vectorizer):
                 "descriptor": settings["descriptors"][k],
                 "n_words": size,
                 "random_state": settings["random_state"],
+                "fewer": self.fewer,
                 "on_error": run.on_error,
             }
             held = steps.load("words", X, settings, f"{size:,} words")
@@ -149,7 +159,8 @@ class VisualVectorizer(Vectorizer):
         from bagwise.codebooks.kmeans import kmeans_words
 
         vectors = reservoir.vectors()
-        found = kmeans_words(vectors, size, n_init=1, random_state=random, n_jobs=run.n_jobs, progress=follow)
+        given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
+        found = kmeans_words(vectors, size, n_init=1, **given)
         if steps is not None and settings is not None:
             steps.save("words", X, settings, {"codebook": found.words})
         return found.words

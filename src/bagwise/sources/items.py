@@ -60,27 +60,32 @@ class ItemError(BagwiseError):
         return ItemError, (self.id, self.reason)
 
 
-class NothingReadError(BagwiseError):
-    """Raised when items are skipped, but none of them can be read; `skipped` lists them."""
-
-    def __init__(self, skipped: Sequence[Skipped], source: str) -> None:
-        super().__init__(f"None of the {len(skipped)} items of {source} could be read. {_listed(skipped)}")
-        self.skipped = tuple(skipped)
-        self.source = source
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NothingReadError, (self.skipped, self.source)
-
-
-class SkippedItemsWarning(UserWarning):
-    """Warns that items could not be read and were skipped."""
-
-
 class Skipped(NamedTuple):
     """The id of an item that was skipped, and the reason."""
 
     id: str
     reason: str
+
+
+class SkippedItemsWarning(UserWarning):
+    """Warns that items could not be read and were skipped: `skipped` has all of them."""
+
+    def __init__(self, message: str, skipped: Sequence[Skipped] = ()) -> None:
+        super().__init__(message)
+        self.skipped = tuple(skipped)
+
+
+class NothingReadError(BagwiseError):
+    """Raised when items are skipped, but none of them can be read; `skipped` lists them."""
+
+    def __init__(self, skipped: Sequence[Skipped], source: str) -> None:
+        which = f"None of the {len(skipped)} items of {source} could be read"
+        super().__init__(f"{which if len(skipped) > 1 else f'{source} cannot be read'}. {_listed(skipped)}")
+        self.skipped = tuple(skipped)
+        self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NothingReadError, (self.skipped, self.source)
 
 
 class Content(Protocol):
@@ -375,7 +380,7 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
         message = (
             f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {_listed(skipped)}"
         )
-        warnings.warn(message, SkippedItemsWarning, stacklevel=stacklevel)
+        warnings.warn(SkippedItemsWarning(message, skipped), stacklevel=stacklevel)
 
 
 def _listed(skipped: Sequence[Skipped]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content
 from bagwise.sources.media import IMAGE_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import chosen_endings, ending, list_place, nothing_found, with_endings, without_file
-from bagwise.sources.plain_texts import TEXT_ENDINGS, all_texts, likely_texts
+from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 
 __all__ = ["SeveralModalities", "has_endings", "modality_of", "open_collection"]
@@ -22,6 +23,8 @@ _ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_EN
 # Modalities of which each file is an item, and the options that are about columns and layout of a table.
 _FILES = ("images", "texts", "videos")
 _OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
+# Named in the message on a source without items.
+_SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".tsv", ".txt", ".xlsx"])
 # Files that are tables for certain; .csv and .tsv may be texts as well.
 _TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet"])
 
@@ -87,7 +90,9 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
         others = [known for known in _MODALITIES if option in _options_of(_reader(known))]
         if not others:
             raise unknown_name(f"option of {modality}", option, accepted)
+        others = ["tables" if known == "table" else known for known in others]
         listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+        modality = "a table" if modality == "table" else modality
         raise BagwiseError(f"{argument(option)} is for {listed}, but {os.fspath(path)} holds {modality}. Leave it out.")
     return reader(path, **options)
 
@@ -163,12 +168,22 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
     if not there.keys() - {"texts"} and likely_texts(contents):
         return "texts"
     if not there:
-        endings = frozenset().union(*_ENDINGS.values())
-        others_by = f"; others by {argument('modality')} and {argument('extensions')}"
-        raise nothing_found(os.fspath(path), "images, texts, records or videos", contents, endings, others_by)
+        raise _nothing_found(os.fspath(path), contents)
     if len(there) > 1:
         raise SeveralModalities(os.fspath(path), {modality: len(names) for modality, names in there.items()})
     return next(iter(there))
+
+
+def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
+    """Build the error for a place without items, with advice by what is there."""
+    usual = Counter(ending(name) for name in contents).most_common(1)
+    named = [name for name in contents if usual and ending(name) == usual[0][0] != ""]
+    if named and look_like_texts(contents, named):
+        others = f"They look like texts, which {argument('extensions', usual[0][0])} opens"
+        error = nothing_found(path, "images, texts, records or videos", contents, None)
+        return BagwiseError(f"{error} {others}.")
+    others = f" and others; more by {argument('modality')} and {argument('extensions')}"
+    return nothing_found(path, "images, texts, records or videos", contents, _SOME_ENDINGS, others)
 
 
 def has_endings(path: str | os.PathLike[str], extensions: str) -> bool:
@@ -186,7 +201,7 @@ def _modality_of_endings(path: str, contents: Mapping[str, Content], extensions:
     unknown = [name for name in names if not any(ending(name) in usual for usual in _ENDINGS.values())]
     if len(known) == 1 and not unknown:
         return known.pop()
-    if all_texts(contents, names):
+    if look_like_texts(contents, names):
         return "texts"
     what = f"{names[0]!r} is no text. " if not known else ""
     raise BagwiseError(f"{what}Say what the files are, for instance by {argument('modality', 'images')}.")

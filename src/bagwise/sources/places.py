@@ -142,7 +142,12 @@ def collect(
         given = (label,) if _by_folder(labels) and label is not None else ()
         items.append(Item(name, contents[name], decoder, given, split if _by_folder(splits) else None))
     others = sorted([*ignored, *(set(contents) - set(chosen))])
-    collection = Collection(items, modality, os.fspath(path), others)
+    notes = []
+    tables = [name for name in others if "/" not in name and ending(name) in (".csv", ".tsv", ".xlsx")]
+    if _by_folder(labels) and len(tables) == 1 and os.path.isdir(path) and not any(item.labels for item in items):
+        beside = argument("labels", os.path.join(path, tables[0]))
+        notes.append(f"Items have no labels, which come from folders. If {tables[0]} holds them: {beside}")
+    collection = Collection(items, modality, os.fspath(path), others, notes)
     return annotated(collection, labels, splits)
 
 
@@ -190,8 +195,13 @@ def nothing_found(
     path: str, modality: str, names: Mapping[str, Any], endings: frozenset[str] | None, others: str = ""
 ) -> BagwiseError:
     """Build the error for a path without items; `others` says how to open files with other endings."""
+    if not names:
+        hidden = " (hidden files do not count)" if os.path.isdir(path) and os.listdir(path) else ""
+        return BagwiseError(f"{path} holds no {modality}; it is empty{hidden}. Give a folder or file with items.")
     there = Counter(ending(name) for name in names)
     listed = ", ".join(f"{n} {end or 'without an ending'}" for end, n in there.most_common(5))
-    holds = f"its {len(names)} files are: {listed}" if names else "it is empty"
+    holds = f"its {len(names)} files are: {listed}" if len(names) > 1 else f"its only file is {next(iter(names))}"
+    if all(is_archive(name) for name in names):
+        return BagwiseError(f"{path} holds no {modality}; {holds}. Archives in archives are not read: unpack it first.")
     accepted = f" Accepted: {', '.join(sorted(endings))}{others}." if endings is not None else ""
     return BagwiseError(f"{path} holds no {modality}; {holds}.{accepted}")

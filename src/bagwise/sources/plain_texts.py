@@ -9,7 +9,7 @@ from bagwise.errors import BagwiseError
 from bagwise.sources.items import Content
 from bagwise.sources.places import ending
 
-__all__ = ["TEXT_ENDINGS", "choose_texts", "is_text", "likely_texts"]
+__all__ = ["TEXT_ENDINGS", "choose_texts", "is_text", "likely_texts", "look_like_texts"]
 
 TEXT_ENDINGS = frozenset([".txt", ".text"])
 # What follows the last point of a message's name, as in 1234, 00001.7c53336b37003a92, post.1234: no ending.
@@ -39,7 +39,7 @@ def likely_texts(contents: Mapping[str, Content]) -> list[str] | None:
     1. Candidates are files without an ending, or with a number in its place, if they are not fewer than others, and a
        single file in any case. If they lie in folders, others in the outermost one, such as a README, are none. If nine
        in ten are named by numbers, others are none.
-    2. Nine in ten of a sample must be texts, see `is_text`.
+    2. They must look like texts, see `look_like_texts`.
     """
     usual = [name for name in contents if ending(name) in TEXT_ENDINGS]
     bare = [name for name in contents if not ending(name) or _NUMBER.fullmatch(ending(name))]
@@ -52,22 +52,29 @@ def likely_texts(contents: Mapping[str, Content]) -> list[str] | None:
     numbered = [name for name in bare if _NUMBERED.fullmatch(name.lower())]
     if len(numbered) >= _LEAST * len(bare):
         bare = numbered
-    sample = bare[:: -(-len(bare) // _SAMPLE)]
-    return bare if sum(is_text(contents[name]) for name in sample) >= _LEAST * len(sample) else None
+    return bare if look_like_texts(contents, bare) else None
+
+
+def look_like_texts(contents: Mapping[str, Content], names: Sequence[str]) -> bool:
+    """Whether nine in ten of a sample of files are texts, see `is_text`, and not all of them are empty."""
+    sample = names[:: -(-len(names) // _SAMPLE)] if names else []
+    heads = [_head(contents[name]) for name in sample]
+    return any(heads) and sum(map(_like_text, heads)) >= _LEAST * len(heads)
 
 
 def is_text(content: Content) -> bool:
     """Whether a file begins like a text in UTF-8, latin-1 or the like: no zeros, hardly other control characters."""
-    try:
-        with content.open() as file:
-            head = file.read(_HEAD)
-    except (BagwiseError, OSError):
-        return True  # told, or raised, when it is read
+    return _like_text(_head(content))
+
+
+def _like_text(head: bytes) -> bool:
     controls = sum(byte < 32 and byte not in _USUAL_CONTROLS for byte in head)
     return 0 not in head and controls <= _MOST_CONTROLS * len(head)
 
 
-def all_texts(contents: Mapping[str, Content], names: Sequence[str]) -> bool:
-    """Whether a sample of these files are texts."""
-    sample = names[:: -(-len(names) // _SAMPLE)] if names else []
-    return bool(sample) and all(is_text(contents[name]) for name in sample)
+def _head(content: Content) -> bytes:
+    try:
+        with content.open() as file:
+            return file.read(_HEAD)
+    except (BagwiseError, OSError):
+        return b""  # told, or raised, when it is read

@@ -210,16 +210,18 @@ def _no_numbers(
     """Build the error for cells that are no numbers: columns of text, or one cell."""
     rows = list(islice(_cells(text, separator, has_names), _SAMPLE))
     texts = [i for i in numbers if rows and i < len(rows[0][1]) and not _is_number(rows[0][1][i])]
-    texts = [i for i in texts if any(row[i] and not _is_number(row[i]) for _, row in rows if i < len(row))]
+    texts = [i for i in texts if any(c.isalpha() for _, row in rows if i < len(row) for c in row[i])]
     if len(texts) == 1:
         return text_column(texts[0], names[texts[0]], [row[texts[0]] for _, row in rows if texts[0] < len(row)])
     if texts:
+        values = {i: [row[i] for _, row in rows if i < len(row)] for i in texts}
+        likely = next((i for i in texts if _like_texts(values[i])), None)
+        advice = f"Choose columns by {argument('label')}, {argument('id')} and {argument('split')}, and remove others."
+        if likely is not None:
+            few = min((i for i in texts if i != likely), key=lambda i: len(set(values[i])))
+            advice = f"To learn from texts: {argument('text', names[likely])}, with {argument('label', names[few])}."
         listed = shortened([names[i] for i in texts])
-        return BagwiseError(
-            f"columns {listed} hold text, but the words of a table are numbers. Choose columns by {argument('label')}, "
-            f"{argument('id')} and {argument('split')}, and remove others. Texts to learn from are chosen by "
-            f"{argument('text', names[texts[-1]])}."
-        )
+        return BagwiseError(f"columns {listed} hold text, but the words of a table are numbers. {advice}")
     for line, row in _cells(text, separator, has_names):
         if len(row) != len(names):
             return BagwiseError(f"line {line} has {len(row)} fields, but there are {len(names)} columns.")
@@ -230,12 +232,17 @@ def _no_numbers(
     return BagwiseError(f"{error}")
 
 
+def _like_texts(values: Sequence[str]) -> bool:
+    """Whether values are texts rather than names of classes: most of them differ, and some have several words."""
+    return len(set(values)) * 2 > len(values) and any(" " in value.strip() for value in values)
+
+
 def text_column(number: int, name: str, values: Sequence[str]) -> BagwiseError:
     """Build the error for a column that has no numbers, with advice by its values."""
     if not name:
         return BagwiseError(f"column {number} has no name and no numbers (a comma at the end of lines?). Remove it.")
     label, text = argument("label", name), argument("text", name)
-    if len(set(values)) * 2 > len(values) and any(" " in value.strip() for value in values):
+    if _like_texts(values):
         advice = f"If these are the texts to learn from, choose them by {text}; if it is the label, by {label}"
     else:
         advice = f"If it is the label, choose it by {label}; if these are the texts to learn from, by {text}"

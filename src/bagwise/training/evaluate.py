@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from bagwise.errors import BagwiseError, OptionError
+from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.path import path_sizes
 from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import SkippedItemsWarning
+from bagwise.sources.items import Skipped, SkippedItemsWarning
 from bagwise.training.fit import cross_validate
 from bagwise.training.items import count_words, open_items
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
@@ -57,6 +57,8 @@ class Evaluation:
         Words of the descriptors of some images by their row, for the patches of a report.
     seen : SeenItems or None
         Which of the items the model was learned from, if that is known.
+    skipped : tuple of Skipped
+        Items that could not be read, and why.
     """
 
     collection: Collection
@@ -69,6 +71,7 @@ class Evaluation:
     predicted: NDArray[np.int64]
     samples: Mapping[int, WordSample] = field(default_factory=dict)
     seen: SeenItems | None = None
+    skipped: tuple[Skipped, ...] = ()
 
     def at(self, size: int) -> NDArray[np.int64]:
         """Return the predictions at one of the sizes, as indices into `classes`."""
@@ -126,6 +129,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
             "error to estimate. Fit a model to items with labels: one folder per class, or a column of labels."
         )
     collection = open_items(model, source, chosen)
+    skipped = () if isinstance(source, Collection) else collection.skipped
     if "test" in collection.splits:
         collection = collection.split("test")[0]
     n_items, collection = len(collection), _labelled(collection, model)
@@ -138,7 +142,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
     predicted = np.stack([np.argmax(some, axis=1) for some in scores])
     return Evaluation(
         collection=collection,
-        n_skipped=n_items - len(collection),
+        n_skipped=n_items - len(collection) + len(skipped),
         histograms=found.matrix,
         classes=model.classes,
         sizes=sizes,
@@ -147,6 +151,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
         predicted=predicted,
         samples=found.samples,
         seen=seen_items(model, collection, found.matrix),
+        skipped=(*skipped, *found.skipped),
     )
 
 
@@ -156,7 +161,8 @@ def _labelled(collection: Collection, model: Model) -> Collection:
     if not has.any():
         raise BagwiseError(
             f"The {len(collection)} items of {collection.source} have no labels, so there is no error to estimate. "
-            "Put items into one folder per class, or name the column of labels."
+            f"Put items into one folder per class, give a file of labels by {argument('labels')}, or name the column "
+            f"by {argument('label')}."
         )
     labelled = collection if has.all() else collection[has]
     unknown = sorted({str(item.label) for item in labelled} - set(model.classes))
@@ -256,7 +262,7 @@ def compare_criteria(
         raise OptionError("sizes", f"sizes must be from 1 to {n_words}, the number of words; got {list(sizes)}.")
     tried = path_sizes(n_words) if sizes is None else tuple(sorted(set(sizes)))
     for note in prepared.log.notes:
-        warnings.warn(note, SkippedItemsWarning, stacklevel=2)
+        warnings.warn(SkippedItemsWarning(note, prepared.data.skipped), stacklevel=2)
     data, codes, compared = prepared.data, prepared.codes, ComparedCriteria()
     compared.left_out = {}
 

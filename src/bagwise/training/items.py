@@ -56,7 +56,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
     """Return the modality that a source is opened as; of several that it holds, the images or videos of the model."""
     if options.modality != "auto":
         return options.modality
-    given = reading_options(options)
+    given = reading_options(options) | _fitted_endings(model, source, options)
     if model.modality == "texts" and "text" not in given and model.options.get("text") in column_names(source):
         return "records"
     try:
@@ -77,14 +77,19 @@ def _check_modality(model: Model, modality: str, source: str) -> None:
         raise BagwiseError(f"The model takes {taken}, but {source} holds {given}. Give {taken}.")
 
 
+def _fitted_endings(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
+    """Return the endings of files that the fit was told, if the options name none and the source has such files."""
+    endings = model.options.get("extensions")
+    usable = options.extensions is None and endings is not None and has_endings(source, endings)
+    return {"extensions": endings} if usable else {}
+
+
 def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
     """Return how the source is read as that of the fit was, where the options do not say and it applies."""
     fitted, changes = model.options, {}
     if model.modality == "texts" and options.encoding is None:
         changes["encoding"] = fitted.get("encoding")
-    endings = fitted.get("extensions")
-    if options.extensions is None and endings is not None and has_endings(source, endings):
-        changes["extensions"] = endings
+    changes |= _fitted_endings(model, source, options)
     if options.modality in ("records", "table"):
         there = column_names(source, sep=options.sep, sheet=options.sheet, encoding=options.encoding)
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):

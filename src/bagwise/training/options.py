@@ -447,6 +447,7 @@ def make_vectorizer(options: FitOptions, modality: str, *, has_classes: bool = T
         descriptors,
         pyramid=resolve_pyramid(options.pyramid),
         n_words=visual_words(options, len(descriptors)),
+        fewer=options.n_words is None,  # a default is no error
         random_state=options.random_state,
         memory_limit=options.memory_limit,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -156,10 +156,13 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, progress)
     data = vectorize(collection, options, progress, steps)
+    data = replace(data, skipped=(*collection.skipped, *data.skipped))
     log.timings.update(data.seconds)
     if data.skipped:
-        first = data.skipped[0]
-        log.notes.append(f"{len(data.skipped)} items could not be read, the first {first.id}: {first.reason}")
+        first, n_all = data.skipped[0], len(data.collection) + len(data.skipped)
+        log.notes.append(
+            f"{len(data.skipped)} of {n_all} items could not be read and were skipped. {first.id}: {first.reason}"
+        )
     if data.n_words < 2:
         raise BagwiseError(f"{collection.source} has {data.n_words} words; merging needs at least 2.")
     classes, codes = class_names(data.collection, options), None
