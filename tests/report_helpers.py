@@ -59,7 +59,7 @@ def digits_report(n_groups=20):
             range(1, 64), hierarchy.scores[::-1].tolist(), 64,
         ),
         confusion=ConfusionMatrix(names, matrix, f"{(~learned).sum()} digits that were held out"),
-        groups=_groups(X, labels, model, names),
+        groups=_groups(X, Z, labels, model, names),
         examples=_examples(X[~learned], Z[~learned], y[~learned], answers, model),
         timings={"merging": merging_seconds, "classifying": classifying_seconds},
         versions={"bagwise": "0", "numpy": np.__version__},
@@ -75,7 +75,7 @@ def _errors_of_folds(Z, y):
     ]
 
 
-def _groups(X, labels, model, names):
+def _groups(X, Z, labels, model, names):
     frequencies = np.bincount(labels, X.sum(axis=0)) / X.sum()
     groups = []
     for g, frequency in enumerate(frequencies):
@@ -87,6 +87,7 @@ def _groups(X, labels, model, names):
                 float(frequency),
                 patches=[thumbnail((labels == g).reshape(8, 8).astype(float), 32)],
                 classes=[(names[k], float(model.coef_[k, g])) for k in strongest],
+                decides=float(np.abs(model.coef_[:, g]).max() * Z[:, g].std()),
             )
         )
     return groups
@@ -98,15 +99,18 @@ def _examples(X, Z, y, answers, model, per_class=2):
         wrong_first = sorted(np.flatnonzero(y == k), key=lambda i: answers[i] == y[i])[:per_class]
         for i in wrong_first:
             added = model.coef_[answers[i]] * Z[i]
-            strongest = np.argsort(-np.abs(added))[:5]
-            contributions = [(int(g), float(added[g])) for g in strongest]
+            contributions = [(int(g), float(added[g])) for g in np.argsort(-np.abs(added))]
+            scores = Z[i] @ model.coef_.T + model.intercept_
+            parts = (contributions, scores[answers[i]], model.intercept_[answers[i]])
+            rival = np.argsort(-scores)[1]
             picture = thumbnail(X[i].reshape(8, 8), 96)
-            examples.append(Example(f"digit {i}", str(y[i]), str(answers[i]), picture, contributions=contributions))
+            more = (str(rival), float(scores[rival]))
+            examples.append(Example(f"digit {i}", str(y[i]), str(answers[i]), picture, None, *parts, more))
     return examples
 
 
 FORBIDDEN = {"script", "link", "iframe", "object", "embed", "base", "form", "foreignobject", "use", "image"}
-VOID = {"br", "img", "input", "link", "meta", "hr"}
+VOID = {"br", "img", "input", "link", "meta", "hr", "wbr"}
 
 
 class Page(HTMLParser):
@@ -170,3 +174,13 @@ def matrix_of(html):
     body = re.search(r'<table class="heat.*?<tbody>(.*?)</tbody>', html, re.S)[1]
     rows = [re.findall(r"<td[^>]*>(\d*)</td>", row) for row in body.split("</tr>")[:-1]]
     return np.array([[int(cell or 0) for cell in row] for row in rows])
+
+
+def scores_of(html):
+    """The parts of the score of each example that a page shows, and the score, as numbers."""
+    lists = re.findall(r'<ul class="evidence".*?</ul>', html, re.S)
+    found = []
+    for one in lists:
+        *parts, score = re.findall(r'<span class="figure">([^<]*)</span>', one)
+        found.append(([float(part.replace("\u2212", "-")) for part in parts], float(score.replace("\u2212", "-"))))
+    return found

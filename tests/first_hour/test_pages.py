@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bagwise import Model
 from commands import as_json, bagwise
-from report_helpers import Page
+from report_helpers import Page, scores_of
 from small_sources import write_image_folder, write_table, write_text_folder
 
 
@@ -48,6 +49,65 @@ def test_a_report_draws_both_curves_and_says_which_error_to_quote(texts):
         assert shown.count("to quote") == 1
         assert "24 items that took no part in training" in shown
         assert "each training item is classified by groups and a classifier that were learned without it" in shown
+
+
+def test_groups_of_a_report_are_named_sorted_by_what_they_decide_and_opened(texts):
+    folder, _ = texts
+    text, html = page_of(folder / "m.report.html")
+    model = Model.load(folder / "m.bagwise")
+    cards = re.findall(r'<article class="card" id="group-(\d+)".*?</article>', html, re.S)
+    assert sorted(map(int, cards)) == [0, 1, 2]
+    bodies = re.findall(r'<article class="card" id="group-\d+".*?</article>', html, re.S)
+    decides = [float(re.search(r'decides</span>.*?<span class="figure">([\d.]+)<', body)[1]) for body in bodies]
+    assert decides == sorted(decides, reverse=True)
+    assert decides[0] > 0
+    names = model.group_names()
+    for number, body in zip(map(int, cards), bodies, strict=True):
+        shown = Page(body).text
+        assert names[number] in shown
+        members = [model.word_names[word] for word in model.groups()[number]]
+        listed = Page(" ".join(re.findall(r'<p class="words">.*?</p>', body, re.S))).text
+        assert sorted(re.findall(r"\w+", listed)) == sorted(members)  # those that are opened as well
+        more = re.findall(r"<summary>and (\d+) more</summary>", body)
+        assert more == ([str(len(members) - 12)] if len(members) > 12 else [])
+    assert any("<summary>" in body for body in bodies)
+    assert "standard deviation, over items, of its contribution to the score of a class" in text
+
+
+def test_contributions_of_examples_include_the_intercept_and_add_up(texts):
+    folder, _ = texts
+    text, html = page_of(folder / "m.report.html")
+    ids = re.findall(r'<p class="id"><bdi>(.*?)</bdi>', html)
+    scores = scores_of(html)
+    assert len(scores) == len(ids) >= 3
+    model = Model.load(folder / "m.bagwise")
+    for id, (parts, score) in zip(ids, scores, strict=True):
+        assert round(sum(parts), 6) == score
+        own = model.decision_function([(folder / "texts" / id.replace("<wbr>", "")).read_text()])[0]
+        assert min(abs(own - score)) < 0.01
+    assert text.count("intercept") > len(scores)
+
+
+def test_no_link_of_a_page_is_dead(texts, tmp_path):
+    folder, _ = texts
+    path = write_table(tmp_path / "counts.csv", n_words=90, n_each=40)
+    bagwise("fit", path, "--out", tmp_path / "m.bagwise", "--groups", "80", "--folds", "2")
+    bagwise("evaluate", folder / "m.bagwise", folder / "texts" / "test", "--report", tmp_path / "evaluated.html")
+    compare = ("compare", path, "--criteria", "aib,mmi", "--sizes", "2,5", "--folds", "2")
+    bagwise(*compare, "--no-references", "--report", tmp_path / "compared.html")
+    unlabelled = ("fit", folder / "texts" / "test" / "fruit", "--out", tmp_path / "fruit.bagwise", "--min-count", "1")
+    bagwise(*unlabelled, "--groups", "3")
+    pages = [tmp_path / name for name in ("m.report.html", "evaluated.html", "compared.html", "fruit.report.html")]
+    for page in (folder / "m.report.html", *pages):
+        parsed = Page(page.read_text(encoding="utf-8"))
+        assert {target for target in parsed.targets if target.startswith("group-")} <= set(parsed.ids)
+        assert parsed.targets <= set(parsed.ids)
+    html = (tmp_path / "m.report.html").read_text(encoding="utf-8")
+    assert html.count('<article class="card" id="group-') == 60
+    assert "20 more groups" in html
+    # the table scrolls in its own box
+    compared = (tmp_path / "compared.html").read_text(encoding="utf-8")
+    assert re.search(r'<div class="scroll" role="region"[^>]*tabindex="0">\s*<table', compared)
 
 
 @pytest.fixture(scope="module")

@@ -239,8 +239,14 @@ def test_sentences_about_counts():
     timings = {"a": 1.0, "b": 2.5}
     assert said([about_timings(timings)]) == "2 steps took 3.5 s in total; the slowest was “b” (2.5 s)."
     groups = [WordGroup(0, 3, 0.5), WordGroup(1, 1, 0.25), WordGroup(2, 1, 0.25)]
-    assert said([about_groups(groups[:2], groups)]) == (
-        "The 2 most frequent of 3 groups: 4 words, 75.0 % of all occurrences."
+    assert said(about_groups(groups, groups)) == "3 groups of 5 words, the most frequent first."
+    decided = [replace(group, decides=0.5) for group in groups]
+    assert said(about_groups(decided[:2], decided)).startswith(
+        "3 groups of 5 words, those that decide most first; after 2 of them, the others are only listed. Without "
+    )
+    decided = [replace(group, classes=[("x", 1.0)]) for group in decided]
+    assert "contribution to the score of a class, for the class where that is largest" in said(
+        about_groups(decided, decided)
     )
 
 

@@ -30,8 +30,8 @@ from bagwise.report import (
     write_results,
 )
 from bagwise.report.svg import DARK, LIGHT, contrast, shades
-from bagwise.report.texts import count, number, one_line, percent, plain, seconds
-from report_helpers import Page, digits_report, matrix_of
+from bagwise.report.texts import count, digits_for, fixed, one_line, percent, plain, rounded_to_sum, seconds
+from report_helpers import Page, digits_report, matrix_of, scores_of
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -68,9 +68,13 @@ def data_of(names):
         curve=MergingCurve([1, 2], [0.5, 0.25], [0.1, 0.1], names[0], 2, 1, names[-1], [1, 2], [0.0, 1.0]),
         confusion=ConfusionMatrix(names, np.arange(n * n).reshape(n, n), names[0]),
         groups=[
-            WordGroup(i, n, 1 / n, names, [PICTURE], [(other, -1.0) for other in names]) for i, _ in enumerate(names)
+            WordGroup(i, n, 1 / n, names, [PICTURE], [(other, -1.0) for other in names], name, name, 1.0)
+            for i, name in enumerate(names)
         ],
-        examples=[Example(name, name, names[0], PICTURE, name, [(0, 1.0), (99, -1.0)]) for name in names],
+        examples=[
+            Example(name, name, names[0], PICTURE, name, [(0, 1.0), (99, -1.0)], 0.5, 0.5, (name, 0.25))
+            for name in names
+        ],
         timings=dict.fromkeys(names, 1.0),
         versions={name: name for name in names},
         notes=names,
@@ -101,16 +105,60 @@ def test_the_figures_of_the_data_are_on_the_page():
         assert plain(value) in text
     for error, spread in zip(data.curve.errors, data.curve.standard_errors, strict=True):
         assert f"{percent(error)} ± {percent(spread)}" in text
+    decimals = digits_for(max(abs(weight) for group in data.groups for _, weight in group.classes))
     for group in data.groups:
         assert f"{percent(group.frequency)} of all occurrences" in text
-        assert all(number(weight, 3) in text for _, weight in group.classes)
+        assert f"{group.decides:.3f}" in text
+        assert all(fixed(weight, decimals, sign=True) in text for _, weight in group.classes)
     for example in data.examples:
         assert example.id in text
-        assert all(number(value, 3) in text for _, value in example.contributions)
     assert all(seconds(time) in text for time in data.timings.values())
     assert all(version in text for version in data.versions.values())
     assert all(note in text for note in data.notes)
     np.testing.assert_array_equal(matrix_of(html), data.confusion.counts)
+
+
+def test_shown_parts_of_scores_add_up_and_groups_are_sorted_by_what_they_decide():
+    data = digits()
+    html = render_report(data)
+    by_id = {example.id: example for example in data.examples}
+    ids = re.findall(r'<p class="id"><bdi>(.*?)</bdi>', html)
+    for id, (parts, score) in zip(ids, scores_of(html), strict=True):
+        example = by_id[id]
+        assert round(sum(parts), 6) == score
+        assert score == pytest.approx(example.score, abs=0.01)
+        np.testing.assert_allclose(parts[:5], [value for _, value in example.contributions[:5]], atol=0.01)
+        assert parts[-1] == pytest.approx(example.intercept, abs=0.01)
+        assert len(parts) == 7  # five groups, all others, the intercept
+    shown = [int(number) for number in re.findall(r'<article class="card" id="group-(\d+)"', html)]
+    assert shown == [group.number for group in sorted(data.groups, key=lambda group: -group.decides)]
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=12), st.integers(0, 6))
+def test_rounded_parts_add_up_to_the_rounded_sum(values, digits):
+    parts = rounded_to_sum(values, sum(values), digits)
+    assert round(sum(parts), digits) == pytest.approx(round(sum(values), digits), abs=1e-9)
+    np.testing.assert_allclose(parts, values, atol=1.001 * 10.0**-digits)
+
+
+def test_all_words_of_a_group_can_be_opened_in_a_page_of_bounded_size():
+    words = [f"word{i:05}" for i in range(40_000)]
+    sizes = [25_000, 10_000, 4_990, 10]
+    ends = np.cumsum(sizes)
+    groups = [
+        WordGroup(i, size, 0.25, words[end - size : end], name=f"name {i}", decides=1.0 - i / 10)
+        for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
+    ]
+    html = render_report(ReportData("Words", groups=groups))
+    text = Page(html).text
+    assert len(html) < 1_000_000
+    shown = re.findall(r"<summary>and ([\d,]+) more</summary>", html)
+    assert shown == ["24,988", "9988"]
+    assert ", ".join(words[12:25_000]) in text
+    hidden = 25_000 + 10_000 - 2 * 12 - 30_000
+    assert f"and {hidden} more, which bagwise groups lists" in text
+    assert "and 4978 more, which bagwise groups lists" in text  # nothing is left to open
+    assert all(word in text for word in words[-10:])
 
 
 def test_same_data_same_bytes(tmp_path):
@@ -146,7 +194,9 @@ def test_hostile_texts_are_shown_harmlessly():
 def test_any_text_is_shown_harmlessly(names):
     page = Page(render_report(data_of(names)))
     page.text.encode("utf-8")
-    assert page.tags == Page(render_report(data_of([f"name {i}" for i in range(len(names))]))).tags
+    other = Page(render_report(data_of([f"name {i}" for i in range(len(names))])))
+    plain, expected = ([tag for tag in one.tags if tag not in ("bdi", "wbr")] for one in (page, other))
+    assert plain == expected
 
 
 def test_other_pages_show_hostile_texts_harmlessly():
@@ -220,7 +270,11 @@ def test_much_data_stays_small_and_says_what_is_left_out():
     assert shown.shape == (100, 101)
     assert shown.sum(axis=1).tolist() == [int(matrix[i].sum()) for i in _rows_shown(html)]
     assert "Shown are the 100 of 1000 classes with the most confusions" in page.text
-    assert "The 48 most frequent of 200 groups" in page.text
+    assert (
+        "200 groups of 10,000 words, the most frequent first; after 60 of them, the others are only listed."
+        in page.text
+    )
+    assert "140 more groups" in page.text
     assert f"of {count(10_000)} sizes" in page.text
     assert percent(errors[4320]) in page.text
 

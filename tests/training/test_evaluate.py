@@ -13,8 +13,9 @@ from sklearn.feature_selection import SelectKBest, chi2
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
-from bagwise import BagwiseError, open_collection
+from bagwise import BagwiseError, Hierarchy, Model, open_collection
 from bagwise.errors import OptionError
+from bagwise.model import Head
 from bagwise.report import render_report
 from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import TableCollection
@@ -33,6 +34,7 @@ from bagwise.training import (
     run_fit,
 )
 from bagwise.training.evaluate import advised_criteria
+from bagwise.training.group_data import deciding
 from bagwise.training.item_index import index_of_fit
 from bagwise.training.method import choose_method
 from bagwise.training.references import _components
@@ -217,12 +219,29 @@ def test_report_data_has_every_group():
     fit = run_fit(rows(X, y), FitOptions(n_groups=60, folds=2, n_jobs=1))
     data = fit_report_data(fit)
     totals = np.bincount(fit.model.lookup, weights=X.sum(axis=0))
-    assert [group.number for group in data.groups] == np.argsort(-totals, kind="stable").tolist()
-    np.testing.assert_allclose([group.frequency for group in data.groups], np.sort(totals)[::-1] / X.sum())
+    assert sorted(group.number for group in data.groups) == list(range(60))
     for group in data.groups:
         assert group.n_words == np.sum(fit.model.lookup == group.number)
-    assert {number for example in data.examples for number, _ in example.contributions}
-    assert "The 48 most frequent of 60 groups" in render_report(data)
+        assert group.frequency == pytest.approx(totals[group.number] / X.sum())
+        assert group.name == fit.model.group_names()[group.number]
+    decides = [group.decides for group in data.groups]
+    assert decides == sorted(decides, reverse=True)
+
+
+@pytest.mark.parametrize("pyramid", [((1, 1),), ((1, 1), (2, 2))])
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+def test_groups_decide_as_far_as_they_move_a_score(pyramid, layout, monkeypatch):
+    monkeypatch.setattr("bagwise.training.group_data._BATCH", 7)
+    rng = np.random.default_rng(0)
+    n_cells = sum(rows * columns for rows, columns in pyramid)
+    coef, features = rng.normal(size=(3, 4 * n_cells)), rng.random((30, 4 * n_cells))
+    parts = {"hierarchy": Hierarchy(4, [], []), "n_groups": 4, "pyramid": pyramid, "codebook": np.eye(4)}
+    model = Model(modality="images", classes=list("abc"), heads={4: Head(coef, np.zeros(3))}, **parts)
+    added = (coef[:, None] * features).reshape(3, 30, n_cells, 4).sum(axis=2)  # by class, item, group
+    np.testing.assert_allclose(deciding(model, layout(features)), added.std(axis=1).max(axis=0), rtol=1e-5)
+    model = Model(modality="images", **parts)
+    apart = features.reshape(30, n_cells, 4).sum(axis=1).std(axis=0)
+    np.testing.assert_allclose(deciding(model, layout(features)), apart, rtol=1e-5)
 
 
 def test_report_data_says_which_model_predicted_the_examples(fitted):
@@ -246,10 +265,13 @@ def test_evidence_adds_up_to_the_score():
     example = fit_report_data(fit).examples[0]
     number = int(example.id)
     answer = fit.model.classes.index(example.predicted)
-    score = fit.model.decision_function(X[[number]])[0, answer]
-    assert sum(value for _, value in example.contributions) + fit.model.head.intercept[answer] == pytest.approx(
-        score, abs=1e-5
-    )
+    scores = fit.model.decision_function(X[[number]])[0]
+    assert example.score == pytest.approx(scores[answer], abs=1e-5)
+    assert example.intercept == pytest.approx(fit.model.head.intercept[answer])
+    assert sum(value for _, value in example.contributions) + example.intercept == pytest.approx(example.score)
+    name, score = example.rival
+    assert name != example.predicted
+    assert score == pytest.approx(np.delete(scores, answer).max(), abs=1e-5)
 
 
 def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):

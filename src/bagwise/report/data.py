@@ -154,13 +154,18 @@ class WordGroup:
     frequency : float
         Relative frequency of its words among all occurrences, from 0 to 1.
     names : sequence of str, default=()
-        Names of its words, the most frequent first. Need not be complete.
+        Names of its words, the most important first. Need not be complete.
     patches : sequence of bytes, default=()
         PNG or JPEG files of image patches assigned to its words.
     classes : sequence of (class, weight), default=()
         Weights of the group for classes, the largest absolute value first.
     vocabulary : str, default=""
         The vocabulary of its words, if there are several.
+    name : str, default=""
+        "": groups are called by their numbers.
+    decides : float, default=0.0
+        How much it decides, from 0: the standard deviation over items of its contribution to the score of the class
+        where that is largest. Groups are sorted by it.
     """
 
     number: int
@@ -170,11 +175,18 @@ class WordGroup:
     patches: Sequence[bytes] = ()
     classes: Sequence[tuple[str, float]] = ()
     vocabulary: str = ""
+    name: str = ""
+    decides: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """Its name, or ``Group 7``."""
+        return self.name if self.name not in ("", f"group{self.number}") else f"Group {self.number}"
 
 
 @dataclass(frozen=True)
 class Example:
-    """One item, its predicted class, and the groups that contributed most to its score.
+    """One item, its predicted class, and the parts of its score.
 
     Parameters
     ----------
@@ -190,6 +202,11 @@ class Example:
         Part of its text.
     contributions : sequence of (group number, contribution), default=()
         Terms of the score of the predicted class, the largest absolute value first.
+    score : float or None, default=None
+        Score of the predicted class: the sum of all contributions and the intercept.
+    intercept : float, default=0.0
+    rival : (str, float) or None, default=None
+        The class with the highest score among the others, and that score.
     """
 
     id: str
@@ -198,6 +215,9 @@ class Example:
     picture: bytes | None = None
     excerpt: str | None = None
     contributions: Sequence[tuple[int, float]] = ()
+    score: float | None = None
+    intercept: float = 0.0
+    rival: tuple[str, float] | None = None
 
     @property
     def correct(self) -> bool | None:
@@ -219,7 +239,7 @@ class ReportData:
     curve : MergingCurve or None, default=None
     confusion : ConfusionMatrix or None, default=None
     groups : sequence of WordGroup, default=()
-        All groups of the model. The page shows the most frequent ones.
+        All groups of the model. The page shows those that decide most as cards, and lists the others.
     examples : sequence of Example, default=()
     timings : mapping of str to float, default={}
         Seconds of each step.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bagwise._io.atomic import write_atomically
@@ -12,9 +12,10 @@ from bagwise.errors import BagwiseError
 from bagwise.report import sentences
 from bagwise.report.charts import comparison_chart, heat_map, merging_chart
 from bagwise.report.data import Comparison, Example, ReportData, WordGroup
-from bagwise.report.html import LIMITS, chart_file, examples_by_class, lowest_errors, shown_groups, table_rows
+from bagwise.report.html import chart_file
 from bagwise.report.pictures import mosaic, thumbnail
-from bagwise.report.texts import count, number, one_line, percent, plain, seconds
+from bagwise.report.texts import count, digits_for, fixed, one_line, percent, plain, plural, seconds
+from bagwise.report.views import LIMITS, examples_by_class, lowest_errors, score_parts, shown_groups, table_rows
 
 __all__ = ["comparison_table", "escaped", "write_comparison_markdown", "write_markdown"]
 
@@ -218,13 +219,21 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
     if not data.groups:
         return []
     shown = shown_groups(data.groups)
-    rows = []
+    largest = max((abs(weight) for group in data.groups for _, weight in group.classes), default=0.0)
+    digits, decimals = digits_for(shown[0].decides), digits_for(largest)
+    decided, rows = shown[0].decides > 0, []
     for group in shown:
-        classes = ", ".join(f"{escaped(name)} {number(weight, 3)}" for name, weight in group.classes[: LIMITS.classes])
+        weights = [f"{escaped(name)} {fixed(weight, decimals, sign=True)}" for name, weight in group.classes]
         words = f"{count(group.n_words)} {escaped(group.vocabulary)}".strip()
-        rows.append([str(group.number), words, percent(group.frequency), _words(group, folder), classes])
-    head = ["group", "words", "frequency", "content", "class weights"]
-    return ["## Word groups", _say(sentences.about_groups(shown, data.groups)), _table(head, rows, left=(3, 4))]
+        measure = [fixed(group.decides, digits)] if decided else []
+        name = [str(group.number), escaped(group.title)]
+        rows.append([*name, *measure, words, percent(group.frequency), _words(group, folder), ", ".join(weights)])
+    head = ["group", "name", *(["decides"] if decided else []), "words", "frequency", "content", "class weights"]
+    about = _say(*sentences.about_groups(shown, data.groups))
+    parts = ["## Word groups", about, _table(head, rows, left=(1, len(head) - 2, len(head) - 1))]
+    if len(shown) < len(data.groups):
+        parts.append(f"{plural(len(data.groups) - len(shown), 'group')} that decide less are not in this table.")
+    return parts
 
 
 def _words(group: WordGroup, folder: Path) -> str:
@@ -234,24 +243,28 @@ def _words(group: WordGroup, folder: Path) -> str:
         name = f"group-{group.number}.png"
         write_atomically(folder / name, mosaic(group.patches[: LIMITS.patches], 32, columns=8))
         shown.append(f"![Patches of group {group.number}]({name})")
-    shown += [", ".join(escaped(word) for word in group.names[: LIMITS.names])]
+    names = group.names[: LIMITS.names]
+    shown.append(", ".join(escaped(word) for word in names))
+    if names and group.n_words > len(names):
+        shown.append(f"and {count(group.n_words - len(names))} more")
     return " ".join(part for part in shown if part)
 
 
 def _examples(data: ReportData, folder: Path) -> list[str]:
-    parts = ["## Examples"] if data.examples else []
+    parts = ["## Examples", _say(sentences.about_examples(data.examples))] if data.examples else []
+    titles = {group.number: group.title for group in data.groups}
     place = 0
     for name, members in examples_by_class(data):
         rows = []
         for example in members:
             place += 1
-            rows.append(_example(example, f"example-{place}.png", folder))
+            rows.append(_example(example, f"example-{place}.png", folder, titles))
         parts += [f"### {escaped(name)}"] if name is not None else []
-        parts.append(_table(["item", "predicted class", "contributions of groups to its score"], rows, left=(0, 1, 2)))
+        parts.append(_table(["item", "predicted class", "parts of the score"], rows, left=(0, 1, 2)))
     return parts
 
 
-def _example(example: Example, file: str, folder: Path) -> list[str]:
+def _example(example: Example, file: str, folder: Path, titles: Mapping[int, str]) -> list[str]:
     item = escaped(example.id)
     if example.picture is not None:
         write_atomically(folder / file, thumbnail(example.picture))
@@ -261,8 +274,15 @@ def _example(example: Example, file: str, folder: Path) -> list[str]:
     predicted = "" if example.predicted is None else escaped(example.predicted)
     if example.correct is not None:
         predicted += " (correct)" if example.correct else " (wrong)"
-    shown = example.contributions[: LIMITS.contributions]
-    return [item, predicted, ", ".join(f"group {group}: {number(value, 3)}" for group, value in shown)]
+    parts, score = score_parts(example)
+    names = [part.name if part.group is None else titles.get(part.group, part.name) for part in parts]
+    shown = ", ".join(f"{escaped(name)}: {part.shown}" for name, part in zip(names, parts, strict=True))
+    if score:
+        shown += f"; score {score}"
+    if example.rival is not None and score:
+        digits = len(score.partition(".")[2])
+        shown += f"; next: {escaped(example.rival[0])} {fixed(example.rival[1], digits)}"
+    return [item, predicted, shown]
 
 
 def _end(data: ReportData, folder: Path) -> list[str]:

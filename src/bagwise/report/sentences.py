@@ -8,21 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bagwise.report.data import ClassCount, Comparison, ConfusionMatrix, MergingCurve, WordGroup
+from bagwise.report.data import ClassCount, Comparison, ConfusionMatrix, Example, MergingCurve, WordGroup
 from bagwise.report.texts import count, percent, percent_of, plural, seconds
 
-__all__ = [
-    "Confused",
-    "Name",
-    "Phrase",
-    "Sentence",
-    "Strong",
-    "about_classes",
-    "about_comparison",
+__all__ = ["Confused", "Meaning", "Name", "Phrase", "Sentence", "Strong", "about_classes", "about_comparison"]
+__all__ += [
     "about_confusion",
     "about_curve",
+    "about_examples",
+    "about_groups",
+    "about_pair",
+    "about_timings",
+    "interval",
 ]
-__all__ += ["Meaning", "about_groups", "about_pair", "about_timings", "interval", "most_confused", "what_errors_mean"]
+__all__ += ["most_confused", "what_errors_mean"]
 
 
 class Name(str):
@@ -212,14 +211,36 @@ def about_pair(pair: Confused) -> Sentence:
     return (Name(pair.true), " classified as ", Name(pair.predicted), times)
 
 
-def about_groups(shown: Sequence[WordGroup], groups: Sequence[WordGroup]) -> Sentence:
-    """Give the numbers of groups and words shown, and their relative frequency."""
-    frequency = min(1.0, sum(group.frequency for group in shown))
-    words = plural(sum(group.n_words for group in shown), "word")
-    which = plural(len(groups), "group")
+def about_groups(shown: Sequence[WordGroup], groups: Sequence[WordGroup]) -> list[Sentence]:
+    """Give the numbers of groups and words, how groups are sorted, and what the measure is."""
+    words = plural(sum(group.n_words for group in groups), "word")
+    decided = any(group.decides > 0 for group in groups)
+    with_classes = any(group.classes for group in groups)
+    whole = f"{plural(len(groups), 'group')} of {words}"
+    sorted_by = "those that decide most" if decided else "the most frequent"
+    whole += f", {sorted_by} first"
     if len(shown) < len(groups):
-        which = f"The {len(shown)} most frequent of {which}"
-    return (f"{which}: {words}, {percent(frequency)} of all occurrences.",)
+        whole += f"; after {len(shown)} of them, the others are only listed"
+    if not decided:
+        return [(f"{whole}.",)]
+    what = (
+        "What a group decides is measured by how far it moves scores: the standard deviation, over items, of its "
+        "contribution to the score of a class, for the class where that is largest."
+        if with_classes
+        else "Without classes, what a group decides is how far it tells items apart: the standard deviation of its "
+        "feature over items."
+    )
+    return [(f"{whole}.",), (what,)]
+
+
+def about_examples(examples: Sequence[Example]) -> Sentence:
+    """Say what the parts of the scores are."""
+    if not any(example.score is not None for example in examples):
+        return ("Items, and the groups that contribute most to the score of the predicted class.",)
+    return (
+        "The score of a class is its intercept plus the contributions of all groups; the class with the highest score "
+        "is predicted. Each list adds up to its score.",
+    )
 
 
 def about_timings(timings: Mapping[str, float]) -> Sentence:

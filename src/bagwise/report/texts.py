@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 
 from bagwise._utils.text import escape_character
 
-__all__ = ["clean", "count", "number", "one_line", "percent", "percent_of", "plain", "plural", "seconds", "shortened"]
+__all__ = ["clean", "count", "digits_for", "fixed", "number", "one_line", "percent", "percent_of", "plain", "plural"]
+__all__ += ["rounded_to_sum", "seconds", "shortened"]
 
 _UNSEEN = re.compile(
     "["
@@ -78,6 +81,42 @@ def number(value: float, digits: int = 4) -> str:
     if power:
         shown += f"×10{str(int(power)).translate(_RAISED)}"
     return shown.replace("-", _MINUS)
+
+
+def digits_for(largest: float) -> int:
+    """Return the number of decimals that shows three significant digits of a number, at most 8.
+
+    >>> digits_for(0.385), digits_for(12.3), digits_for(0.0)
+    (3, 1, 3)
+    """
+    return 3 if not 0 < largest < math.inf else min(8, max(0, 2 - math.floor(math.log10(largest))))
+
+
+def fixed(value: float, digits: int, sign: bool = False) -> str:
+    """Format a number with `digits` decimals and a minus sign, or with a sign in any case.
+
+    >>> fixed(-0.25, 3), fixed(0.25, 1, sign=True), fixed(-0.0001, 2)
+    ('−0.250', '+0.2', '0.00')
+    """
+    shown = f"{value:.{digits}f}"
+    if float(shown) == 0:
+        return shown.removeprefix("-")
+    return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", _MINUS)
+
+
+def rounded_to_sum(values: Sequence[float], total: float, digits: int) -> list[float]:
+    """Round values down or up to `digits` decimals so that they add up to the rounded total, if they do before.
+
+    >>> rounded_to_sum([0.14, 0.14, 0.72], 1.0, 1)
+    [0.2, 0.1, 0.7]
+    """
+    unit = 10.0**-digits
+    lower = [math.floor(value / unit + 1e-9) for value in values]
+    missing = round(total / unit) - sum(lower)
+    order = sorted(range(len(values)), key=lambda i: lower[i] - values[i] / unit)  # the largest remainders first
+    for i in order[: max(missing, 0)]:
+        lower[i] += 1
+    return [round(number * unit, digits) for number in lower]
 
 
 def plain(value: str | int | float | bool) -> str:

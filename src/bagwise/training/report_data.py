@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import how_many
 from bagwise.model import Model, PathErrors
-from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
-from bagwise.model.vectorizers import WordSample
-from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
-from bagwise.report.html import LIMITS
-from bagwise.report.pictures import photograph, thumbnail
+from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData
+from bagwise.report.pictures import photograph
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Item, ItemError
+from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
+from bagwise.training.group_data import word_groups
 from bagwise.training.provenance import versions
 
 __all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
 
-N_NAMES = 12
-N_CLASSES_SHOWN = 3
-N_CONTRIBUTIONS = 5
 N_EXAMPLE_CLASSES = 20
 EXCERPT_LENGTH = 300
 PICTURE_SIDE = 240
-# Limits on the patches of a report: patches per group, patches in total, pixels of a side.
-N_PATCHES = 16
-N_ALL_PATCHES = 384
-PATCH_SIDE = 48
 
 
 def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str | None = None) -> ReportData:
@@ -80,7 +67,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         )
         notes.append(
             f"The predictions of the examples come from {model.path.protocol}: each item was classified by a model "
-            "trained without it. The contributions of the groups come from the final model, trained on all items, "
+            "trained without it. The scores and contributions come from the final model, trained on all items, "
             "which may predict another class."
         )
     return ReportData(
@@ -89,7 +76,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         classes=_class_counts(model, evaluation),
         curve=_curve(model, model.path, evaluation),
         confusion=_confusion(model, predictions),
-        groups=_word_groups(model, data.collection, data.histograms, fit.codes, data.samples),
+        groups=word_groups(model, data.collection, data.histograms, fit.codes, data.samples),
         examples=_examples(model, predictions),
         timings=fit.timings,
         versions=model.provenance["versions"],
@@ -122,7 +109,7 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         classes=_class_counts(model, evaluation),
         curve=_curve(model, model.path, evaluation),
         confusion=_confusion(model, predictions),
-        groups=_word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes, evaluation.samples),
+        groups=word_groups(model, evaluation.collection, evaluation.histograms, evaluation.codes, evaluation.samples),
         examples=_examples(model, predictions),
         versions=versions(),
         notes=notes,
@@ -256,116 +243,21 @@ def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, 
             chosen += np.flatnonzero((codes == code) & ((predicted == code) == correct))[:1].tolist()
     explanations = model.explain(predictions.histograms[chosen])
     examples = []
-    for k, number in enumerate(chosen):
+    for number, why in zip(chosen, explanations, strict=True):
         item, answer = predictions.collection[number], int(predicted[number])
         picture, excerpt = preview(item, model.modality)
-        added = tuple((term.group, term.contribution) for term in explanations[k].groups(answer)[:N_CONTRIBUTIONS])
-        examples.append(Example(item.id, model.classes[codes[number]], model.classes[answer], picture, excerpt, added))
+        rival = max((other for other in range(len(model.classes)) if other != answer), key=why.score_of)
+        examples.append(
+            Example(
+                item.id,
+                model.classes[codes[number]],
+                model.classes[answer],
+                picture,
+                excerpt,
+                tuple((term.group, term.contribution) for term in why.groups(answer)),
+                why.score_of(answer),
+                why.intercept_of(answer),
+                (model.classes[rival], why.score_of(rival)),
+            )
+        )
     return tuple(examples)
-
-
-def _word_groups(
-    model: Model,
-    collection: Collection,
-    histograms: Any,
-    codes: NDArray[np.int64] | None,
-    samples: Mapping[int, WordSample],
-) -> tuple[WordGroup, ...]:
-    """Return all groups, the most frequent first; only groups that a page shows have patches."""
-    n_words = model.hierarchy.n_words
-    rows, columns = model.pyramid[0]
-    whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
-    occurrences = whole.reshape(-1, n_words).sum(axis=0)
-    importance = occurrences if model.word_weights is None else occurrences * model.word_weights
-    if model.column_shift is not None:  # measurements do not occur: their scaled sums take the place of counts
-        sums = np.maximum(occurrences - histograms.shape[0] * model.column_shift, 0.0)
-        importance = occurrences = sums if model.word_weights is None else sums * model.word_weights
-    members_of = model.groups()
-    totals = np.array([occurrences[members].sum() for members in members_of])
-    order = np.argsort(-totals, kind="stable")
-    has_head = codes is not None and model.n_groups in model.heads
-    weights = _class_weights(model, model.group(histograms), codes) if has_head else None
-    patches = _patches(model, collection, samples, order[: LIMITS.groups])
-    groups = []
-    for group in order.tolist():
-        members = members_of[group]
-        names: Iterable[str] = ()
-        if model.word_names is not None:
-            frequent = members[np.argsort(-importance[members], kind="stable")][:N_NAMES]
-            names = [model.word_names[word] for word in frequent]
-        classes: list[tuple[str, float]] = []
-        if weights is not None:
-            strongest = np.argsort(-np.abs(weights[:, group]), kind="stable")[:N_CLASSES_SHOWN]
-            classes = [(model.classes[c], float(weights[c, group])) for c in strongest]
-        frequency = float(totals[group] / max(occurrences.sum(), 1e-300))
-        shown = tuple(patches.get(group, ()))
-        vocabulary = _vocabulary(model, members)
-        groups.append(WordGroup(group, len(members), frequency, tuple(names), shown, classes, vocabulary))
-    return tuple(groups)
-
-
-def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
-    """Return the descriptor of some words if there are several; "" for words of more than one."""
-    numbers = set(np.searchsorted(np.cumsum(model.vocabularies), words, side="right").tolist())
-    if len(model.descriptor_records) < 2 or len(numbers) > 1:
-        return ""
-    return model.descriptor_records[numbers.pop()].name
-
-
-def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
-    """Return the mean contribution of each group to the score of each class, minus its mean over all items.
-
-    The mean of a class is taken over its own items. Shape (n_classes, n_groups); 0 for classes without items.
-    """
-    n_classes = len(model.classes)
-    members = sp.csr_array((np.ones(len(codes)), (codes, np.arange(len(codes)))), shape=(n_classes, len(codes)))
-    sums = members @ features
-    counts = np.bincount(codes, minlength=n_classes)[:, None]
-    means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
-    overall = np.asarray(features.mean(axis=0)).ravel()
-    return sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
-
-
-def _patches(
-    model: Model, collection: Collection, samples: Mapping[int, WordSample], groups: NDArray[np.int64]
-) -> dict[int, list[bytes]]:
-    """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and vocabulary.
-
-    A group of words of several vocabularies, whose distances cannot be compared, shows patches of each in turn.
-    """
-    wanted = set(groups.tolist())
-    described = [record.parameters for record in model.descriptor_records]
-    sides = [patch_side(record) for record in model.descriptor_records] or [DEFAULT_SIDE] * len(model.vocabularies)
-    vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
-    found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
-    for number, (words, distances, positions) in samples.items():
-        if positions is None or not len(words):
-            continue
-        try:
-            # at the size it was described at
-            image = collection[number].load(described[0].get("max_side") if described else None)
-        except ItemError:  # deleted or changed since the fit
-            continue
-        groups_of = np.atleast_2d(model.lookup)[:, words]
-        for group in wanted.intersection(groups_of.ravel().tolist()):
-            own = np.flatnonzero((groups_of == group).any(axis=0))
-            for vocabulary in np.unique(vocabulary_of[words[own]]).tolist():
-                mine = own[vocabulary_of[words[own]] == vocabulary]
-                best = mine[np.argmin(distances[mine])]
-                patch = _cut_out(image, positions[best], sides[vocabulary])
-                found[group][vocabulary].append((float(distances[best]), number, patch.copy()))
-    n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
-    shown = {}
-    for group, by_vocabulary in found.items():
-        nearest = [sorted(some, key=itemgetter(0, 1)) for some in by_vocabulary]
-        turns = [entry for turn in zip_longest(*nearest) for entry in turn if entry is not None]
-        shown[group] = [thumbnail(patch, PATCH_SIDE) for *_, patch in turns[:n_each]]
-    return shown
-
-
-def _cut_out(image: NDArray[Any], position: NDArray[Any], side: int) -> NDArray[Any]:
-    """Cut a square out of an image, shifted inwards at the borders."""
-    height, width = image.shape[:2]
-    top = int(np.clip(round(position[1] * height - side / 2), 0, max(height - side, 0)))
-    left = int(np.clip(round(position[0] * width - side / 2), 0, max(width - side, 0)))
-    return image[top : top + side, left : left + side]

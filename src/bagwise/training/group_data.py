@@ -1,0 +1,196 @@
+"""Groups of a model as reports show them: what they decide, their words, their patches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.model import Model
+from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
+from bagwise.model.vectorizers import WordSample
+from bagwise.report.data import WordGroup
+from bagwise.report.pictures import thumbnail
+from bagwise.report.views import LIMITS
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import ItemError
+
+__all__ = ["deciding", "word_groups"]
+
+N_CLASSES_SHOWN = 3
+# Limits on the patches of a report: patches per group, patches in total, pixels of a side.
+N_PATCHES = 16
+N_ALL_PATCHES = 384
+PATCH_SIDE = 48
+_BATCH = 1024  # items whose contributions are in memory at a time
+
+
+def word_groups(
+    model: Model,
+    collection: Collection,
+    histograms: Any,
+    codes: NDArray[np.int64] | None,
+    samples: Mapping[int, WordSample],
+) -> tuple[WordGroup, ...]:
+    """Return all groups, those that decide most first; only groups that a page shows as cards have patches.
+
+    Words of a group are sorted by their frequency times their weight.
+    """
+    n_words = model.hierarchy.n_words
+    rows, columns = model.pyramid[0]
+    whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
+    occurrences = whole.reshape(-1, n_words).sum(axis=0)
+    importance = occurrences if model.word_weights is None else occurrences * model.word_weights
+    if model.column_shift is not None:  # measurements do not occur: their scaled sums take the place of counts
+        sums = np.maximum(occurrences - histograms.shape[0] * model.column_shift, 0.0)
+        importance = occurrences = sums if model.word_weights is None else sums * model.word_weights
+    members_of = model.groups()
+    totals = np.array([occurrences[members].sum() for members in members_of])
+    grouped = model.group(histograms)
+    measure = deciding(model, grouped)
+    order = np.lexsort((np.arange(len(totals)), -totals, -measure))
+    has_head = codes is not None and model.n_groups in model.heads
+    weights = _class_weights(model, grouped, codes) if has_head else None
+    patches = _patches(model, collection, samples, order[: LIMITS.groups])
+    given = model.group_names()
+    groups = []
+    for group in order.tolist():
+        members = members_of[group]
+        names: Sequence[str] = ()
+        if model.word_names is not None:
+            frequent = members[np.argsort(-importance[members], kind="stable")]
+            names = tuple(model.word_names[word] for word in frequent)
+        classes: list[tuple[str, float]] = []
+        if weights is not None:
+            strongest = np.argsort(-np.abs(weights[:, group]), kind="stable")[:N_CLASSES_SHOWN]
+            classes = [(model.classes[c], float(weights[c, group])) for c in strongest]
+        groups.append(
+            WordGroup(
+                group,
+                len(members),
+                float(totals[group] / max(occurrences.sum(), 1e-300)),
+                names,
+                tuple(patches.get(group, ())),
+                classes,
+                _vocabulary(model, members),
+                str(given[group]),
+                float(measure[group]),
+            )
+        )
+    return tuple(groups)
+
+
+def deciding(model: Model, features: Any) -> NDArray[np.float64]:
+    """Return how much each group decides: how far it moves scores of a class.
+
+    That is the standard deviation, over items, of its contribution to the score of a class (weight times feature,
+    summed over the cells of a pyramid), for the class where that is largest. Without a classifier, it is that of the
+    feature itself.
+
+    Parameters
+    ----------
+    model : Model
+    features : ndarray or CSR array of shape (n_items, n_cells * n_groups)
+        See `Model.group`.
+
+    Returns
+    -------
+    measure : ndarray of shape (n_groups,)
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.model import Head
+    >>> heads = {2: Head([[1, -3], [-1, 3]], [0, 0])}
+    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [], []), n_groups=2, classes=["a", "b"], heads=heads)
+    >>> deciding(model, np.array([[0.0, 1], [2, 1.5]]))
+    array([1.  , 0.75])
+    """
+    weights = model.head.coef.astype(np.float64) if model.n_groups in model.heads else np.ones((1, features.shape[1]))
+    n_items, n = features.shape[0], model.n_groups
+    if model.n_cells == 1:
+        mean = np.asarray(features.mean(axis=0, dtype=np.float64)).ravel()
+        squares = features.multiply(features) if sp.issparse(features) else np.square(features, dtype=np.float64)
+        variance = np.asarray(squares.mean(axis=0, dtype=np.float64)).ravel() - mean**2
+        return np.abs(weights).max(axis=0) * np.sqrt(np.maximum(variance, 0))
+    sums, squares = np.zeros((2, len(weights), n))
+    for first in range(0, n_items, _BATCH):
+        part = features[first : first + _BATCH]
+        dense = part.toarray() if sp.issparse(part) else np.asarray(part)
+        for c, row in enumerate(weights):
+            added = sum_cells(dense * row, n)
+            sums[c] += added.sum(axis=0)
+            squares[c] += (added**2).sum(axis=0)
+    return np.sqrt(np.maximum(squares / n_items - (sums / n_items) ** 2, 0)).max(axis=0)
+
+
+def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
+    """Return the descriptor of some words if there are several; "" for words of more than one."""
+    numbers = set(np.searchsorted(np.cumsum(model.vocabularies), words, side="right").tolist())
+    if len(model.descriptor_records) < 2 or len(numbers) > 1:
+        return ""
+    return model.descriptor_records[numbers.pop()].name
+
+
+def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
+    """Return the mean contribution of each group to the score of each class, minus its mean over all items.
+
+    The mean of a class is taken over its own items. Shape (n_classes, n_groups); 0 for classes without items.
+    """
+    n_classes = len(model.classes)
+    members = sp.csr_array((np.ones(len(codes)), (codes, np.arange(len(codes)))), shape=(n_classes, len(codes)))
+    sums = members @ features
+    counts = np.bincount(codes, minlength=n_classes)[:, None]
+    means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
+    overall = np.asarray(features.mean(axis=0)).ravel()
+    return sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
+
+
+def _patches(
+    model: Model, collection: Collection, samples: Mapping[int, WordSample], groups: NDArray[np.int64]
+) -> dict[int, list[bytes]]:
+    """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and vocabulary.
+
+    A group of words of several vocabularies, whose distances cannot be compared, shows patches of each in turn.
+    """
+    wanted = set(groups.tolist())
+    described = [record.parameters for record in model.descriptor_records]
+    sides = [patch_side(record) for record in model.descriptor_records] or [DEFAULT_SIDE] * len(model.vocabularies)
+    vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
+    found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
+    for number, (words, distances, positions) in samples.items():
+        if positions is None or not len(words):
+            continue
+        try:
+            # at the size it was described at
+            image = collection[number].load(described[0].get("max_side") if described else None)
+        except ItemError:  # deleted or changed since the fit
+            continue
+        groups_of = np.atleast_2d(model.lookup)[:, words]
+        for group in wanted.intersection(groups_of.ravel().tolist()):
+            own = np.flatnonzero((groups_of == group).any(axis=0))
+            for vocabulary in np.unique(vocabulary_of[words[own]]).tolist():
+                mine = own[vocabulary_of[words[own]] == vocabulary]
+                best = mine[np.argmin(distances[mine])]
+                patch = _cut_out(image, positions[best], sides[vocabulary])
+                found[group][vocabulary].append((float(distances[best]), number, patch.copy()))
+    n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
+    shown = {}
+    for group, by_vocabulary in found.items():
+        nearest = [sorted(some, key=itemgetter(0, 1)) for some in by_vocabulary]
+        turns = [entry for turn in zip_longest(*nearest) for entry in turn if entry is not None]
+        shown[group] = [thumbnail(patch, PATCH_SIDE) for *_, patch in turns[:n_each]]
+    return shown
+
+
+def _cut_out(image: NDArray[Any], position: NDArray[Any], side: int) -> NDArray[Any]:
+    """Cut a square out of an image, shifted inwards at the borders."""
+    height, width = image.shape[:2]
+    top = int(np.clip(round(position[1] * height - side / 2), 0, max(height - side, 0)))
+    left = int(np.clip(round(position[0] * width - side / 2), 0, max(width - side, 0)))
+    return image[top : top + side, left : left + side]
