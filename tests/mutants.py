@@ -441,6 +441,35 @@ MUTANTS = [
         "_check(np.all(absorbed[t] == level), ",
         "model/test_hostile_model_files.py model/test_runtime.py",
     ),
+    # answers
+    Mutant(
+        "explanation: contributions of a word are not divided by its occurrences",
+        "model/explanation.py",
+        "found[number] / occurrences[number] / len(places)",
+        "found[number] / len(places)",
+        "model/test_explanation.py",
+    ),
+    Mutant(
+        "explanation: words of all cells share the feature of the first",
+        "model/explanation.py",
+        "own = cells * n + table[words]",
+        "own = 0 * cells + table[words]",
+        "model/test_explanation.py",
+    ),
+    Mutant(
+        "calibration: scores of two classes have the wrong sign",
+        "training/calibration.py",
+        "np.stack([-given.ravel(), given.ravel()], axis=1)",
+        "np.stack([given.ravel(), -given.ravel()], axis=1)",
+        "training/test_calibration.py",
+    ),
+    Mutant(
+        "training items: those beyond the sample count as compared",
+        "training/seen.py",
+        "        compared &= hashes <= known[-1]\n",
+        "        pass\n",
+        "first_hour/test_training_error.py -k sample",
+    ),
 ]
 
 

@@ -94,6 +94,18 @@ def test_hashes_take_at_most_one_percent_of_the_file(tmp_path):
     assert loaded.save(tmp_path / "again.bagwise").read_bytes() == path.read_bytes()
 
 
+def test_predicting_training_items_is_noted(tmp_path):
+    train, new = rows_of(100, 0, n_words=800), rows_of(10, 1, n_words=800)
+    model = fit_model(train, n_groups=20, folds=2).save(tmp_path / "m.bagwise")
+    np.savez(tmp_path / "train.npz", X=train.X)
+    np.savez(tmp_path / "new.npz", X=new.X)
+    known = len(Model.load(model).item_hashes)
+    assert known > 10
+    said = as_json("predict", model, tmp_path / "train.npz")
+    assert (said["n_training_items"], said["n_compared"]) == (known, known)
+    assert as_json("predict", model, tmp_path / "new.npz")["n_training_items"] == 0
+
+
 def test_a_sample_estimates_the_overlap():
     """Of 4000 items 1000 are training items; the smallest hashes of a tenth of all training items are known."""
     train, new = rows_of(2000, 0), rows_of(3000, 1)

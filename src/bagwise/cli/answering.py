@@ -118,7 +118,7 @@ def _answers(
     from bagwise.training.items import open_items
 
     without: list[str] = []
-    n_skipped = 0
+    n_skipped = n_seen = n_compared = 0
     if texts:
         check_texts(model, texts)
         histograms = model.histograms(list(texts))
@@ -135,13 +135,19 @@ def _answers(
         n_skipped += len(collection.skipped) + len(found.skipped)
         skipped = (*collection.skipped, *found.skipped)
         tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+        n_seen, n_compared = n_seen + found.n_seen, n_compared + found.n_compared
         without += map(named, found.without_words)
     if without:
         more = ", …" if len(without) > _NAMED else ""
         some = ", ".join(repr(shortened(id, 60)) for id in without[:_NAMED])
         items = "1 item" if len(without) == 1 else f"{len(without)} items"
         session.note(f"{items} without any word of the vocabulary, predicted by the intercept alone: {some}{more}.")
-    session.answer(n_skipped=n_skipped, n_without_words=len(without))
+    if n_seen:
+        items = "1 item" if n_compared == 1 else f"{n_compared:,} items"
+        about = f"Exactly in the training data: {n_seen:,} of {items} that can be compared."
+        session.note(f"{about} Answers for new items are less certain.")
+    seen = {"n_training_items": n_seen, "n_compared": n_compared}
+    session.answer(n_skipped=n_skipped, n_without_words=len(without), **seen)
 
 
 def _names_of(path: Path, collection: Any, *, alone: bool) -> Callable[[str], str]:

@@ -12,6 +12,7 @@ from bagwise.errors import BagwiseError
 from bagwise.model import Model
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
+from bagwise.training.seen import compare_hashes
 
 __all__ = ["Answer", "Answers", "answers_of", "with_classifier"]
 
@@ -84,6 +85,8 @@ class Answers:
         Items so far that could not be read.
     without_words : list of str
         Ids of items so far that have no word of the vocabulary: their answers are those of an empty item.
+    n_seen, n_compared : int
+        Number of items so far that are exactly in the training data, and of those for which that is known.
     """
 
     model: Model
@@ -92,6 +95,8 @@ class Answers:
     progress: Any = None
     skipped: list[Skipped] = field(default_factory=list)
     without_words: list[str] = field(default_factory=list)
+    n_seen: int = 0
+    n_compared: int = 0
 
     def __iter__(self) -> Iterator[list[Answer]]:
         from bagwise.training.items import count_words
@@ -114,6 +119,10 @@ class Answers:
             if self.model.modality != "table":
                 words = np.asarray(abs(found.matrix).sum(axis=1)).ravel()
                 self.without_words.extend(id for id, n in zip(ids, words.tolist(), strict=True) if n == 0)
+            if self.model.item_hashes is not None:
+                seen, compared, _ = compare_hashes(self.model, found.matrix)
+                self.n_seen += int(seen.sum())
+                self.n_compared += int(compared.sum())
             yield answers_of(self.model, ids, found.matrix)
         if len(self.skipped) == n_items:
             raise NothingReadError(self.skipped, self.collection.source)

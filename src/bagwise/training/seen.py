@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bagwise.model.model import Model
 from bagwise.sources.collection import Collection
 
-__all__ = ["SeenItems", "content_hash", "distinct_hashes", "item_hashes", "seen_items"]
+__all__ = ["SeenItems", "compare_hashes", "content_hash", "distinct_hashes", "item_hashes", "seen_items"]
 
 _NAMED = 3  # items that a sentence names
 _FEWEST = 20  # items of a sample that an error is given for
@@ -187,6 +187,11 @@ def seen_items(model: Model, collection: Collection, histograms: Any) -> SeenIte
     if same:
         every = np.ones(n_items, np.bool_)
         return SeenItems(collection.ids, every, every, exact=True, all_of_them=True)
+    return SeenItems(collection.ids, *compare_hashes(model, histograms))
+
+
+def compare_hashes(model: Model, histograms: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_], bool]:
+    """Return `seen`, `compared` and `exact` of `SeenItems`, for a model with hashes of its training items."""
     known = model.item_hashes
     assert known is not None
     exact = len(known) == model.provenance.get("n_hashed", len(known))
@@ -194,4 +199,4 @@ def seen_items(model: Model, collection: Collection, histograms: Any) -> SeenIte
     compared = hashes != 0
     if not exact:
         compared &= hashes <= known[-1]
-    return SeenItems(collection.ids, np.isin(hashes, known) & (hashes != 0), compared, exact)
+    return np.isin(hashes, known) & compared, compared, exact
