@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 
@@ -17,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="browser tests need Chromium: make browser"),
 ]
 expect = playwright.expect
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"  # axe-core 4.14.0
 PAGES = ("/", "/groups", "/items", "/search")
 
 
@@ -80,6 +83,18 @@ def test_every_page_fits_its_window(visit, path, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.title().endswith("· texts · bagwise")
     assert "token" not in page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_fault_of_accessibility(visit, scheme):
+    page = visit("/?n=5", color_scheme=scheme, bypass_csp=True)
+    for path in ("/?n=5", "/groups?n=5", "/groups?n=5&group=1", "/items", "/items?item=0", "/search"):
+        page.goto(urljoin(page.url, path))
+        page.wait_for_selector("main h1")
+        page.wait_for_load_state("networkidle")
+        page.add_script_tag(path=AXE)
+        found = page.evaluate("async () => (await axe.run()).violations")
+        assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found if fault["impact"] != "minor"] == []
 
 
 def test_the_slider_recuts_the_model(visit, space):

@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+import signal
+import socket
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 from bagwise.explorer import Workspace, open_workspace, views
 from bagwise.explorer.app import make_app
 from bagwise.training import FitOptions, run_fit
+from commands import bagwise, process
 from explorer_requests import respond
 from small_sources import png, write_image_folder, write_table
 
@@ -207,3 +210,24 @@ def test_only_the_last_cuts_are_kept(space):
     for n in range(3, 12):
         alone.cut(n)
     assert alone.cut(2) is not first
+
+
+def test_ctrl_c_ends_the_explorer(explored):
+    running = process("explore", explored, "--no-open")
+    assert "http://127.0.0.1:" in running.stdout.readline()
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "")
+    assert out.endswith("Stopped.\n")
+
+
+def test_a_port_that_is_taken_is_named(explored):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"cannot listen on 127.0.0.1, port {port}" in bagwise("explore", explored, "--port", port, code=1)
+
+
+def test_what_does_not_exist_is_named(tmp_path):
+    assert "does not exist. Create a model with" in bagwise("explore", tmp_path / "nothing.bagwise", code=1)

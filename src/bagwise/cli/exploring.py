@@ -48,4 +48,9 @@ def explore(
 
             webbrowser.open(server.address)
 
-    server.run(started)
+    try:
+        server.run(started)
+    except KeyboardInterrupt as error:
+        if type(error) is not KeyboardInterrupt:  # SIGTERM
+            raise
+        session.say("Stopped.")
