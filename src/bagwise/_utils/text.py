@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["english_stop_words", "escape_character", "how_many"]
+__all__ = ["english_stop_words", "escape_character", "how_many", "ranges"]
 
 
 def how_many(n: int, items: str) -> str:
@@ -18,6 +19,22 @@ def how_many(n: int, items: str) -> str:
     ('1,200 images', '3 rows')
     """
     return f"{n:,} {'rows' if items == 'table' else items}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """List numbers in ascending order, three or more in a row as a range.
+
+    >>> ranges([2, 3, 4, 5, 10, 20, 21])
+    '2 to 5, 10, 20, 21'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [[f"{run[0]} to {run[-1]}"] if len(run) > 2 else list(map(str, run)) for run in runs]
+    return ", ".join(part for some in parts for part in some)
 
 
 def escape_character(character: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, ranges
 from bagwise.cli.options import Force, ModelPath, command
 from bagwise.cli.outputs import check_outputs, output_file
 from bagwise.cli.printing import duration, percent, printable
@@ -60,7 +60,7 @@ def cut(
     smaller = whole.cut(groups)
     session.say(f"{smaller.hierarchy.n_words:,} words, merged into {groups} groups")
     if whole.heads and groups not in smaller.heads:
-        sizes = ", ".join(map(str, whole.heads))
+        sizes = ranges(whole.heads)
         session.note(
             f"There is no classifier for {groups} groups, so the new model cannot predict; sizes with one: {sizes}."
         )
@@ -170,7 +170,7 @@ def _print_model(session: Session, model: Any) -> None:
         names = ", ".join(f"{number} {name}" for number, name in model.given_names.items())
         lines.append(("named groups", names))
     if model.heads:
-        lines.append(("classifiers", f"for {', '.join(map(str, model.heads))} groups"))
+        lines.append(("classifiers", f"for {ranges(model.heads)} groups"))
     derived = made.get("derived_head")
     if isinstance(derived, dict) and derived.get("n_groups") == model.n_groups:
         lines.append(("derived", f"the classifier for {model.n_groups} groups, from that for {derived['from']}"))

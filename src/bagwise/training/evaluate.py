@@ -97,7 +97,7 @@ class Evaluation:
 
 
 def evaluate_model(model: Model, source: Any, *, progress: Progress | None = None, **options: Any) -> Evaluation:
-    """Classify labelled items at every size for which the model has a classifier.
+    """Classify labelled items along the path: at 2, 5, 10, 20, … groups, as far as the model has classifiers for them.
 
     Parameters
     ----------
@@ -137,7 +137,8 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
     found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress)
     collection = collection[found.kept]
     codes = class_codes(collection, model.classes)
-    sizes = tuple(sorted(model.heads))
+    usual = {*path_sizes(model.hierarchy.n_words, model.n_groups), *(() if model.path is None else model.path.sizes)}
+    sizes = tuple(size for size in model.heads if size in usual) or tuple(model.heads)
     scores = (model.heads[size].scores(model.group(found.matrix, size)) for size in sizes)
     predicted = np.stack([np.argmax(some, axis=1) for some in scores])
     return Evaluation(
