@@ -1,6 +1,7 @@
 """Tables as they come from pandas and from others."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -131,19 +132,6 @@ def test_counts_and_measurements_are_not_proposed_as_labels(rows, tmp_path):
     assert open_collection(write(tmp_path / "b.csv", ["a", "b", "paws"], [*X.T[:2], y])).notes == ()
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet"])
-def test_the_only_column_of_text_is_proposed(end, rows, tmp_path):
-    X, y = rows
-    path = write(tmp_path / "a.csv", ["a", "b", "kind"], [*X.T[:2], np.where(y == 0, "cat", "dog")])
-    if end == "parquet":
-        pandas = pytest.importorskip("pandas")
-        pandas.read_csv(path).to_parquet(tmp_path / "a.parquet")
-        path = tmp_path / "a.parquet"
-    error = bagwise("fit", path, code=1)
-    assert "column 'kind' holds text. If it is the label, choose it by --label 'kind'" in error
-    assert "of 2 classes" in bagwise("fit", path, "--label", "kind", "--out", tmp_path / "a.bagwise")
-
-
 def test_the_index_of_a_data_frame_in_parquet_is_not_a_word(rows, tmp_path):
     pandas = pytest.importorskip("pandas")
     X, y = rows
@@ -153,3 +141,26 @@ def test_the_index_of_a_data_frame_in_parquet_is_not_a_word(rows, tmp_path):
     table = open_collection(tmp_path / "a.parquet")
     assert table.feature_names == list("abcd")
     assert table.ids[1] == "3"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_only_column_with_text_holds_the_labels(ending, rows, tmp_path):
+    X, y = rows
+    kinds = np.array(["red", "white"])[y]
+    path = write(tmp_path / "a.csv", ["a", "b", "c", "d", "cultivar"], [*X.T, kinds])
+    if ending == "parquet":
+        pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
+        path = tmp_path / "a.parquet"
+    told = as_json("fit", path, "--out", tmp_path / "a.bagwise")
+    assert told["model"]["classes"] == ["red", "white"]
+    assert any("'cultivar', the only one with text, has 2 values" in note for note in told["notes"])
+    assert "40 rows of 2 classes" in bagwise("evaluate", tmp_path / "a.bagwise", path)
+
+
+def test_text_that_is_no_label_is_named(rows, tmp_path):
+    X, y = rows
+    names = [f"wine {k}" for k in range(40)]
+    path = write(tmp_path / "a.csv", ["a", "b", "c", "d", "vineyard"], [*X.T, names])
+    assert "column 'vineyard' holds text" in bagwise("fit", path, "--out", tmp_path / "no.bagwise", code=1)
+    path = write(tmp_path / "b.csv", ["a", "b", "c", "d", "kind", "place"], [*X.T, *[np.array(["x", "y"])[y]] * 2])
+    assert "columns 'kind', 'place' hold text" in bagwise("fit", path, "--out", tmp_path / "no.bagwise", code=1)

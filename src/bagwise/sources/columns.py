@@ -96,11 +96,12 @@ class TableColumns:
         """Columns of words."""
         return [i for i in range(len(self.names)) if i not in (*self._special.values(), *self._left_out)]
 
-    def read(self, strings: Callable[[int], list[str]]) -> dict[str, list[str]]:
+    def read(self, strings: Callable[[int], list[str]], texts: Sequence[int] = ()) -> dict[str, list[str]]:
         """Read labels, ids and splits, and leave out columns that number or name the rows.
 
         A column does so if it has no name, or such a name, and its values differ, or it is no word of the model. The
-        first one whose values differ becomes the ids.
+        first one whose values differ becomes the ids. Without labels, the only column with text, one of `texts`,
+        becomes the labels if it has few values.
         """
         others = {what: strings(i) for what, i in self._special.items()}
         for i in self.numbers:
@@ -118,6 +119,17 @@ class TableColumns:
             if self._words is None:
                 use = argument("keep", shown)
                 self._notes.append(f"Column {shown!r} {used} is not used as a word; {use} does that.")
+        left = [i for i in texts if i in self.numbers]
+        if len(left) == 1 and "labels" not in others and self.names[left[0]]:
+            values = strings(left[0])
+            if _few_values(len(set(values)), len(values)):
+                self._special["labels"], others["labels"] = left[0], values
+                if self._words is None:
+                    name, other = self.names[left[0]], argument("label")
+                    self._notes.append(
+                        f"Column {name!r}, the only one with text, has {len(set(values))} values, which are taken as "
+                        f"the labels; {other} chooses others."
+                    )
         return others
 
     def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
@@ -146,8 +158,11 @@ def numbers_rows(name: str) -> bool:
 def _may_label(name: str, values: NDArray[np.float64]) -> bool:
     if not _LIKELY_LABEL.fullmatch(name.lower()):
         return False
-    n_values = len(np.unique(values))
-    return 2 <= n_values <= min(_MOST_VALUES, len(values) // _TIMES) and bool((values == np.rint(values)).all())
+    return _few_values(len(np.unique(values)), len(values)) and bool((values == np.rint(values)).all())
+
+
+def _few_values(n_values: int, n_rows: int) -> bool:
+    return 2 <= n_values <= min(_MOST_VALUES, n_rows // _TIMES)
 
 
 def _special_columns(names: Sequence[str], reading: Reading, keep: set[str]) -> dict[str, int]:

@@ -171,7 +171,7 @@ def read_csv(path: str, reading: Reading) -> RawTable:
         return np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout, **more)
 
     try:
-        others = columns.read(strings)
+        others = columns.read(strings, _texts_in(second if has_names else first))
         try:
             X = numbers()
         except ValueError:
@@ -185,6 +185,11 @@ def read_csv(path: str, reading: Reading) -> RawTable:
         raise _no_numbers(text, separator, names, columns.numbers, has_names, error) from error
     found = columns.table(X, others, has_names)
     return replace(found, notes=(*notes, *found.notes))
+
+
+def _texts_in(row: Sequence[str] | None) -> list[int]:
+    """Return the cells of a row that have letters and are no numbers."""
+    return [i for i, cell in enumerate(row or ()) if not _is_number(cell) and any(c.isalpha() for c in cell)]
 
 
 def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, list[str]]]:
@@ -262,11 +267,12 @@ def read_parquet(path: str, reading: Reading) -> RawTable:
         return ["" if value is None else str(value) for value in table.column(i).to_pylist()]
 
     columns = TableColumns(table.column_names, reading)
-    others = columns.read(strings)
-    types = arrow.types
+    types, kinds = arrow.types, [field.type for field in table.schema]
+    texts = [i for i, k in enumerate(kinds) if types.is_string(k) or types.is_large_string(k) or types.is_dictionary(k)]
+    others = columns.read(strings, texts)
     for i in columns.numbers:
-        kind = table.schema.field(i).type
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
+        kind = kinds[i]
+        if i in texts:
             raise text_column(i, columns.names[i], strings(i)[:_SAMPLE])
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise BagwiseError(
