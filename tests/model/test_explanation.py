@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from bagwise import BagwiseError, Hierarchy, Model
-from bagwise.descriptors import Patches
+from bagwise.descriptors import DenseSIFT, Patches
 from bagwise.model import Head
 from bagwise.model.located_words import located_words
 from bagwise.sources import TableCollection, open_collection
@@ -167,6 +167,28 @@ def test_patches_are_where_words_are():
     smaller = dataclasses.replace(model, descriptor=Patches(patch=8, step=8, max_side=48))
     assert {patch.side for patch in smaller.explain([image])[0].places()} == {16}
     assert model.explain(model.descriptor.transform([image]))[0].places() == []
+
+
+@pytest.mark.parametrize("max_side", [None, 50])
+def test_patches_of_several_scales_lie_in_the_image(max_side):
+    image = np.random.default_rng(0).integers(0, 256, (60, 90)).astype(np.uint8)
+    random = np.random.default_rng(1)
+    model = Model(
+        modality="images",
+        hierarchy=random_hierarchy(5, random),
+        n_groups=5,
+        descriptor=DenseSIFT(patch=16, step=7, scales=(1.0, 1.5), max_side=max_side),
+        codebook=random.random((5, 128)),
+        classes=["a", "b"],
+        heads={5: Head(random.normal(size=(2, 5)), [0, 0])},
+    )
+    (one,) = model.explain([image])
+    larger = 1 if max_side is None else 90 / max_side
+    assert {round(patch.side / larger) for patch in one.places()} == {16, 24}
+    for x, y, side, _ in one.places():
+        assert -larger <= x <= 90 - side + larger
+        assert -larger <= y <= 60 - side + larger
+    assert sum(patch.weight for patch in one.places()) == pytest.approx(one.contributions().sum())
 
 
 OPTIONS = st.fixed_dictionaries(

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.codebooks.pyramids import cell_numbers
+from bagwise.descriptors.images import starts_of
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.model.located_words import Place, located_words
 from bagwise.runtime import hash_words
+from bagwise.sources.media import shrunk_size
 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
@@ -364,7 +366,8 @@ class _Image(_Content):
         counts = np.bincount(columns.ravel(), minlength=len(sums))
         weights = (sums / np.maximum(counts, 1))[columns].sum(axis=1)
         vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words, side="right")
-        sides = np.array(_sides(model, max(height, width)))[vocabulary_of]
+        of_each = np.bincount(vocabulary_of, minlength=len(model.vocabularies))
+        sides = _sides(model, of_each, height, width)
         corners = positions * (width, height) - sides[:, np.newaxis] / 2
         return [
             Patch(float(x), float(y), float(side), float(weight))
@@ -372,15 +375,25 @@ class _Image(_Content):
         ]
 
 
-def _sides(model: Model, longer_side: int) -> list[float]:
-    """Return the side of the patches of each vocabulary in an image of this size, which may have been shrunk."""
+def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> NDArray[np.float64]:
+    """Return the sides of all patches of an image of this size, which may have been shrunk to be described.
+
+    `counts` has the number of patches of each vocabulary. Descriptors of several scales describe a grid for each.
+    """
     if not model.descriptor_records:
-        return [float(DEFAULT_SIDE)] * len(model.vocabularies)
+        return np.full(counts.sum(), float(DEFAULT_SIDE))
     sides = []
-    for record in model.descriptor_records:
-        most = record.parameters.get("max_side")
-        sides.append(patch_side(record) * (max(1.0, longer_side / most) if most else 1.0))
-    return sides
+    for record, n in zip(model.descriptor_records, counts.tolist(), strict=True):
+        parameters = record.parameters
+        shrunk = shrunk_size(height, width, parameters.get("max_side"))
+        larger = max(height, width) / max(shrunk)
+        if "patch" in parameters and "scales" in parameters:
+            sizes = [parameters["patch"] * scale for scale in parameters["scales"]]
+            grids = [[len(starts_of(side, size, parameters["step"])) for side in shrunk] for size in sizes]
+            sides.append(np.repeat(sizes, [rows * columns for rows, columns in grids]) * larger)
+        else:
+            sides.append(np.full(n, patch_side(record) * larger))
+    return np.concatenate(sides)
 
 
 def patch_side(record: DescriptorRecord) -> int:
