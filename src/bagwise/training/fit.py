@@ -53,9 +53,9 @@ __all__ = ["Fit", "FittedModel", "check_groups", "cross_validate", "fit_model", 
 
 # Groups, if their number is not given and cannot be chosen by cross-validation.
 DEFAULT_GROUPS = 50
-# Numbers of groups up to this all have a classifier if it follows one on all words, which costs next to nothing: those
-# that `Model.cut` derives lose most with few groups.
-_ALL_UP_TO = 20
+# Numbers of groups that have a classifier as well if it follows one on all words, which costs next to nothing:
+# those that `Model.cut` derives lose most with few groups.
+_FREE_SIZES = (*range(2, 21), *range(25, 51, 5))
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def _learn_groups(
         if method.follows:
             assert codes is not None  # `class_names` has checked it
             whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
-            kept = sorted({*sizes, *range(2, min(_ALL_UP_TO, data.n_words) + 1)})
+            kept = sorted({*sizes, *(size for size in _FREE_SIZES if size < data.n_words)})
             path = FollowedPath.fit(weighted, codes, kept, make_svm(options), whole, data.n_cells, refined, progress)
             return path.hierarchy, {size: path.head(size) for size in kept}
 
