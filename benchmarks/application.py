@@ -1,13 +1,16 @@
-"""Speed of the application: stages of `bagwise fit` on Scene-15, the demo, the help, loading a model, single images.
+"""Speed of the application: forecast and stages of `bagwise fit`, single items, the demo, the help, loading a model.
 
     python benchmarks/application.py --data DIR [--before CHECKOUT]    # everything; or BAGWISE_DATA=DIR
-    python benchmarks/application.py --data DIR --per-class 10         # a part of Scene-15
-    python benchmarks/application.py                                   # without Scene-15, a few minutes on 2 cores
+    python benchmarks/application.py --data DIR --per-class 20         # a part of Scene-15, 600 images
+    python benchmarks/application.py                                   # without data, a few minutes on 2 cores
     python benchmarks/application.py --quick                           # without the demo, few repetitions
 
-- `bagwise fit scene15.zip --groups 50` runs in a fresh process, with report and index. Seconds per stage are those of
-  its log; processor seconds of describing (reading, decoding, descriptors) and the images described are counted in the
-  process; peak memory is that of the process. With ``--before``, the same for another checkout, in the same run.
+- `bagwise fit --dry-run` and then `bagwise fit` run in fresh processes on three data sets: Scene-15 (images), six
+  groups of 20 newsgroups (texts), and 3000 digits of MNIST as a table of 784 columns, with report and index. Seconds
+  per stage are those that the commands print with ``--json``. A ratio of ``x 1.5`` is a forecast 1.5 times too high, of
+  ``/ 1.5`` one too low. Peak memory is that of the process. With ``--before``, the fit of another checkout on Scene-15.
+- Starting: `bagwise info`, and `search` and `predict` of one text or image, with the models of these fits; the best of
+  several fresh processes.
 - The demo and the help are timed by the clock in fresh processes, the best of several for the help. The first run of
   the demo on a machine compiles; it is run once before it is timed.
 - A model of 1000 words of 128 numbers (dense SIFT) merged to 50 is learned from two photographs that come with
@@ -40,45 +43,18 @@ from harness import ROOT, machine, print_table, print_targets
 SIZE = 300
 N_WORDS, TO = 1000, 50
 
-# Runs the command line, and writes what it costs to the file named first: processor seconds of describing and images
-# described, by split, and the peak of resident memory.
-MEASURED_FIT = """
-import json, resource, sys, threading, time
-from collections import Counter
-from bagwise.descriptors import DenseSIFT
-from bagwise.sources.items import Item
-described, seconds, here = Counter(), Counter(), threading.local()
-load, describe = Item.load, DenseSIFT._describe
-def timed_load(self):
-    started = time.thread_time()
-    content = load(self)
-    here.split, here.seconds = self.split or "train", time.thread_time() - started
-    return content
-def timed_describe(self, content):
-    started = time.thread_time()
-    found = describe(self, content)
-    described[here.split] += 1
-    seconds[here.split] += here.seconds + time.thread_time() - started
-    return found
-Item.load, DenseSIFT._describe = timed_load, timed_describe
+# Runs the command line, and writes the peak of resident memory (MB) to the file named first.
+MEASURED = """
+import resource, sys
 result = sys.argv.pop(1)
 from bagwise.cli import main
 try:
     main()
 finally:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with open(result, "w") as file:
-        json.dump({"described": described, "seconds": seconds, "memory": memory}, file)
+        file.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 """
-STAGES = {
-    "Describing": "describing training images",
-    "Learning 1000 words": "learning words",
-    "Counting": "counting words, and describing test images",
-    "Merging": "merging",
-    "Cross-validating": "cross-validation",
-    "Learning classifiers": "classifiers",
-    "Training classifiers": "classifiers",
-}
+N_ROWS = 3000  # of MNIST
 
 
 def in_process(*arguments: str) -> dict[str, float]:
@@ -109,58 +85,138 @@ def some_of(archive: Path, per_class: int, target: Path) -> Path:
     return target
 
 
-def fit_stages(checkout: Path, source: Path) -> dict[str, float]:
-    """Seconds per stage of `bagwise fit` as a checkout has it, and what it takes besides."""
+def digits_table(data: Path, target: Path) -> Path:
+    """Write a part of MNIST as a table with a column per pixel."""
+    digits = np.load(data / "mnist" / "mnist.npz")
+    chosen = np.sort(np.random.default_rng(0).choice(len(digits["y_train"]), N_ROWS, replace=False))
+    pixels, labels = digits["x_train"][chosen].reshape(N_ROWS, -1), digits["y_train"][chosen]
+    heads = ",".join(["label", *(f"pixel{k}" for k in range(pixels.shape[1]))])
+    rows = [",".join([f"digit {label}", *map(str, row)]) for label, row in zip(labels, pixels.tolist(), strict=True)]
+    target.write_text("\n".join([heads, *rows]))
+    return target
+
+
+def run_json(checkout: Path, *arguments: object) -> tuple[dict[str, Any], float, float]:
+    """What a command of a checkout prints with ``--json``, its seconds by the clock, and its peak memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
-        result, log = Path(folder, "result.json"), Path(folder, "log")
-        command = [sys.executable, "-c", MEASURED_FIT, str(result), "fit", str(source), "--to", str(TO)]
+        memory = Path(folder, "memory")
+        command = [sys.executable, "-c", MEASURED, str(memory), *map(str, arguments), "--json"]
         environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
         started = time.perf_counter()
-        subprocess.run(
-            [*command, "--out", str(Path(folder, "scenes.bagwise")), "--log-file", str(log), "--quiet"],
-            check=True, capture_output=True, env=environment, cwd=folder,
-        )  # fmt: skip
+        printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=folder)
         wall = time.perf_counter() - started
-        found = json.loads(result.read_text())
-        stages: dict[str, float] = dict.fromkeys(STAGES.values(), 0.0)
-        for step, seconds in re.findall(r"INFO [^:]*: (.*): ([\d.]+) s$", log.read_text(), re.MULTILINE):
-            name = next((stage for first, stage in STAGES.items() if step.startswith(first)), None)
-            if name is not None:
-                stages[name] += float(seconds)
+        return json.loads(printed.stdout), wall, float(memory.read_text())
+
+
+def forecast_and_fit(name: str, source: Path, model: Path, *options: str) -> dict[str, Any]:
+    """Print the forecast of a fit beside what it took, by stage."""
+    command = ("fit", source, "--out", model, *options)
+    plan, planning, _ = run_json(ROOT, *command, "--dry-run")
+    found, wall, memory = run_json(ROOT, *command)
+    rows = []
+    for stage in found["seconds"]:
+        steps = [step for step in plan["plan"]["steps"] if step["stage"] == stage]
+        said = {key: sum(step[key] for step in steps) for key in ("low", "seconds", "high")} if steps else {}
+        rows.append(compared(stage, said, found["seconds"][stage]))
+    planned = {row["what"] for row in rows if row["forecast"]}
+    taken = sum(seconds for stage, seconds in found["seconds"].items() if stage in planned)
+    said = {key: plan["plan"][key] for key in ("low", "seconds", "high")}
+    rows.append(compared("all stages of the forecast", said, taken))
+    rows += [
+        {"what": "all, by the clock", "forecast": "", "range": "", "taken": wall, "ratio": ""},
+        {"what": "the dry run, by the clock", "forecast": "", "range": "", "taken": planning, "ratio": ""},
+        {
+            "what": "peak memory (MB)",
+            "forecast": plan["plan"]["memory"] / 2**20,
+            "range": "",
+            "taken": memory,
+            "ratio": "",
+        },
+    ]
+    heads = {"what": f"bagwise fit, {name} (seconds)", "forecast": "forecast", "range": "from to", "taken": "taken",
+             "ratio": "ratio"}  # fmt: skip
+    print_table(rows, heads)
     return {
-        **stages,
-        "all, by the clock": wall,
-        "reading and describing training images, processor seconds": found["seconds"].get("train", 0.0),
-        "training images described": found["described"].get("train", 0),
-        "test images described": found["described"].get("test", 0),
-        "peak memory (MB)": found["memory"],
+        "plan": plan["plan"],
+        "seconds": found["seconds"],
+        "wall": wall,
+        "dry run": planning,
+        "memory": memory,
+        "ratio": max(said["seconds"] / taken, taken / said["seconds"]),
     }
 
 
-def print_fits(data: Path, per_class: int | None, before: Path | None) -> dict[str, dict[str, float]]:
-    """Measure and print fits of this checkout, and of another one."""
+def compared(what: str, said: dict[str, float], taken: float) -> dict[str, Any]:
+    """A row of a forecast and what it took."""
+    if not said:
+        return {"what": what, "forecast": "", "range": "", "taken": taken, "ratio": ""}
+    high, low = said["seconds"] >= taken, min(said["seconds"], taken)
+    ratio = max(said["seconds"], taken) / max(low, 1e-3)
+    return {
+        "what": what,
+        "forecast": said["seconds"],
+        "range": f"{said['low']:.1f} to {said['high']:.1f}",
+        "taken": taken,
+        "ratio": f"{'x' if high else '/'} {ratio:.1f}",
+    }
+
+
+def print_fits(data: Path, per_class: int | None, before: Path | None, models: Path) -> dict[str, Any]:
+    """Measure and print fits of the three data sets, and of another checkout on Scene-15."""
     archive = data / "scene15" / "scene15.zip"
     if not archive.exists():
         sys.exit(f"There is no {archive}.")
-    fits = {}
-    with tempfile.TemporaryDirectory() as folder:
-        source = archive if per_class is None else some_of(archive, per_class, Path(folder, "scene15.zip"))
-        checkouts = {"now": ROOT} if before is None else {"before": before, "now": ROOT}
-        for name, checkout in checkouts.items():
-            fit_stages(checkout, some_of(archive, 2, Path(folder, "warm.zip")))  # compiles
-            fits[name] = fit_stages(checkout, source)
-    rows = [{"what": what, **{name: fits[name][what] for name in fits}} for what in fits["now"]]
-    print_table(rows, {"what": "bagwise fit, Scene-15 (seconds)", **{name: name for name in fits}})
+    source = archive if per_class is None else some_of(archive, per_class, models / "scene15.zip")
+    warm = some_of(archive, 2, models / "warm.zip")
+    run_json(ROOT, "fit", warm, "--out", models / "warm.bagwise")  # compiles
+    posts = data / "newsgroups_3pairs" / "newsgroups_3pairs.zip"
+    fits = {
+        "Scene-15": forecast_and_fit("Scene-15", source, models / "scenes.bagwise"),
+        "newsgroups": forecast_and_fit("six newsgroups", posts, models / "posts.bagwise", "--encoding", "latin-1"),
+        "MNIST": forecast_and_fit(
+            "MNIST as a table", digits_table(data, models / "mnist.csv"), models / "mnist.bagwise"
+        ),
+    }
+    targets = [(f"forecast of {name}, wrong by a factor", fit["ratio"], "<=", 2.0) for name, fit in fits.items()]
+    targets += [
+        (f"dry run of {name}, seconds", fit["dry run"], "<=", max(20.0, 0.1 * fit["wall"]))
+        for name, fit in fits.items()
+    ]
     if before is not None:
-        seconds = "reading and describing training images, processor seconds"
-        print_targets(
-            [
-                ("describing training images, now / before", fits["now"][seconds] / fits["before"][seconds], "<=", 0.5),
-                ("peak memory, now / before", fits["now"]["peak memory (MB)"] / fits["before"]["peak memory (MB)"],
-                 "<=", 1.0),
-            ]
-        )  # fmt: skip
+        run_json(before, "fit", warm, "--out", models / "before.bagwise")
+        found, wall, memory = run_json(before, "fit", source, "--out", models / "before.bagwise", "--force")
+        now = fits["Scene-15"]
+        stages = {**found["seconds"], "all, by the clock": wall, "peak memory (MB)": memory}
+        mine = {**now["seconds"], "all, by the clock": now["wall"], "peak memory (MB)": now["memory"]}
+        rows = [{"what": what, "before": stages.get(what, ""), "now": mine[what]} for what in mine]
+        print_table(rows, {"what": "bagwise fit, Scene-15 (seconds)", "before": "before", "now": "now"})
+        targets.append(("peak memory, now / before", now["memory"] / memory, "<=", 1.0))
+        fits["before"] = {"seconds": found["seconds"], "wall": wall, "memory": memory}
+    print_targets(targets)
     return fits
+
+
+def starting_times(models: Path, scene: Path, repeats: int) -> dict[str, dict[str, float]]:
+    """Seconds of commands on one text or image, in fresh processes; commands that do not exist are left out."""
+    text = "The hospital tested the new drug on patients with a chronic disease."
+    commands = {
+        "bagwise info, texts": ("info", models / "posts.bagwise"),
+        "bagwise info, images": ("info", models / "scenes.bagwise"),
+        "bagwise search, one text": ("search", models / "posts.index", "--query-text", text),
+        "bagwise search, one image": ("search", models / "scenes.index", scene),
+        "bagwise predict, one text": ("predict", models / "posts.bagwise", "--query-text", text),
+        "bagwise predict, one image": ("predict", models / "scenes.bagwise", scene),
+    }
+    known = subprocess.run(
+        [sys.executable, "-m", "bagwise", "--help"], check=True, capture_output=True, text=True
+    ).stdout
+    found = {}
+    for what, (command, *rest) in commands.items():
+        if re.search(rf"\b{command}\b", known):
+            run = ("-m", "bagwise", command, *map(str, rest))
+            in_process(*run)  # reads files from the disk
+            found[what] = best([in_process(*run) for _ in range(repeats)])
+    return found
 
 
 def photographs() -> list[np.ndarray]:
@@ -263,20 +319,29 @@ def single_images(path: Path, images: list[np.ndarray], repeats: int) -> list[di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="without the demo, few repetitions")
-    parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder with scene15/")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("BAGWISE_DATA"),
+        help="folder with scene15/, newsgroups_3pairs/ and mnist/",
+    )
     parser.add_argument("--before", type=Path, help="another checkout, whose `bagwise fit` is measured as well")
     parser.add_argument("--per-class", type=int, help="images of each class and split of Scene-15; default: all")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     chosen = parser.parse_args()
     repeats, calls = (2, 50) if chosen.quick else (7, 500)
     print(json.dumps(machine()), f"\nload of the machine: {os.getloadavg()[0]:.1f}\n")
-    fits = {}
-    if chosen.data is not None:
-        fits = print_fits(Path(chosen.data), chosen.per_class, chosen.before and chosen.before.resolve())
+    fits: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
+        programs = {"bagwise --help": best([in_process("-m", "bagwise", "--help") for _ in range(repeats)])}
+        if chosen.data is not None:
+            data, models = Path(chosen.data), Path(folder)
+            fits = print_fits(data, chosen.per_class, chosen.before and chosen.before.resolve(), models)
+            with zipfile.ZipFile(data / "scene15" / "scene15.zip") as archive:
+                scene = next(name for name in archive.namelist() if name.startswith("test/") and name.endswith(".jpg"))
+                programs |= starting_times(models, Path(archive.extract(scene, models)), repeats)
         path = Path(folder, "model.bagwise")
         images = make_model(path)
-        programs = {"bagwise --help": best([in_process("-m", "bagwise", "--help") for _ in range(repeats)])}
         for what in ("library", "runtime"):
             programs[f"load a model: {what}"] = loading_time(what, path, repeats)
         if not chosen.quick:
@@ -288,6 +353,7 @@ def main() -> None:
         single = single_images(path, images, calls)
         print_table(single, {"what": f"one image of {SIZE} pixels", "p50": "p50 (ms)", "p99": "p99 (ms)"})
     goals = {"bagwise --help": 0.3, "load a model: library": 0.1, "bagwise demo": 120}
+    goals |= {what: 0.8 for what in programs if what.startswith(("bagwise info", "bagwise search", "bagwise predict"))}
     targets = []
     for what, goal in goals.items():
         for clock, seconds in programs.get(what, {}).items():

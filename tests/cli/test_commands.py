@@ -276,7 +276,7 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
     table = bagwise("compare", *common).splitlines()
     assert table[1].split() == ["groups", "csm", "aib"]
     everything = as_json("compare", source, "--folds", 2, "--sizes", "2,5", "--report", page, "--force")
-    assert {"aib", "classifier", "csm"} <= {entry["name"] for entry in everything["criteria"]}
+    assert {"aib", "classifier", "mlt"} <= {entry["name"] for entry in everything["criteria"]}
     assert everything["references"][0]["name"] == "all words, TF-IDF"
     assert "of the references is" in page.read_text()
     table = bagwise("compare", source, "--folds", 2, "--sizes", "2,5").splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -192,11 +193,13 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, co
     if outputs.report is not None or outputs.markdown is not None:
         require("jinja2", "report", "Writing reports (--report, --markdown)")
     fitted = fit(source, options, progress=session.progress)
-    evaluation = None
+    evaluation, started = None, time.perf_counter()
     if fitted.test is not None and fitted.model.heads:
         evaluation = evaluate_model(fitted.model, fitted.test, progress=session.progress, **options.to_dict())
+        fitted.timings["evaluation"] = time.perf_counter() - started
     session.progress.clear()
     _print_fit(session, fitted, evaluation)
+    started = time.perf_counter()
     about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
     for note in (*fitted.notes, *([] if about is None else [about])):
         session.note(note)
@@ -223,6 +226,7 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, co
             session.wrote(write_report(data, outputs.report), "report")
         if outputs.markdown is not None:
             session.wrote(write_markdown(data, outputs.markdown), "markdown")
+    session.answer(seconds=fitted.timings | {"writing": time.perf_counter() - started})
 
 
 def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,21 +28,21 @@ from bagwise.training.preparing import WordData
 
 __all__ = ["CountedSample", "Range", "forecast_groups", "sample_texts", "sample_visual"]
 
+_TEACHER = "Training a classifier on all words"
 # Seconds that are spent on describing or counting a sample, on one run of merging, and on cross-validation.
-_READING, _MERGING, _VALIDATING = 1.5, 1.2, 4.0
+_READING, _MERGING, _VALIDATING = 1.0, 0.8, 2.5
 _FIRST_ITEMS, _MOST_ITEMS = 8, 2000
 _TIMED_VECTORS = 20_000  # that iterations of k-means are timed with
 _FEW_WORDS = 64  # of the k-means whose iterations are counted
 _GROWTH = 0.2  # exponent of the number of iterations in the number of words, for as many vectors per word
 _MOST_ITERATIONS = 100
 _FIRST_ROWS, _FIRST_WORDS = 200, 1000  # of the smallest part that is merged
-# Powers of the numbers of items and of words that steps usually take, how much they weigh, and the largest.
-_POWERS = {
-    "Merging words": (0.5, 2.0),
-    "Training a classifier on all words": (1.2, 0.8),
-    "Training classifiers": (0.6, 1.0),
-}
-_CAUTION, _STEEPEST = 0.3, 2.5
+# Powers of the numbers of items and of words that steps usually take, where groups follow a classifier and for other
+# criteria; how much they weigh against what is measured, since short times say little of powers; and the largest.
+_FOLLOWING = {"Merging words": (0.0, 2.2), _TEACHER: (1.0, 0.4), "Training classifiers": (0.6, 1.0)}
+_OTHERS = {"Merging words": (0.7, 2.0), "Training classifiers": (1.1, 1.0)}
+_CAUTION, _STEEPEST = 1.0, 2.5
+_FOLD = 1.3  # times as long as all data that a fold takes beside others, with its predictions
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def forecast_groups(
             warm_up = time.perf_counter() - started
         measured.append(_Measured(rows, words, _learn(parts[-1])))
         total = measured[-1].total
-        if (rows, words) == (n_items, d) or total > (_MERGING if len(measured) > 2 else 2 * _MERGING):
+        if (rows, words) == (n_items, d) or total > (_MERGING if len(measured) > 2 else 4 * _MERGING):
             break
         if words / d <= rows / n_items:
             words = min(2 * words, d)
@@ -291,9 +291,22 @@ def forecast_groups(
         started = time.perf_counter()
         cross_validate(part.data, part.codes, part.sizes, part.method, part.options, no_progress)
         validating = (time.perf_counter() - started) / max(measured[which].total, 1e-6)
-    reached = rows / n_items * words / d
+        # a single short run tells little, and folds take about as long as what they are part of
+        rounds = np.ceil(options.folds / effective_n_jobs(options.n_jobs))
+        validating = float(np.sqrt(validating * _FOLD * rounds))
+    merged = list(measured)  # and more words, without classifiers, which take longest
+    while words < d and merged[-1].seconds["Merging words"] < _MERGING / 4:
+        words = min(2 * words, d)
+        larger = _part_of(sample, codes, n_items, min(rows, _FIRST_ROWS), words, options, modality, pyramid)
+        larger = replace(larger, sizes=larger.sizes[-1:])
+        merged.append(_Measured(min(rows, _FIRST_ROWS), words, _learn(larger)))
+    reached = rows / n_items * measured[-1].n_words / d
     doubt = float(np.clip(reached**-0.2, 1.25, 2.5))
-    steps = {step: Range.about(_continued(measured, step, n_items, d), doubt) for step in measured[-1].seconds}
+    times = {
+        step: _continued(merged if step == "Merging words" else measured, step, n_items, d)
+        for step in measured[-1].seconds
+    }
+    steps = {step: Range.about(seconds, doubt) for step, seconds in times.items()}
     classifiers = steps.pop("Training classifiers", _NOTHING)
     merging = sum(steps.values(), start=_NOTHING)
     warm_up = max(warm_up - measured[0].total, 0.0)
@@ -313,13 +326,10 @@ class _Measured:
         """Seconds of all steps."""
         return sum(self.seconds.values())
 
-    def sizes(self, step: str) -> NDArray[np.float64]:
+    def depends_on(self, step: str) -> NDArray[np.float64]:
         """Logarithms of what the seconds of a step depend on. Weights are fitted to a limited number of groups."""
-        return np.log(_depends_on(step, self.n_items, self.n_words))
-
-
-def _depends_on(step: str, n_items: int, n_words: int) -> tuple[int, int]:
-    return n_items, min(n_words, MOST_FITTED) if step == "Training classifiers" else n_words
+        fitted = step == "Training classifiers" and _TEACHER in self.seconds
+        return np.log([self.n_items, min(self.n_words, MOST_FITTED) if fitted else self.n_words])
 
 
 def _continued(measured: Sequence[_Measured], step: str, n_items: int, n_words: int) -> float:
@@ -329,16 +339,15 @@ def _continued(measured: Sequence[_Measured], step: str, n_items: int, n_words: 
     """
     last = measured[-1]
     seconds = np.array([max(one.seconds.get(step, 0.0), 1e-3) for one in measured])
-    sizes = np.array([one.sizes(step) for one in measured])
-    usual = _POWERS.get(step, (1.0, 1.0))
+    sizes = np.array([one.depends_on(step) for one in measured])
+    usual = np.array((_FOLLOWING if _TEACHER in last.seconds else _OTHERS).get(step, (1.0, 1.0)))
     weights = np.sqrt(seconds / seconds.max())[:, np.newaxis]
     apart = (sizes - sizes[-1]) * weights
     grown = np.log(seconds / seconds[-1]) * weights.ravel()
-    found = lsq_linear(
-        np.vstack([apart, _CAUTION * np.eye(2)]), np.concatenate([grown, _CAUTION * np.array(usual)]), (0.0, _STEEPEST)
-    ).x
-    more = np.log(_depends_on(step, n_items, n_words)) - last.sizes(step)
-    return float(last.seconds[step] * np.exp(more @ found))
+    known = np.vstack([apart, _CAUTION * np.eye(2)]), np.concatenate([grown, _CAUTION * usual])
+    powers = lsq_linear(*known, bounds=(0.0, _STEEPEST)).x
+    more = _Measured(n_items, n_words, last.seconds).depends_on(step) - sizes[-1]
+    return float(last.seconds[step] * np.exp(more @ powers))
 
 
 def _learn(part: _Part) -> dict[str, float]:
