@@ -68,7 +68,8 @@ def explain(
     else:
         assert source is not None
         given = _chosen(loaded, source, item, row, fit_options(options))
-        title, label = given.id, given.labels[0] if given.labels else None
+        title = f"{source.name}: {given.id}" if loaded.modality == "table" else given.id
+        label = given.labels[0] if given.labels else None
         content = given.load() if loaded.modality in ("texts", "images") else None
     found = loaded.explain(given)
     session.answer(**found.to_dict())
