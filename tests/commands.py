@@ -1,14 +1,19 @@
 """Running commands of the command line inside and outside this process."""
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import typer.testing
 from typer.testing import CliRunner
 
 from bagwise.cli.app import app
+
+# Each call of a runner builds all commands and their options anew, which takes longer than most commands.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 SOURCES = Path(__file__).parent.parent / "src"
 # Holds a fit up in the middle of its work, so that a signal arrives there.

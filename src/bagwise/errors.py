@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["BagwiseError", "OptionError", "argument", "in_python", "named_by", "unknown_name"]
+__all__ = ["BagwiseError", "OptionError", "argument", "in_python", "named_by", "parameter_name"]
+__all__ += ["unknown_name"]
 
 
 class BagwiseError(ValueError):
@@ -60,6 +61,15 @@ def argument(name: str, value: object = _NO_VALUE) -> str:
     if _named is None:
         return f"{name}={given}"
     return f"{_named(name)} {given}".rstrip()
+
+
+def parameter_name(name: str) -> str:
+    """Return the name of a parameter for a message: as it is, or as `named_by` says.
+
+    >>> f"{parameter_name('n_groups')} must be at least 1."
+    'n_groups must be at least 1.'
+    """
+    return name if _named is None else _named(name)
 
 
 def in_python(text: str, otherwise: str = "") -> str:

@@ -119,8 +119,10 @@ _COMMON: Options = {
 
 def option_name(parameter: str, annotation: Any) -> str:
     """Return the name of an option on the command line, which may be another than that of its parameter."""
-    given = [name for info in get_args(annotation)[1:] for name in info.param_decls or () if name.startswith("--")]
-    return given[0] if given else f"--{parameter.replace('_', '-')}"
+    # Typer takes the first name for a default, until it reads the annotation
+    given = [name for info in get_args(annotation)[1:] for name in (info.default, *(info.param_decls or ()))]
+    named = [name for name in given if isinstance(name, str) and name.startswith("--")]
+    return named[0] if named else f"--{parameter.replace('_', '-')}"
 
 
 # Options of all commands that open a source, by their parameters: messages name them.

@@ -21,13 +21,12 @@ __all__ = [
     "plain_lines",
     "printable",
     "shortened",
-    "with_options",
 ]
 
 _NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
-# Options that have another name than their parameter, and the parameters that errors of other packages may name.
+# Options that have another name than their parameter.
 _RENAMED = {
     "n_groups": "groups",
     "n_tables": "tables",
@@ -35,7 +34,6 @@ _RENAMED = {
     "n_jobs": "jobs",
     "random_state": "seed",
 }
-_PARAMETERS = ("modality", "text", "label", "keep", "encoding", "by", "metric", *_RENAMED)
 
 
 def printable(text: object) -> str:
@@ -168,28 +166,17 @@ def _new_bar() -> Any:
 
 
 def message_of(error: BagwiseError) -> str:
-    """Return the message of an error, with the names of options instead of those of parameters.
+    """Return the message of an error; that of an `OptionError` with the name of the option instead of its parameter.
 
-    An `OptionError` says which parameter it is about. Other errors name one by ``encoding=`` or ``n_groups must``.
+    Messages of other errors name options already, see `bagwise.errors.named_by`.
 
-    >>> message_of(BagwiseError("n_groups must be at least 1. Choose a column by text=, or pass encoding='latin-1'."))
-    "--groups must be at least 1. Choose a column by --text, or pass --encoding 'latin-1'."
+    >>> message_of(OptionError("n_groups", "n_groups=0, but n_groups must be at least 1."))
+    '--groups 0, but --groups must be at least 1.'
     """
-    return with_options(str(error), error.parameter if isinstance(error, OptionError) else None)
-
-
-def with_options(message: str, parameter: str | None = None) -> str:
-    """Return a message with the names of options instead of those of parameters: all, or only one.
-
-    >>> with_options("Column 'kind' has few values: if it holds the labels, use label='kind'.")
-    "Column 'kind' has few values: if it holds the labels, use --label 'kind'."
-    """
-    if parameter is not None:
-        named = rf"{parameter}\b"
-    else:
-        named = rf"(?:{'|'.join(_PARAMETERS)})(?==| must )|(?<=Unknown )(?:modality|by)(?=:)"
-    message = re.sub(rf"(?<![\w-])(?:{named})", lambda name: _option_of(name[0]), message)
-    return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), message)
+    if not isinstance(error, OptionError):
+        return str(error)
+    named = re.sub(rf"(?<![\w-]){error.parameter}\b", _option_of(error.parameter), str(error))
+    return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), named)
 
 
 def _option_of(parameter: str) -> str:

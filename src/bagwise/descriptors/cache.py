@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.atomic import write_atomically
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["ArrayCache", "DamagedCacheWarning"]
 
@@ -40,7 +40,8 @@ class ArrayCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BagwiseError(f"cache={os.fspath(folder)!r} is not a folder that can be made: {error}.") from error
+            given = argument("cache", os.fspath(folder))
+            raise BagwiseError(f"{given} is not a folder that can be made: {error}.") from error
         about = json.dumps({"schema": SCHEMA, **made_by}, sort_keys=True, default=_plain)
         self._made_by = _digest(about.encode())
 
@@ -81,7 +82,8 @@ class ArrayCache:
         except OSError as error:
             raise BagwiseError(
                 f"Cannot write to the cache folder {self.folder}: {error}. "
-                "Free disk space, choose another folder, or pass cache=None."
+                "Free disk space, choose another folder, or "
+                + in_python("pass cache=None.", f"leave {argument('cache')} out.")
             ) from error
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise._compat import HasMethods, Interval, StrOptions, _check_feature_names_in, _fit_context
 from bagwise._utils.checks import check_integer, reset_fitted
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.engine import merge_scoring
 from bagwise.merging.grouping import FLOATS, copy_fitted
@@ -232,8 +232,8 @@ class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_base = min(n_words, MOST_FITTED)
         if n_tables > 1 and n_groups > n_base:
             raise BagwiseError(
-                f"n_tables={n_tables} with n_groups={n_groups}: several tables have at most {n_base} groups together. "
-                "Use fewer groups, or n_tables=1."
+                f"{argument('n_tables', n_tables)} with {argument('n_groups', n_groups)}: several tables have at most "
+                f"{n_base} groups together. Use fewer groups, or {argument('n_tables', 1)}."
             )
         base = self.hierarchy_.cut(n_base)
         if n_groups >= n_base:

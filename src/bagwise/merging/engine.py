@@ -22,7 +22,7 @@ from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import check_non_negative, class_sums, constant_words, is_lazy
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise._utils.progress import ProgressBar
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, in_python, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, class_codes, no_labels
@@ -528,7 +528,7 @@ def _choose_store(name: str, X: Any, n_words: int, search: str, memory_limit: Li
         return "sparse" if is_sparse else "factored"
     if name in ("auto", "dense"):
         others = "use store='sparse' or store='factored', or " if search == "bound" else "use search='bound', or "
-        check_fits(n_words, memory_limit, search, others)
+        check_fits(n_words, memory_limit, search, in_python(others))
         return "dense"
     return name
 

@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from bagwise._utils.matrices import centre_full_words, check_non_negative
 from bagwise._utils.threads import run_over_ranges
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, in_python, unknown_name
 from bagwise.kernels._kernels import INTERSECTION, dense_kernel_rows, sparse_kernel_rows
 
 __all__ = ["METRICS", "ApproximateNeighbors", "ExactNeighbors", "Neighbors", "find_neighbors"]
@@ -311,7 +311,9 @@ class _ClosestPairs:
 
 
 def _check_for_intersection(X: Any) -> None:
-    check_non_negative(X, "Histogram intersection", "Use metric='euclidean', or shift the data.")
+    check_non_negative(
+        X, "Histogram intersection", in_python("Use metric='euclidean', or shift the data.", "Shift the data.")
+    )
 
 
 def _zero_one(rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]) -> sp.csr_array:

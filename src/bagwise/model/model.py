@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_count
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
 from bagwise.model.checks import check_words, checked_item_hashes
@@ -222,7 +222,8 @@ class Model:
         least, most = self.hierarchy.min_groups, self.flattened or self.hierarchy.n_words
         n = as_count(n, "n_groups", least=1)
         if not least <= n <= most:
-            raise BagwiseError(f"n_groups must be from {least} to {most}, where the hierarchy can be cut; got {n}.")
+            what = f"{parameter_name('n_groups')} must be from {least} to {most}"
+            raise BagwiseError(f"{what}, where the hierarchy can be cut; got {n}.")
         return n
 
     def _checked_pyramid(self) -> tuple[tuple[int, int], ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.matrices import canonical, check_non_negative, first_not_finite, is_lazy
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
 from bagwise.retrieval import _plain as plain
 
 
@@ -106,7 +106,9 @@ def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> 
     if found is not None:
         raise BagwiseError(f"{what} must be finite, but row {found[0]}, word {found[1]} is {found[2]}.")
     if metric.non_negative:
-        check_non_negative(rows, f"The metric {metric.name!r}", "Use metric='euclidean' or 'inner', or counts.")
+        check_non_negative(
+            rows, f"The metric {metric.name!r}", f"Use {argument('metric', 'euclidean')} or 'inner', or counts."
+        )
     values = rows.data if sp.issparse(rows) else rows
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
     if largest > _LARGEST:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, argument, in_python, unknown_name
 from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import as_histograms
@@ -385,9 +385,11 @@ def _chosen(model: Model, by: str, metric: str | None) -> str:
         raise unknown_name("by", by, ("auto", *SIMILARITIES))
     if by in ("classes", "both"):
         if not model.heads:
-            raise BagwiseError(f"by={by!r} needs a model with a classifier, but {model!r} has none. Use by='words'.")
+            what = f"{argument('by', by)} needs a model with a classifier, but {in_python(repr(model), 'this one')}"
+            raise BagwiseError(f"{what} has none. Use {argument('by', 'words')}.")
         if metric not in (None, "inner"):
-            raise BagwiseError(f"metric={metric!r} is for by='words' and by='groups', not for by={by!r}. Remove one.")
+            others = f"{argument('by', 'words')} and {argument('by', 'groups')}, not for {argument('by', by)}"
+            raise BagwiseError(f"{argument('metric', metric)} is for {others}. Remove one.")
     return by
 
 

@@ -163,6 +163,8 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         log.notes.append(
             f"{len(data.skipped)} of {n_all} items could not be read and were skipped. {first.id}: {first.reason}"
         )
+    if len(data.collection) < 2:
+        raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.")
     if data.n_words < 2:
         raise BagwiseError(f"{collection.source} has {data.n_words} words; merging needs at least 2.")
     classes, codes = class_names(data.collection, options), None

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from bagwise._utils.memory import Limit, check_memory
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, in_python
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.structures import Structure
 
@@ -216,6 +216,6 @@ def check_values_fit(X: Any, memory_limit: Limit, who: str) -> None:
         bytes_of_values(*X.shape),
         memory_limit,
         f"The criterion {who!r} keeps the values of {X.shape[1]} words in {X.shape[0]} samples",
-        "use a criterion that needs only sums over classes, such as 'aib'; without labels, SketchMerger, or "
-        "criterion='lpp' with store='sparse'",
+        "use a criterion that needs only sums over classes, such as 'aib'; without labels, "
+        + in_python("SketchMerger, or criterion='lpp' with store='sparse'", "'lpp'"),
     )

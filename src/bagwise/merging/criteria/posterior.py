@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import class_sums, count_unit, is_whole
 from bagwise._utils.memory import Limit, check_memory
+from bagwise.errors import in_python
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.base import Search
@@ -248,11 +249,12 @@ class ClassPosterior(Criterion):
             values = _word_values(X)
             return PartnerSearch(GaussianEvidence(values, codes, _variance_floor(values)))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
+        posterior, evidence = in_python(" with form='posterior'"), in_python("form='evidence' or ")
         check_memory(
             need,
             memory_limit,
-            f"The criterion 'uvd' with form='posterior' keeps what each pair of {X.shape[1]} words changes",
-            "use form='evidence' or another criterion, or merge fewer words",
+            f"The criterion 'uvd'{posterior} keeps what each pair of {X.shape[1]} words changes",
+            f"use {evidence}another criterion, or merge fewer words",
         )
         values = _word_values(X)
         return PosteriorSearch(values, codes, _variance_floor(values))

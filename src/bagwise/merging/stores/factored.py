@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.memory import Limit, check_memory, readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
+from bagwise.errors import in_python
 from bagwise.merging._kernels import add_low_rank_block, add_low_rank_row, add_sparse_block
 from bagwise.merging.pooling import pool
 from bagwise.merging.stores import _kernels as kernels
@@ -480,6 +481,8 @@ def make_factored_store(
 def _advice(kind: str, n_words: int, limit: int | None) -> str:
     need = bytes_of_pairs(n_words)
     dense = f"use store='dense', which takes {readable_size(need)}, or " if limit is None or need <= limit else ""
+    dense = in_python(dense)
     if kind == "factored":
-        return f"{dense}use store='sparse' if there are many zeros, or fewer samples"
+        sparse = in_python("store='sparse' if there are many zeros, or ")
+        return f"{dense}use {sparse}fewer samples"
     return f"{dense}merge fewer words, for example after dropping the rarest ones"
