@@ -51,6 +51,19 @@ def test_a_report_draws_both_curves_and_says_which_error_to_quote(texts):
         assert "each training item is classified by groups and a classifier that were learned without it" in shown
 
 
+def test_an_error_on_training_items_is_not_to_be_quoted(texts, tmp_path):
+    folder, _ = texts
+    source, model = folder / "texts" / "train", tmp_path / "m.bagwise"
+    bagwise("fit", source, "--groups", "3", "--min-count", "1", "--out", model, "--no-report", "--no-index")
+    bagwise("evaluate", model, source, "--report", tmp_path / "page.html")
+    text, html = page_of(tmp_path / "page.html")
+    assert "The model was learned from these items. Their error is not to be quoted" in text
+    assert "took no part in training" not in text
+    assert "error on training items, 60 items" in text
+    assert text.count("This is the error to quote") == 1
+    assert html.count('class="curve test"') == 4
+
+
 def test_groups_of_a_report_are_named_sorted_by_what_they_decide_and_opened(texts):
     folder, _ = texts
     text, html = page_of(folder / "m.report.html")

@@ -199,6 +199,14 @@ def test_sentences_say_which_error_to_quote():
     for error, word in ((0.5, "higher"), (0.01, "lower")):
         far = replace(tested, test_errors=[0.3, error])
         assert f"It is {word} than by cross-validation, 20.0 %," in said(what_errors_mean(far)[1].sentences)
+    few = what_errors_mean(replace(tested, test_seen=0.05))[1]
+    assert "5.0 % of them are training items or copies of such" in said(few.sentences)
+    assert "error to quote: 21.0 %" in said(few.sentences)
+    assert "is not known" in said(what_errors_mean(replace(tested, test_seen=None))[1].sentences)
+    first, second = what_errors_mean(replace(tested, test_seen=1.0))
+    assert "error to quote: 20.0 %" in said(first.sentences)
+    assert second.term == "Training items"
+    assert "The model was learned from these items. Their error is not to be quoted" in said(second.sentences)
     alone = MergingCurve([], [], n_groups=50, test_sizes=[10], test_errors=[0.2], n_test=3)
     assert [meaning.term for meaning in what_errors_mean(alone)] == ["Test"]
     assert what_errors_mean(MergingCurve([], [], criterion_sizes=[1], criterion_values=[1])) == []

@@ -210,7 +210,7 @@ def test_report_data_has_the_errors_and_confusions_of_the_fit(fitted):
     other = evaluation_report_data(fitted.model, tried)
     for shown in (with_test, other):
         assert (shown.curve.test_sizes, shown.curve.test_errors) == (tried.sizes, tried.errors)
-        assert replace(shown.curve, test_sizes=(), test_errors=(), n_test=0) == data.curve
+        assert replace(shown.curve, test_sizes=(), test_errors=(), n_test=0, test_seen=0.0) == data.curve
     assert other.confusion.counts.tolist() == tried.confusion(4).tolist()
 
 

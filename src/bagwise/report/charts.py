@@ -153,7 +153,7 @@ def _error_curves(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
             parts.append(line(*above[0], *below[0], "curve"))
         parts.append(path(above + below[::-1], "band", closed=True))
     for sizes, errors, kind, name in (
-        (curve.test_sizes, curve.test_errors, "curve test", "test"),
+        (curve.test_sizes, curve.test_errors, "curve test", "training items" if curve.test_is_training else "test"),
         (curve.sizes, curve.errors, "curve", "cross-validation" + (" ± 1 SE" if curve.standard_errors else "")),
     ):
         if sizes:

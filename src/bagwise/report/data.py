@@ -56,6 +56,8 @@ class MergingCurve:
         Error rate of the test at each of them.
     n_test : int, default=0
         Number of test items.
+    test_seen : float or None, default=0.0
+        Fraction of the test items that the model was learned from, or copies of such items. None: not known.
 
     Examples
     --------
@@ -78,6 +80,12 @@ class MergingCurve:
     test_sizes: Sequence[int] = ()
     test_errors: Sequence[float] = ()
     n_test: int = 0
+    test_seen: float | None = 0.0
+
+    @property
+    def test_is_training(self) -> bool:
+        """Whether the model was learned from so many of the test items that their error says nothing of new ones."""
+        return self.test_seen is not None and self.test_seen >= 0.1
 
     @property
     def measured(self) -> bool:
@@ -180,8 +188,11 @@ class WordGroup:
 
     @property
     def title(self) -> str:
-        """Its name, or ``Group 7``."""
-        return self.name if self.name not in ("", f"group{self.number}") else f"Group {self.number}"
+        """Its name; without one, its number and the class that it adds most to."""
+        if self.name not in ("", f"group{self.number}"):
+            return self.name
+        best = max(self.classes, key=lambda one: one[1], default=("", 0.0))
+        return f"Group {self.number}" + (f" · {best[0]}" if best[1] > 0 else "")
 
 
 @dataclass(frozen=True)

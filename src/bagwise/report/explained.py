@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.atomic import write_atomically
 from bagwise.report.html import render_page
-from bagwise.report.pictures import thumbnail
+from bagwise.report.pictures import photograph, thumbnail
 from bagwise.report.svg import LIGHT
 
 __all__ = ["heat_picture", "marked_text", "render_explanation", "spread_weights", "write_explanation"]
@@ -139,7 +139,7 @@ def render_explanation(
     if isinstance(content, str):
         context["pieces"] = marked_text(content, places)
     elif isinstance(content, np.ndarray) and content.ndim in (2, 3) and places:
-        context |= {"picture": thumbnail(content, _SIDE), "heat": heat_picture(content, places)}
+        context |= {"picture": photograph(content, _SIDE), "heat": heat_picture(content, places)}
     elif content is None and places and hasattr(places[0], "value"):
         context["columns"] = sorted(places, key=lambda column: -abs(column.weight))[:_N_WORDS]
     rows = explanation.sums(_N_GROUPS, shown)

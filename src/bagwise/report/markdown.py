@@ -179,8 +179,9 @@ def _curve(data: ReportData, folder: Path) -> list[str]:
         return []
     write_atomically(folder / "merging-curve.svg", chart_file(merging_chart(curve, readouts=False)))
     parts = ["## Error by number of groups"] if curve.measured else ["## Criterion"]
-    if curve.sizes:
-        parts.append(_say(*sentences.about_curve(curve)))
+    if curve.sizes or not curve.measured:
+        about = sentences.about_curve(curve) if curve.sizes else [sentences.about_criterion(curve)]
+        parts.append(_say(*about))
     parts.append("![Error and criterion against the number of groups](merging-curve.svg)")
     meanings = [f"- **{one.term}.** {_say(*one.sentences)}" for one in sentences.what_errors_mean(curve)]
     if meanings:
@@ -221,14 +222,17 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
     shown = shown_groups(data.groups)
     largest = max((abs(weight) for group in data.groups for _, weight in group.classes), default=0.0)
     digits, decimals = digits_for(shown[0].decides), digits_for(largest)
-    decided, rows = shown[0].decides > 0, []
+    decided, frequent = shown[0].decides > 0, any(group.frequency > 0 for group in data.groups)
+    rows = []
     for group in shown:
         weights = [f"{escaped(name)} {fixed(weight, decimals, sign=True)}" for name, weight in group.classes]
         words = f"{count(group.n_words)} {escaped(group.vocabulary)}".strip()
         measure = [fixed(group.decides, digits)] if decided else []
-        name = [str(group.number), escaped(group.title)]
-        rows.append([*name, *measure, words, percent(group.frequency), _words(group, folder), ", ".join(weights)])
-    head = ["group", "name", *(["decides"] if decided else []), "words", "frequency", "content", "class weights"]
+        measure += [words, *([percent(group.frequency)] if frequent else [])]
+        content = [_words(group, folder), ", ".join(weights)]
+        rows.append([str(group.number), escaped(group.title), *measure, *content])
+    head = ["group", "name", *(["decides"] if decided else []), "words", *(["frequency"] if frequent else [])]
+    head += ["content", "class weights"]
     about = _say(*sentences.about_groups(shown, data.groups))
     parts = ["## Word groups", about, _table(head, rows, left=(1, len(head) - 2, len(head) - 1))]
     if len(shown) < len(data.groups):

@@ -97,7 +97,7 @@ class Meaning(NamedTuple):
 
 def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
     """Say what the errors of cross-validation and of the test mean, and which one to quote."""
-    error, test = curve.error_at(curve.n_groups), curve.test_error_at(curve.n_groups)
+    error = curve.error_at(curve.n_groups)
     spread = curve.standard_error_at(curve.n_groups)
     of_model = "" if curve.n_groups is None else f" with {plural(curve.n_groups, 'group')}"
     found = []
@@ -110,7 +110,7 @@ def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
                 "It needs no further items, and serves to compare numbers of groups.",
             )
         ]
-        if not curve.test_sizes and error is not None:
+        if (not curve.test_sizes or curve.test_is_training) and error is not None:
             plus = "" if spread is None else f" ± {percent(spread)}"
             said.append(
                 (
@@ -121,21 +121,47 @@ def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
             )
         found.append(Meaning("Cross-validation", said))
     if curve.test_sizes:
-        items = plural(curve.n_test, "item")
-        said = [(f"The test error is that of the model on {items} that took no part in training.",)]
-        if test is not None:
-            low, high = interval(test, curve.n_test)
-            said.append(
-                (
-                    Strong(f"This is the error to quote: {percent(test)}{of_model}"),
-                    f", with a 95\u202f% confidence interval from {percent(low)} to {percent(high)}. Quote it at the "
-                    "size of the model, not where it is lowest: the lowest of several errors is too low by chance.",
-                )
-            )
-        if test is not None and error is not None:
-            said.append(_difference(error, spread or 0.0, test, curve.n_test))
-        found.append(Meaning("Test", said))
+        found.append(_about_test(curve, of_model))
     return found
+
+
+def _about_test(curve: MergingCurve, of_model: str) -> Meaning:
+    test, error = curve.test_error_at(curve.n_groups), curve.error_at(curve.n_groups)
+    items, seen = plural(curve.n_test, "item"), curve.test_seen
+    if curve.test_is_training and seen is not None:
+        known = "these items" if seen > 0.995 else f"{percent(seen)} of these {items}"
+        shown = "" if test is None else f", {percent(test)}{of_model},"
+        what = (f"The model was learned from {known}. ", Strong("Their error is not to be quoted"))
+        return Meaning("Training items", [(*what, f": it{shown} is that of answers the model has seen.")])
+    more = f"{items} that took no part in training"
+    if seen is None:
+        more = f"{items}; whether the model was learned from some of them is not known"
+    elif seen:
+        more = f"{items}; {percent(seen)} of them are training items or copies of such, the others took no part in it"
+    said: list[Sentence] = [(f"The test error is that of the model on {more}.",)]
+    if test is not None:
+        low, high = interval(test, curve.n_test)
+        said.append(
+            (
+                Strong(f"This is the error to quote: {percent(test)}{of_model}"),
+                f", with a 95\u202f% confidence interval from {percent(low)} to {percent(high)}. Quote it at the size "
+                "of the model, not where it is lowest: the lowest of several errors is too low by chance.",
+            )
+        )
+    if test is not None and error is not None:
+        said.append(_difference(error, curve.standard_error_at(curve.n_groups) or 0.0, test, curve.n_test))
+    return Meaning("Test", said)
+
+
+def about_criterion(curve: MergingCurve) -> Sentence:
+    """Say what a chart without errors shows."""
+    if not curve.criterion_sizes:
+        return ()
+    name = (" by ", Name(curve.criterion_name)) if curve.criterion_name else ()
+    of_model = (
+        "" if curve.n_groups is None else f" The dashed line is the model, with {plural(curve.n_groups, 'group')}."
+    )
+    return ("What is left of the criterion after merging", *name, f" to each number of groups.{of_model}")
 
 
 def _difference(error: float, spread: float, test: float, n_test: int) -> Sentence:

@@ -112,12 +112,16 @@ def _sections(data: ReportData) -> dict[str, str]:
 def _summary(data: ReportData) -> dict[str, Any]:
     return {
         "classes": sentences.about_classes(data.classes) if data.classes else [],
-        "curve": sentences.about_curve(data.curve) if data.curve else [],
+        "curve": _about_curve(data.curve) if data.curve else [],
         "confusion": sentences.about_confusion(data.confusion) if data.confusion else (),
         "groups": sentences.about_groups(shown_groups(data.groups), data.groups) if data.groups else [],
         "examples": sentences.about_examples(data.examples),
         "timings": sentences.about_timings(data.timings) if data.timings else (),
     }
+
+
+def _about_curve(curve: MergingCurve) -> list[sentences.Sentence]:
+    return sentences.about_curve(curve) if curve.measured else [sentences.about_criterion(curve)]
 
 
 def _key_figures(data: ReportData) -> list[tuple[str, str]]:
@@ -129,7 +133,8 @@ def _key_figures(data: ReportData) -> list[tuple[str, str]]:
         figures.append((count(curve.n_groups), f"groups{words}"))
         error, test = curve.error_at(curve.n_groups), curve.test_error_at(curve.n_groups)
         if test is not None:
-            figures.append((percent(test), f"test error, {texts.plural(curve.n_test, 'item')}"))
+            which = "error on training items" if curve.test_is_training else "test error"
+            figures.append((percent(test), f"{which}, {texts.plural(curve.n_test, 'item')}"))
         if error is not None:
             figures.append((percent(error), f"error, {curve.protocol}" if curve.protocol else "error"))
         measured = test is not None or error is not None
@@ -189,6 +194,7 @@ def _groups_view(groups: Sequence[WordGroup]) -> dict[str, Any]:
         "with_classes": bool(weights),
         "largest_decision": shown[0].decides,
         "largest_frequency": max(group.frequency for group in shown),
+        "with_frequencies": any(group.frequency > 0 for group in groups),
         "largest_weight": largest,
         "weight_digits": texts.digits_for(largest),
         "decision_digits": texts.digits_for(shown[0].decides),

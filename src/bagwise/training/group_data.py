@@ -46,7 +46,8 @@ def word_groups(
     whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
     occurrences = whole.reshape(-1, n_words).sum(axis=0)
     importance = occurrences if model.word_weights is None else occurrences * model.word_weights
-    if model.column_shift is not None:  # measurements do not occur: their scaled sums take the place of counts
+    measured = model.column_shift is not None
+    if measured:  # measurements do not occur: their scaled sums take the place of counts
         sums = np.maximum(occurrences - histograms.shape[0] * model.column_shift, 0.0)
         importance = occurrences = sums if model.word_weights is None else sums * model.word_weights
     members_of = model.groups()
@@ -73,7 +74,7 @@ def word_groups(
             WordGroup(
                 group,
                 len(members),
-                float(totals[group] / max(occurrences.sum(), 1e-300)),
+                0.0 if measured else float(totals[group] / max(occurrences.sum(), 1e-300)),
                 names,
                 tuple(patches.get(group, ())),
                 classes,

@@ -70,11 +70,14 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
             "trained without it. The scores and contributions come from the final model, trained on all items, "
             "which may predict another class."
         )
+    curve = _curve(model, model.path, evaluation)
+    if curve.test_seen is None:  # the split test is not the training data
+        curve = replace(curve, test_seen=0.0)
     return ReportData(
         title=str(model.provenance["source"]) if title is None else title,
         facts=_facts(model, evaluation),
         classes=_class_counts(model, evaluation),
-        curve=_curve(model, model.path, evaluation),
+        curve=curve,
         confusion=_confusion(model, predictions),
         groups=word_groups(model, data.collection, data.histograms, fit.codes, data.samples),
         examples=_examples(model, predictions),
@@ -215,6 +218,8 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
     if evaluation is not None:
         found |= {"test_sizes": evaluation.sizes, "test_errors": evaluation.errors}
         found["n_test"] = len(evaluation.collection)
+        seen = evaluation.seen
+        found["test_seen"] = None if seen is None else seen.estimate / max(len(evaluation.collection), 1)
     return MergingCurve(
         **found,
         n_groups=model.n_groups,
