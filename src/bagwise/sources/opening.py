@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bagwise.errors import BagwiseError, argument, in_python, unknown_name
+from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content
@@ -80,7 +80,7 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     if modality == "auto":
         modality = modality_of(path, options)
     if modality not in _MODALITIES:
-        raise unknown_name(in_python("modality", argument("modality")), modality, ("auto", *_MODALITIES))
+        raise unknown_name(parameter_name("modality"), modality, ("auto", *_MODALITIES))
     options = _columns_of_labels(path, modality, options)
     reader = _reader(modality)
     accepted = _options_of(reader)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
-from bagwise.errors import BagwiseError, argument, in_python, unknown_name
+from bagwise.errors import BagwiseError, argument, in_python, parameter_name, unknown_name
 from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import as_histograms
@@ -243,7 +243,7 @@ class ItemIndex:
         if by is None or by in accepted:
             return by or self.by
         if by not in SIMILARITIES:
-            raise unknown_name("by", by, accepted)
+            raise unknown_name(parameter_name("by"), by, accepted)
         raise BagwiseError(
             f"This index compares items by {self.by}, so it cannot be searched by {by!r}; accepted: "
             f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
@@ -382,7 +382,7 @@ def _chosen(model: Model, by: str, metric: str | None) -> str:
     if by == "auto":
         return "both" if metric is None and model.heads else "words"
     if by not in SIMILARITIES:
-        raise unknown_name("by", by, ("auto", *SIMILARITIES))
+        raise unknown_name(parameter_name("by"), by, ("auto", *SIMILARITIES))
     if by in ("classes", "both"):
         if not model.heads:
             what = f"{argument('by', by)} needs a model with a classifier, but {in_python(repr(model), 'this one')}"
