@@ -348,6 +348,42 @@ MUTANTS = [
         "return keys",
         "retrieval/test_bag_index.py",
     ),
+    # models: cuts, names, a few items without compiled code
+    Mutant(
+        "derived classifiers: shares without square roots",
+        "model/cutting.py",
+        'factors = np.sqrt(shares) if "power" in model.normalize else shares',
+        "factors = shares",
+        "first_hour/test_cut.py -k derived",
+    ),
+    Mutant(
+        "trimmed models keep larger classifiers",
+        "model/cutting.py",
+        "for size, one in getattr(model, name).items() if size <= n",
+        "for size, one in getattr(model, name).items()",
+        "first_hour/test_cut.py",
+    ),
+    Mutant(
+        "names stay with groups that changed",
+        "model/groups.py",
+        "if others[new] == sizes[number]",
+        "if others[new]",
+        "first_hour/test_groups.py -k kept",
+    ),
+    Mutant(
+        "a row alone is summed in another order",
+        "merging/pooling.py",
+        "turns[len(found) - len(found) % n_sums :] = 0",
+        "turns[:] = 0",
+        "merging/test_pooling.py -k alone",
+    ),
+    Mutant(
+        "a query alone finds equal items in another order",
+        "retrieval/_plain.py",
+        'nearest = np.argsort(keys, kind="stable")[:k]',
+        'nearest = len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[:k]',
+        "retrieval/test_bag_index.py -k alone",
+    ),
     Mutant(
         "search by words and classes: classes fit every query",
         "retrieval/class_blend.py",
