@@ -1,6 +1,7 @@
 """What the pages show, against the model itself."""
 
 import asyncio
+import dataclasses
 import io
 import json
 import signal
@@ -13,6 +14,7 @@ from PIL import Image
 from bagwise.explorer import Workspace, open_workspace, views
 from bagwise.explorer.app import make_app
 from bagwise.training import FitOptions, run_fit
+from bagwise.training.seen import SeenItems
 from commands import bagwise, process
 from explorer_requests import respond
 from small_sources import png, write_image_folder, write_table
@@ -123,6 +125,22 @@ def test_items_are_filtered_and_sorted(answer, space):
     assert part["total"] == n_items
 
 
+def test_training_items_are_set_apart(space):
+    held = space.items
+    seen = np.arange(len(held)) % 3 > 0
+    known = SeenItems(space.ids, seen, np.ones(len(held), np.bool_), exact=True)
+    apart = Workspace(space.model, dataclasses.replace(held, seen=known))
+    told = views.overview(apart, 2)["seen"]
+    wrong = space.model.cut(2).predict(held.histograms) != held.collection.labels
+    assert (told["n_seen"], told["n_new"]) == (seen.sum(), (~seen).sum())
+    assert told["error_seen"] == pytest.approx(wrong[seen].mean())
+    assert told["error_new"] == pytest.approx(wrong[~seen].mean())
+    for which, chosen in (("training", seen), ("new", ~seen)):
+        rows = views.items(apart, 5, views.ItemQuery(seen=which))["items"]
+        assert [row["number"] for row in rows] == np.flatnonzero(chosen).tolist()
+        assert {row["training"] for row in rows} == {which == "training"}
+
+
 def test_why_adds_up_and_marks_the_text(answer, space):
     for number in (0, 5, len(space.items) - 1):
         for of in (None, 0, 2):
@@ -174,6 +192,9 @@ def test_an_image_has_a_heat_map_that_adds_up(tmp_path):
     why = told["why"]
     assert np.sum(told["heat"]) == pytest.approx(why["of_score"] - why["intercept"], rel=1e-3)
     assert (told["width"], told["height"]) == (40, 40)
+    shown = views.groups(space, None, views.GroupQuery())["groups"]
+    assert [group["number"] for group in shown] == np.argsort(-space.cut().deciding, kind="stable").tolist()
+    assert all(group["has_patches"] == bool(space.cut().patches.get(group["number"])) for group in shown)
 
 
 def test_pictures_are_images_of_their_item(tmp_path):
@@ -186,6 +207,10 @@ def test_pictures_are_images_of_their_item(tmp_path):
     assert (pixels[:, :, 0] > pixels[:, :, 2]).mean() > 0.5  # orange
     assert asyncio.run(respond(app, "GET", "/api/items/99/picture", {}, b""))[0] == 404
     assert asyncio.run(respond(app, "GET", "/api/items/1/picture?side=9", {}, b""))[0] == 404
+    patches = [asyncio.run(respond(app, "GET", f"/api/groups/{k}/patches", {}, b"")) for k in range(3)]
+    assert [status for status, _, _ in patches] == [200, 200, 200]
+    assert all(Image.open(io.BytesIO(body)).size[1] == 40 for _, _, body in patches)
+    assert asyncio.run(respond(app, "GET", "/api/groups/9/patches", {}, b""))[0] == 404
     pixels = (np.arange(1200) % 255).astype(np.uint8).reshape(20, 20, 3)
     status, _, body = asyncio.run(respond(app, "POST", "/api/search?k=2", {}, png(pixels)))
     assert (status, len(json.loads(body)["hits"])) == (200, 2)

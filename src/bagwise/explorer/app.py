@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from bagwise.errors import BagwiseError
 from bagwise.explorer import views
 from bagwise.explorer.workspace import Workspace
-from bagwise.report.pictures import thumbnail
+from bagwise.report.pictures import mosaic, thumbnail
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, shades
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
@@ -54,6 +54,14 @@ def make_app(space: Workspace) -> Starlette:
         content = space.items.collection[number].load(side)
         return Response(thumbnail(content, side), media_type="image/png")
 
+    def patches(request: Request) -> Response:
+        cut = space.cut(_size(request.query_params))
+        with space.picture_lock:
+            found = cut.patches.get(int(request.path_params["number"]))
+        if not found:
+            return _json({"error": "This group has no patches."}, 404)
+        return Response(mosaic(found, 40, columns=6), media_type="image/png")
+
     async def search(request: Request) -> Response:
         try:
             body = await request.body()
@@ -81,6 +89,7 @@ def make_app(space: Workspace) -> Starlette:
         Route("/api/overview", locked(lambda q, _: views.overview(space, n(q)))),
         Route("/api/groups", locked(lambda q, _: views.groups(space, n(q), _group_query(q)))),
         Route("/api/groups/{number:int}", locked(lambda q, p: views.group(space, n(q), p["number"]))),
+        Route("/api/groups/{number:int}/patches", _safe(patches)),
         Route("/api/words", locked(lambda q, _: views.words(space, n(q), q.get("find", "")))),
         Route("/api/joined", locked(lambda q, _: views.joined(space, _needed(q, "first"), _needed(q, "second")))),
         Route("/api/hierarchy", locked(lambda q, _: views.hierarchy(space))),
@@ -210,6 +219,7 @@ def _item_query(query: QueryParams) -> views.ItemQuery:
         label=_maybe(query, "label"),
         predicted=_maybe(query, "predicted"),
         right=query.get("right", ""),
+        seen=query.get("seen", ""),
         group=_maybe(query, "group"),
         find=query.get("find", ""),
         sort=query.get("sort") or "number",

@@ -14,9 +14,11 @@ from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.explorer.workspace import Items, Workspace
 from bagwise.model import Model
-from bagwise.training.evaluate import count_words, open_items
 from bagwise.training.item_index import ItemIndex, is_item_index
+from bagwise.training.items import count_words, open_items
 from bagwise.training.options import FitOptions
+from bagwise.training.preparing import N_SAMPLED_ITEMS
+from bagwise.training.seen import seen_items
 
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Progress
@@ -67,13 +69,16 @@ def open_workspace(
     if source is None:
         return Workspace(model, title=place.stem)
     collection = open_items(model, source, options)
-    found = count_words(model, collection, options, progress=progress)
+    n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
+    found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
     if found.skipped:
         note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")
         collection = collection[found.kept]
     number = {name: k for k, name in enumerate(model.classes)}
     codes = np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
-    items = Items(collection, found.matrix, codes, Path(collection.source).name or collection.source)
+    seen = seen_items(model, collection, found.matrix)
+    where = Path(collection.source).name or collection.source
+    items = Items(collection, found.matrix, codes, where, seen, found.samples)
 
     def index() -> ItemIndex:
         return ItemIndex.build(model, collection, found.matrix, options=options)

@@ -16,6 +16,7 @@ from bagwise.report.explained import marked_text, spread_weights
 from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item, ItemError
+from bagwise.training.seen import SeenItems
 
 __all__ = [
     "GroupQuery",
@@ -73,11 +74,24 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
         else {
             "n": len(space.items),
             "n_labelled": int((space.items.codes >= 0).sum()),
-            "protocol": space.items.protocol,
+            "place": clean(space.items.place),
         },
         "error": cut.error,
+        "seen": None if space.items is None or space.items.seen is None else _seen(cut, space.items.seen),
         "confusion": None if cut.confusion is None else cut.confusion.tolist(),
         "searchable": space.searchable,
+    }
+
+
+def _seen(cut: Cut, seen: SeenItems) -> dict[str, Any]:
+    """Return how many items the model was learned from, and the errors of those and of others."""
+    new = ~seen.seen if seen.exact else seen.compared & ~seen.seen
+    return {
+        "n_seen": seen.n_seen,
+        "n_new": int(new.sum()),
+        "exact": seen.exact,
+        "error_seen": cut.error_of(seen.seen),
+        "error_new": cut.error_of(new),
     }
 
 
@@ -113,7 +127,7 @@ class GroupQuery:
     label : int or None
         Only groups whose strongest class this is, by its number.
     sort : {"decides", "size", "number"}
-        By the largest absolute contribution to a class, by the share of all occurrences, or by number.
+        By how much they decide, by the share of all occurrences, or by number.
     first, most : int
         Part of the list.
     """
@@ -137,8 +151,7 @@ def groups(space: Workspace, n: int | None, query: GroupQuery) -> dict[str, Any]
         _check_class(cut, query.label)
         chosen = chosen[[]] if weights is None else chosen[weights.argmax(axis=0)[chosen] == query.label]
     if query.sort == "decides":
-        keys = cut.occurrences if weights is None else np.abs(weights).max(axis=0)
-        chosen = chosen[np.argsort(-keys[chosen], kind="stable")]
+        chosen = chosen[np.argsort(-cut.deciding[chosen], kind="stable")]
     elif query.sort == "size":
         chosen = chosen[np.argsort(-cut.occurrences[chosen], kind="stable")]
     elif query.sort != "number":
@@ -170,6 +183,7 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
         "n_words": len(members),
         "share": float(cut.occurrences[number] / max(totals.sum(), 1e-300)),
         "classes": classes,
+        "has_patches": bool(cut.items is not None and cut.items.samples and number in cut.shown_first),
         "words": [
             {"word": int(k), "name": _word_name(cut, int(k)), "total": float(totals[k])} for k in order[:most].tolist()
         ],
@@ -267,6 +281,8 @@ class ItemQuery:
     label, predicted : int or None
         Only items of this class, or predicted to be of it, by its number.
     right : {"", "right", "wrong"}
+    seen : {"", "new", "training"}
+        Only items that the model was learned from, or others.
     group : int or None
         Only items with a word of this group.
     find : str
@@ -279,6 +295,7 @@ class ItemQuery:
     label: int | None = None
     predicted: int | None = None
     right: str = ""
+    seen: str = ""
     group: int | None = None
     find: str = ""
     sort: str = "number"
@@ -305,6 +322,11 @@ def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
             raise BagwiseError(f"Items are right or wrong, not {query.right!r}.")
         agree = cut.answers.predicted == held.codes
         chosen &= (held.codes >= 0) & (agree if query.right == "right" else ~agree)
+    if query.seen:
+        if query.seen not in ("new", "training"):
+            raise BagwiseError(f"Items are new or training, not {query.seen!r}.")
+        known = np.zeros(len(held), np.bool_) if held.seen is None else held.seen.seen
+        chosen &= known if query.seen == "training" else ~known
     if query.group is not None:
         if not 0 <= query.group < cut.model.n_groups:
             raise BagwiseError(f"Groups are numbered from 0 to {cut.model.n_groups - 1}, got {query.group}.")
@@ -334,6 +356,7 @@ def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
         "number": number,
         "id": clean(space.ids[number]),
         "label": None if code < 0 else clean(classes[code]),
+        "training": None if space.items.seen is None else bool(space.items.seen.seen[number]),
     }
     if cut.has_answers:
         answers = cut.answers

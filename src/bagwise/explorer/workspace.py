@@ -10,17 +10,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.model import Model
+from bagwise.model.explanation import sum_cells
 from bagwise.model.vectorizers import WordSample
 from bagwise.sources.collection import Collection
+from bagwise.training.group_data import class_weights, deciding, typical_patches
+from bagwise.training.seen import SeenItems
 
 __all__ = ["Answers", "Cut", "Items", "Workspace"]
 
 _HELD_CUTS = 8
+# Groups of a cut that have pictures of patches.
+_WITH_PATCHES = 60
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,10 @@ class Items:
     histograms : CSR array or ndarray of shape (n_items, n_cells * d)
     codes : ndarray of shape (n_items,)
         Classes as indices into those of the model; -1 for items without a label that the model knows.
-    protocol : str
-        What the answers of the model on these items are, such as "training items".
+    place : str
+        Where they come from, for messages.
+    seen : SeenItems or None
+        Which of them the model was learned from, if that is known.
     samples : mapping
         Words of the descriptors of some images, for patches.
     """
@@ -42,7 +48,8 @@ class Items:
     collection: Collection
     histograms: Any
     codes: NDArray[np.int64]
-    protocol: str
+    place: str
+    seen: SeenItems | None = None
     samples: Mapping[int, WordSample] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -104,10 +111,14 @@ class Cut:
     @cached_property
     def error(self) -> float | None:
         """Fraction of labelled items that are wrong, or None."""
-        if self.items is None or not self.has_answers or not (self.items.codes >= 0).any():
+        return self.error_of(None)
+
+    def error_of(self, chosen: NDArray[np.bool_] | None) -> float | None:
+        """Return the fraction of labelled items that are wrong among some; None if there are none, or no answers."""
+        if self.items is None or not self.has_answers:
             return None
-        known = self.items.codes >= 0
-        return float((self.answers.predicted[known] != self.items.codes[known]).mean())
+        known = self.items.codes >= 0 if chosen is None else chosen & (self.items.codes >= 0)
+        return float((self.answers.predicted[known] != self.items.codes[known]).mean()) if known.any() else None
 
     @cached_property
     def confusion(self) -> NDArray[np.int64] | None:
@@ -145,22 +156,30 @@ class Cut:
     def class_weights(self) -> NDArray[np.float64] | None:
         """What each group adds to the score of each class, shape (n_classes, n_groups), or None.
 
-        With items, the mean over the items of the class minus that over all items; without, the weight of the
-        classifier. Cells of a pyramid are summed.
+        With labelled items, see `bagwise.training.group_data.class_weights`; without, the weight of the classifier.
         """
         if self.model.n_groups not in self.model.heads:
             return None
-        weights = self.model.head.coef.astype(np.float64)
         if self.items is not None and (self.items.codes >= 0).any():
-            codes, n_classes = self.items.codes, len(self.model.classes)
-            rows = np.flatnonzero(codes >= 0)
-            members = sp.csr_array((np.ones(len(rows)), (codes[rows], rows)), shape=(n_classes, len(codes)))
-            sums = members @ self.features
-            sums = sums.toarray() if sp.issparse(sums) else np.asarray(sums)
-            counts = np.bincount(codes[rows], minlength=n_classes)[:, None]
-            overall = np.asarray(self.features.mean(axis=0)).ravel()
-            weights = np.where(counts, weights * (sums / np.maximum(counts, 1) - overall), 0.0)
-        return weights.reshape(len(weights), -1, self.model.n_groups).sum(axis=1)
+            return class_weights(self.model, self.features, self.items.codes)
+        return sum_cells(self.model.head.coef, self.model.n_groups)
+
+    @cached_property
+    def deciding(self) -> NDArray[np.float64]:
+        """How much each group decides; by how often it occurs if there are no items."""
+        return self.occurrences if self.items is None else deciding(self.model, self.features)
+
+    @cached_property
+    def shown_first(self) -> NDArray[np.int64]:
+        """The groups that decide most, which have patches."""
+        return np.argsort(-self.deciding, kind="stable")[:_WITH_PATCHES]
+
+    @cached_property
+    def patches(self) -> dict[int, list[bytes]]:
+        """Pictures of typical patches of the groups that decide most, for images."""
+        if self.items is None or not self.items.samples:
+            return {}
+        return typical_patches(self.model, self.items.collection, self.items.samples, self.shown_first)
 
 
 class Workspace:
@@ -180,8 +199,8 @@ class Workspace:
     ----------
     model, items, title
         As given.
-    lock : threading.RLock
-        Held while something is computed, so that threads do not do the same work.
+    lock, picture_lock : threading.RLock
+        Held while something is computed, or patches are read, so that threads do not do the same work.
     """
 
     def __init__(
@@ -191,6 +210,7 @@ class Workspace:
         self.items = items
         self.title = title
         self.lock = threading.RLock()
+        self.picture_lock = threading.RLock()
         self._make_index = index
         self._cuts: OrderedDict[int, Cut] = OrderedDict()
 

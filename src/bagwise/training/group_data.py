@@ -20,7 +20,7 @@ from bagwise.report.views import LIMITS
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 
-__all__ = ["deciding", "word_groups"]
+__all__ = ["class_weights", "deciding", "typical_patches", "word_groups"]
 
 N_CLASSES_SHOWN = 3
 # Limits on the patches of a report: patches per group, patches in total, pixels of a side.
@@ -56,8 +56,8 @@ def word_groups(
     measure = deciding(model, grouped)
     order = np.lexsort((np.arange(len(totals)), -totals, -measure))
     has_head = codes is not None and model.n_groups in model.heads
-    weights = _class_weights(model, grouped, codes) if has_head else None
-    patches = _patches(model, collection, samples, order[: LIMITS.groups])
+    weights = class_weights(model, grouped, codes) if has_head else None
+    patches = typical_patches(model, collection, samples, order[: LIMITS.groups])
     given = model.group_names()
     groups = []
     for group in order.tolist():
@@ -138,21 +138,22 @@ def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
     return model.descriptor_records[numbers.pop()].name
 
 
-def _class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
+def class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
     """Return the mean contribution of each group to the score of each class, minus its mean over all items.
 
-    The mean of a class is taken over its own items. Shape (n_classes, n_groups); 0 for classes without items.
+    The mean of a class is taken over its own items; those with the code -1 have none. Shape (n_classes, n_groups); 0
+    for classes without items.
     """
-    n_classes = len(model.classes)
-    members = sp.csr_array((np.ones(len(codes)), (codes, np.arange(len(codes)))), shape=(n_classes, len(codes)))
+    n_classes, known = len(model.classes), np.flatnonzero(codes >= 0)
+    members = sp.csr_array((np.ones(len(known)), (codes[known], known)), shape=(n_classes, len(codes)))
     sums = members @ features
-    counts = np.bincount(codes, minlength=n_classes)[:, None]
+    counts = np.bincount(codes[known], minlength=n_classes)[:, None]
     means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
     overall = np.asarray(features.mean(axis=0)).ravel()
     return sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
 
 
-def _patches(
+def typical_patches(
     model: Model, collection: Collection, samples: Mapping[int, WordSample], groups: NDArray[np.int64]
 ) -> dict[int, list[bytes]]:
     """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and vocabulary.

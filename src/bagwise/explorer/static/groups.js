@@ -43,13 +43,13 @@ async function save(facts, given) {
 }
 
 function list(facts, told, given) {
-  const cards = h("ul", { class: "cards" }, told.groups.map((one) => card(one)));
+  const cards = h("ul", { class: "cards" }, told.groups.map((one) => card(one, facts.n_groups, facts.modality)));
   const more = h("button", { type: "button", class: "more" });
   let shown = told.groups.length;
   const label = () => { more.textContent = `Show ${Math.min(PART, told.total - shown)} more of ${count(told.total - shown)}`; more.hidden = shown >= told.total; };
   more.addEventListener("click", async () => {
     const next = await api("groups", { n: facts.n_groups, ...given, first: shown, most: PART });
-    cards.append(...next.groups.map((one) => card(one)));
+    cards.append(...next.groups.map((one) => card(one, facts.n_groups, facts.modality)));
     shown += next.groups.length;
     label();
   });
@@ -69,14 +69,18 @@ function weights(one) {
     h("tr", {}, h("th", { scope: "row", title: each.name }, each.name), h("td", {}, bar(each.weight, largest)), h("td", {}, signed(each.weight)))))) : null;
 }
 
-function card(one) {
+const patches = (one, n) => h("img", { class: "patches", src: `/api/groups/${one.number}/patches?n=${n}`, alt: `Typical patches of ${one.name}`, loading: "lazy" });
+
+function card(one, n, modality) {
   const words = one.words.map((word) => word.name).join(", ");
   const rest = one.n_words - one.words.length;
-  return h("li", { class: "card" }, ...head(one, "h3"), h("p", { class: "words" }, words, rest ? h("span", { class: "small" }, ` and ${count(rest)} more`) : null), weights(one));
+  const visual = modality === "images" || modality === "videos"; // words without names
+  return h("li", { class: "card" }, ...head(one, "h3"), one.has_patches ? patches(one, n) : null,
+    visual ? null : h("p", { class: "words" }, words, rest ? h("span", { class: "small" }, ` and ${count(rest)} more`) : null), weights(one));
 }
 
 function whole(one, n) {
-  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), weights(one),
+  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), one.has_patches ? patches(one, n) : null, weights(one),
     h("ol", { class: "wordlist" }, one.words.map((word) => h("li", {}, word.name, h("span", { class: "small" }, ` ${count(Math.round(word.total))}`)))));
 }
 

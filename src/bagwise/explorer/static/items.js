@@ -4,7 +4,7 @@ import { address, changed, go } from "./address.js";
 import { api, count, csv, download, h, plural } from "./dom.js";
 import { shownContent, sum } from "./why.js";
 
-const FILTERS = ["label", "predicted", "right", "group", "find", "sort"];
+const FILTERS = ["label", "predicted", "right", "seen", "group", "find", "sort"];
 const PART = 60;
 
 export async function show(facts, parameters) {
@@ -36,6 +36,7 @@ function filters(facts, given) {
       choice("predicted", "Predicted", [["", "any"], ...classes]),
       choice("right", "Answer", [["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]]),
       choice("sort", "Order", [["", "as they are"], ["margin", "least certain first"], ["-margin", "most certain first"], ["score", "lowest score first"], ["id", "id"]])] : null,
+    facts.seen?.n_seen && facts.seen.n_new ? choice("seen", "Items", [["", "all"], ["new", "new"], ["training", "of the training"]]) : null,
     given.group !== "" ? h("span", {}, `with group ${given.group} `, h("button", { type: "button", onclick: () => go(changed({ group: "" }), true) }, "any group")) : null,
     h("button", { type: "button", onclick: () => save(facts, given) }, "Save as CSV"));
 }
@@ -135,7 +136,8 @@ async function one(facts, parameters, number) {
   const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"));
   return {
     content: [back, h("h1", { class: "itemname" }, told.id),
-      h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : ""),
+      h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : "",
+        told.training ? " The model was learned from this item." : ""),
       told.problem ? h("p", { class: "problem" }, told.problem) : null,
       h("div", { class: "two" }, h("div", {}, shownContent(told, picture)),
         told.why ? h("section", { class: "why" }, h("h2", {}, "Why"), sum(told.why, facts.classes, (of) => go(changed({ of }), true))) : null),

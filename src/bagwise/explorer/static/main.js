@@ -79,7 +79,8 @@ function frame() {
   slider.value = toPlace(facts.n_groups);
   slider.setAttribute("aria-valuetext", `${facts.n_groups} groups`);
   const output = document.getElementById("size-error");
-  output.textContent = facts.error === null ? "" : `${percent(facts.error)} of these items wrong`;
+  const error = facts.seen?.n_seen ? facts.seen.error_new : facts.error; // those it was learned from say nothing
+  output.textContent = error === null ? "" : `${percent(error)} of ${facts.seen?.n_seen ? "new items" : "items"} wrong`;
   document.title = `${PAGES[location.pathname].name} · ${facts.title} · bagwise`;
 }
 

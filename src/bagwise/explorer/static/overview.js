@@ -21,12 +21,20 @@ function lead(facts) {
   const { path } = facts;
   const at = path ? path.sizes.indexOf(facts.n_groups) : -1;
   const error = at < 0 ? "" : `; error ${percent(path.errors[at])} in ${path.protocol}`;
-  const few = facts.items && facts.error !== null
-    ? ` Of ${count(facts.items.n_labelled)} labelled items in ${facts.items.protocol}, ${percent(facts.error)} are wrong.` : "";
+  const few = shown(facts);
   const none = facts.items ? "" : " No items are shown: start the explorer with an index, or with the location of items.";
   const head = facts.classifiers.length && !facts.classifiers.includes(facts.n_groups)
     ? ` There is no classifier for ${facts.n_groups} groups; sizes with one: ${facts.classifiers.join(", ")}.` : "";
   return h("p", { class: "lead" }, `${words}${error}.${few}${head}${none}`);
+}
+
+/** Say how many of the items that are shown are wrong, apart for those that the model was learned from. */
+function shown({ items, error, seen }) {
+  if (!items || error === null) return "";
+  const where = ` ${count(items.n)} items of ${items.place} are shown`;
+  if (seen && seen.n_seen && !seen.n_new) return `${where}, the ones it was learned from: ${percent(error)} of them are wrong, which says nothing about new items.`;
+  if (seen && seen.n_seen && seen.error_new !== null) return `${where}: of ${count(seen.n_new)} new ones ${percent(seen.error_new)} are wrong, of ${count(seen.n_seen)} that it was learned from ${percent(seen.error_seen ?? 0)}.`;
+  return `${where}; ${percent(error)} of those with labels are wrong.`;
 }
 
 /** The curve of errors; a click or a key on a point cuts the model there. */
