@@ -158,12 +158,14 @@ class VisualVectorizer(Vectorizer):
 
         from bagwise.codebooks.kmeans import kmeans_words
 
-        vectors = reservoir.vectors()
         given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
-        found = kmeans_words(vectors, size, n_init=1, **given)
-        if steps is not None and settings is not None:
-            steps.save("words", X, settings, {"codebook": found.words})
-        return found.words
+        if steps is None or settings is None:
+            return kmeans_words(reservoir.vectors(), size, n_init=1, **given).words
+        unfinished = steps.checkpoint("unfinished", X, settings)
+        words = kmeans_words(reservoir.vectors(), size, n_init=1, checkpoint=unfinished, **given).words
+        steps.save("words", X, settings, {"codebook": words})
+        unfinished.remove()
+        return words
 
     def _transform(self, X: Any, run: Run) -> Histograms:
         """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
