@@ -202,7 +202,7 @@ def test_pictures_are_images_of_their_item(tmp_path):
     fit = run_fit(folder, FitOptions(n_words=8, n_groups=3, folds=0))
     app = make_app(open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder))
     status, headers, body = asyncio.run(respond(app, "GET", "/api/items/1/picture", {}, b""))
-    assert (status, headers["content-type"]) == (200, "image/png")
+    assert (status, headers["content-type"]) == (200, "image/jpeg")
     pixels = np.asarray(Image.open(io.BytesIO(body)).convert("RGB")).astype(int)
     assert (pixels[:, :, 0] > pixels[:, :, 2]).mean() > 0.5  # orange
     assert asyncio.run(respond(app, "GET", "/api/items/99/picture", {}, b""))[0] == 404

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from bagwise.errors import BagwiseError
 from bagwise.explorer import views
 from bagwise.explorer.workspace import Workspace
-from bagwise.report.pictures import mosaic, thumbnail
+from bagwise.report.pictures import mosaic, photograph
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, shades
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
@@ -52,7 +52,7 @@ def make_app(space: Workspace) -> Starlette:
         if space.items is None or space.model.modality != "images" or number >= len(space.items):
             return _json({"error": f"There is no picture of item {number}."}, 404)
         content = space.items.collection[number].load(side)
-        return Response(thumbnail(content, side), media_type="image/png")
+        return Response(photograph(content, side), media_type="image/jpeg")
 
     def patches(request: Request) -> Response:
         cut = space.cut(_size(request.query_params))
