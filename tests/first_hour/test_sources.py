@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from bagwise import BagwiseError, Model, open_collection
 from bagwise.cli.app import app
+from bagwise.sources import delimited
 from commands import as_json, bagwise
 from small_sources import (
     images,
@@ -228,6 +229,7 @@ def test_ids_and_splits_are_columns(tmp_path):
 def test_sheets_of_excel_files(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     X, y = table()
+    before = delimited._as_csv.cache_info().misses
     book = openpyxl.Workbook()
     book.active.title = "counts"
     book.active.append([*(f"w{k}" for k in range(X.shape[1])), "label"])
@@ -240,6 +242,7 @@ def test_sheets_of_excel_files(tmp_path):
         sheet.append([datetime.datetime(2024, 5, 3), text, label])
     book.save(tmp_path / "book.xlsx")
     told = fit(tmp_path / "book.xlsx")
+    assert delimited._as_csv.cache_info().misses == before + 1  # large sheets take long
     assert "The sheet 'counts' was read; --sheet chooses another: 'posts'." in told["notes"]
     assert open_collection(tmp_path / "book.xlsx").X.tolist() == X.tolist()
     for sheet in ("posts", 2):
@@ -268,6 +271,9 @@ def test_places_without_items(tmp_path):
     assert "holds no images, texts, records or videos; it is empty. Give" in fit(folder, code=1)["error"]
     (folder / ".hidden.txt").write_text("x")
     assert "it is empty (hidden files do not count)" in fit(folder, code=1)["error"]
+    for name, advice in (("a.xls", "Save it as .xlsx"), ("b.json", "one object per line"), ("c.pdf", "to .txt")):
+        (tmp_path / name).write_text("words in a file")
+        assert advice in fit(tmp_path / name, code=1)["error"]
     write_text_folder(tmp_path / "texts", n_each=2)
     inner = zipped(tmp_path / "texts", tmp_path / "inner.zip")
     with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:

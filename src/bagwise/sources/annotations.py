@@ -66,6 +66,12 @@ def annotations_of(given: Any, what: str, ids: Sequence[str], source: str) -> An
             f"There is no file {os.fspath(given.path)}. {what.capitalize()}s come from a CSV, TSV, Excel or Parquet "
             f"file with columns filename and {what}."
         )
+    end = os.path.splitext(given.path)[1].lower()
+    if end in (".json", ".jsonl", ".xls", ".ods", ".npz"):
+        raise BagwiseError(
+            f"{os.fspath(given.path)} cannot be used for {what}s: give a CSV, TSV, .xlsx or Parquet file with columns "
+            f"filename and {what}, not {end}."
+        )
     try:
         return _read_file(given, what, ids, source)
     except (BagwiseError, csv.Error) as error:

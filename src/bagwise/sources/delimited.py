@@ -96,7 +96,10 @@ class SheetContent:
     @classmethod
     def of(cls, file: Content, sheet: str | None) -> SheetContent:
         """Make the content of a sheet; changes of the file are noticed later."""
-        return cls(file, sheet, stamp_of(file.path) if isinstance(file, FileContent) else None)
+        if not isinstance(file, FileContent):
+            return cls(file, sheet, None)
+        path = os.path.realpath(file.path)  # a sheet is read once, by whatever path
+        return cls(FileContent(path), sheet, stamp_of(path))
 
     @property
     def source(self) -> str:

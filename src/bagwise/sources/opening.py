@@ -23,6 +23,10 @@ _ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_EN
 # Modalities of which each file is an item, and the options that are about columns and layout of a table.
 _FILES = ("images", "texts", "videos")
 _OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
+# What to do with common files that are not read.
+_ADVICE = {".xls": "Save it as .xlsx or .csv.", ".ods": "Save it as .xlsx or .csv."}
+_ADVICE |= {".json": "Write one object per line into a .jsonl file.", ".pkl": "Save it as .csv, .npz or .parquet."}
+_ADVICE |= dict.fromkeys((".pdf", ".doc", ".docx", ".rtf", ".html", ".htm"), "Convert such files to .txt.")
 # Named in the message on a source without items.
 _SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".tsv", ".txt", ".xlsx"])
 # Files that are tables for certain; .csv and .tsv may be texts as well.
@@ -165,7 +169,8 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
         outside = not any("/" in name for name in there.get(modality, ()))
         if modality in there and outside and len(there[modality]) <= others:
             del there[modality]
-    if not there.keys() - {"texts"} and likely_texts(contents):
+    known = len(contents) == 1 and ending(next(iter(contents))) in _ADVICE
+    if not there.keys() - {"texts"} and not known and likely_texts(contents):
         return "texts"
     if not there:
         raise _nothing_found(os.fspath(path), contents)
@@ -177,6 +182,9 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
 def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
     """Build the error for a place without items, with advice by what is there."""
     usual = Counter(ending(name) for name in contents).most_common(1)
+    if usual and usual[0][0] in _ADVICE:
+        error = nothing_found(path, "images, texts, records or videos", contents, None)
+        return BagwiseError(f"{error} {_ADVICE[usual[0][0]]}")
     named = [name for name in contents if usual and ending(name) == usual[0][0] != ""]
     if named and look_like_texts(contents, named):
         others = f"They look like texts, which {argument('extensions', usual[0][0])} opens"
