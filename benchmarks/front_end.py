@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from bagwise import fit_model, open_collection
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
-from bagwise.descriptors.base import describe_items
+from bagwise.descriptors.describing import describe_items
 from bagwise.sources import Collection
 from bagwise.training import FitOptions
 from bagwise.training.options import make_descriptors
