@@ -92,6 +92,23 @@ def test_names_in_the_file_are_matched_with_those_of_items(name, header, change,
     assert classes(fit(folder, "--labels", path, *QUICK, *options)) == ["across", "down"]
 
 
+def test_splits_are_a_column_of_the_file_of_labels(photos, tmp_path):
+    folder, rows = photos
+    path = write_rows(tmp_path / "l.csv", ("filename", "kind", "part"), [(a, b, c.upper()) for a, b, c in rows])
+    assert fit(folder, "--labels", path, "--label", "kind", "--split", "part", *QUICK)["test"]["n_items"] == 4
+    archive = zipped(folder, tmp_path / "photos.zip")
+    assert fit(archive, "--labels", path, "--label", "kind", "--split", "part", *QUICK)["test"]["n_items"] == 4
+
+
+def test_labels_of_rows(tmp_path):
+    X, y = table(n_each=4)
+    lines = ["key,a,b,c", *(f"k{i},{row[0]:g},{row[1]:g},{row[2]:g}" for i, row in enumerate(X))]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    path = write_rows(tmp_path / "l.csv", ("id", "label"), [(f"k{i}", label) for i, label in enumerate(y)][::-1])
+    assert len(classes(fit(tmp_path / "a.csv", "--id", "key", "--labels", path))) == 3
+    assert list(open_collection(tmp_path / "a.csv", id="key", labels=path).labels) == y.tolist()
+
+
 def test_labels_in_parquet(photos, tmp_path):
     pandas = pytest.importorskip("pandas")
     folder, rows = photos
@@ -207,6 +224,12 @@ def test_numbers_with_decimal_commas(tmp_path):
     assert open_collection(tmp_path / "a.csv").X[1].tolist() == [1.5, 3.25]
     (tmp_path / "b.csv").write_text("\n".join(rows).replace("0,5", "1.000,5"))
     assert "line 2, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
+
+
+def test_spaces_between_fields_are_proposed(tmp_path):
+    (tmp_path / "a.csv").write_text("a b c\n1 2 3\n4 5 6\n7 8 1\n")
+    assert "it has one column, 'a b c'. If spaces divide it: --sep 'space'" in fit(tmp_path / "a.csv", code=1)["error"]
+    assert fit(tmp_path / "a.csv", "--sep", "space")["model"]["n_words"] == 3
 
 
 def test_ids_and_splits_are_columns(tmp_path):

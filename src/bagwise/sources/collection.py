@@ -53,7 +53,8 @@ class Collection(Sequence[Item]):
     Examples
     --------
     >>> import tempfile
-    >>>     >>> from bagwise import open_collection
+    >>> from pathlib import Path
+    >>> from bagwise import open_collection
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, text in [("cat/1.txt", "meow"), ("cat/2.txt", "purr"), ("dog/1.txt", "woof")]:
     ...         Path(folder, name).parent.mkdir(exist_ok=True)

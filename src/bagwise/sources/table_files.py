@@ -227,6 +227,8 @@ def _no_numbers(
             advice = f"To learn from texts: {argument('text', names[likely])}, with {argument('label', names[few])}."
         listed = shortened([names[i] for i in texts])
         return BagwiseError(f"columns {listed} hold text, but the words of a table are numbers. {advice}")
+    if len(names) == 1 and " " in names[0] and all(len(row) == 1 and " " in row[0].strip() for _, row in rows):
+        return BagwiseError(f"it has one column, {names[0]!r}. If spaces divide it: {argument('sep', 'space')}")
     for line, row in _cells(text, separator, has_names):
         if len(row) != len(names):
             return BagwiseError(f"line {line} has {len(row)} fields, but there are {len(names)} columns.")
