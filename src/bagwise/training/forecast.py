@@ -32,7 +32,7 @@ _TEACHER = "Training a classifier on all words"
 # Seconds that are spent on describing or counting a sample, on one run of merging, and on cross-validation.
 _READING, _MERGING, _VALIDATING = 1.0, 0.8, 2.5
 _FIRST_ITEMS, _MOST_ITEMS = 8, 2000
-_TIMED_VECTORS = 20_000  # that iterations of k-means are timed with
+_TIMED_VECTORS = 12_000  # that iterations of k-means are timed with
 _FEW_WORDS = 64  # of the k-means whose iterations are counted
 _GROWTH = 0.2  # exponent of the number of iterations in the number of words, for as many vectors per word
 _MOST_ITERATIONS = 100

@@ -23,7 +23,7 @@ from bagwise.training.preparing import class_codes, class_names, enough_for_fold
 
 __all__ = ["FitPlan", "PlannedStep", "plan_fit"]
 
-_BASE_MEMORY = 250 * 2**20  # Python and the libraries
+_BASE_MEMORY = 500 * 2**20  # Python, the libraries and compiled code
 _LARGEST_DENSE = 20_000  # words up to which merging holds two dense matrices
 _SPOOLED = 64  # items whose descriptors are held at a time
 
