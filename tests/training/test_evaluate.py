@@ -224,8 +224,21 @@ def test_report_data_has_every_group():
         assert group.n_words == np.sum(fit.model.lookup == group.number)
         assert group.frequency == pytest.approx(totals[group.number] / X.sum())
         assert group.name == fit.model.group_names()[group.number]
+        assert abs(group.classes[0][1]) == pytest.approx(group.decides)
     decides = [group.decides for group in data.groups]
     assert decides == sorted(decides, reverse=True)
+
+
+def test_the_weights_of_two_classes_have_opposite_signs():
+    X, y = table(n_classes=2)
+    fit = run_fit(rows(X, y), FitOptions(n_groups=4, folds=2, n_jobs=1))
+    features = np.asarray(fit.model.group(X), np.float64)
+    for group in fit_report_data(fit).groups:
+        found = dict(group.classes)
+        assert sum(found.values()) == pytest.approx(0, abs=1e-6)
+        for name, weight in found.items():
+            coef = fit.model.head.coef[fit.model.classes.index(name), group.number]
+            assert weight == pytest.approx(coef * features[:, group.number].std(), abs=1e-6)
 
 
 @pytest.mark.parametrize("pyramid", [((1, 1),), ((1, 1), (2, 2))])

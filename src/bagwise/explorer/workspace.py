@@ -156,12 +156,12 @@ class Cut:
     def class_weights(self) -> NDArray[np.float64] | None:
         """What each group adds to the score of each class, shape (n_classes, n_groups), or None.
 
-        With labelled items, see `bagwise.training.group_data.class_weights`; without, the weight of the classifier.
+        With items, see `bagwise.training.group_data.class_weights`; without, the weight of the classifier.
         """
         if self.model.n_groups not in self.model.heads:
             return None
-        if self.items is not None and (self.items.codes >= 0).any():
-            return class_weights(self.model, self.features, self.items.codes)
+        if self.items is not None:
+            return class_weights(self.model, self.features)
         return sum_cells(self.model.head.coef, self.model.n_groups)
 
     @cached_property

@@ -166,7 +166,7 @@ class WordGroup:
     patches : sequence of bytes, default=()
         PNG or JPEG files of image patches assigned to its words.
     classes : sequence of (class, weight), default=()
-        Weights of the group for classes, the largest absolute value first.
+        How far the scores of classes move with the group, the largest absolute value first.
     vocabulary : str, default=""
         The vocabulary of its words, if there are several.
     name : str, default=""

@@ -226,7 +226,7 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
     rows = []
     for group in shown:
         weights = [f"{escaped(name)} {fixed(weight, decimals, sign=True)}" for name, weight in group.classes]
-        words = f"{count(group.n_words)} {escaped(group.vocabulary)}".strip()
+        words = count(group.n_words) + (f" {escaped(group.vocabulary)}" if group.vocabulary else "")
         measure = [fixed(group.decides, digits)] if decided else []
         measure += [words, *([percent(group.frequency)] if frequent else [])]
         content = [_words(group, folder), ", ".join(weights)]

@@ -34,7 +34,6 @@ def word_groups(
     model: Model,
     collection: Collection,
     histograms: Any,
-    codes: NDArray[np.int64] | None,
     samples: Mapping[int, WordSample],
 ) -> tuple[WordGroup, ...]:
     """Return all groups, those that decide most first; only groups that a page shows as cards have patches.
@@ -55,8 +54,7 @@ def word_groups(
     grouped = model.group(histograms)
     measure = deciding(model, grouped)
     order = np.lexsort((np.arange(len(totals)), -totals, -measure))
-    has_head = codes is not None and model.n_groups in model.heads
-    weights = class_weights(model, grouped, codes) if has_head else None
+    weights = class_weights(model, grouped) if model.n_groups in model.heads else None
     patches = typical_patches(model, collection, samples, order[: LIMITS.groups])
     given = model.group_names()
     groups = []
@@ -115,10 +113,7 @@ def deciding(model: Model, features: Any) -> NDArray[np.float64]:
     weights = model.head.coef.astype(np.float64) if model.n_groups in model.heads else np.ones((1, features.shape[1]))
     n_items, n = features.shape[0], model.n_groups
     if model.n_cells == 1:
-        mean = np.asarray(features.mean(axis=0, dtype=np.float64)).ravel()
-        squares = features.multiply(features) if sp.issparse(features) else np.square(features, dtype=np.float64)
-        variance = np.asarray(squares.mean(axis=0, dtype=np.float64)).ravel() - mean**2
-        return np.abs(weights).max(axis=0) * np.sqrt(np.maximum(variance, 0))
+        return np.abs(weights).max(axis=0) * _spread(features)
     sums, squares = np.zeros((2, len(weights), n))
     for first in range(0, n_items, _BATCH):
         part = features[first : first + _BATCH]
@@ -138,19 +133,20 @@ def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
     return model.descriptor_records[numbers.pop()].name
 
 
-def class_weights(model: Model, features: Any, codes: Any) -> NDArray[np.float64]:
-    """Return the mean contribution of each group to the score of each class, minus its mean over all items.
+def class_weights(model: Model, features: Any) -> NDArray[np.float64]:
+    """Return how far the score of each class moves when the features of a group rise by one standard deviation each.
 
-    The mean of a class is taken over its own items; those with the code -1 have none. Shape (n_classes, n_groups); 0
-    for classes without items.
+    Shape (n_classes, n_groups). Without a pyramid, the largest absolute value of a group is what it decides.
     """
-    n_classes, known = len(model.classes), np.flatnonzero(codes >= 0)
-    members = sp.csr_array((np.ones(len(known)), (codes[known], known)), shape=(n_classes, len(codes)))
-    sums = members @ features
-    counts = np.bincount(codes[known], minlength=n_classes)[:, None]
-    means = (sums.toarray() if sp.issparse(sums) else np.asarray(sums)) / np.maximum(counts, 1)
-    overall = np.asarray(features.mean(axis=0)).ravel()
-    return sum_cells(np.where(counts, model.head.coef * (means - overall), 0), model.n_groups)
+    return sum_cells(model.head.coef.astype(np.float64) * _spread(features), model.n_groups)
+
+
+def _spread(features: Any) -> NDArray[np.float64]:
+    """Return the standard deviation of each feature over items."""
+    mean = np.asarray(features.mean(axis=0, dtype=np.float64)).ravel()
+    squares = features.multiply(features) if sp.issparse(features) else np.square(features, dtype=np.float64)
+    variance = np.asarray(squares.mean(axis=0, dtype=np.float64)).ravel() - mean**2
+    return np.sqrt(np.maximum(variance, 0))
 
 
 def typical_patches(
