@@ -12,6 +12,7 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.merging.path import path_sizes
+from bagwise.model.groups import typicality
 from bagwise.report.explained import marked_text, spread_weights
 from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
@@ -171,8 +172,7 @@ def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
 def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
     members, weights = cut.groups[number], cut.class_weights
     totals = cut.word_totals
-    importance = totals if cut.model.word_weights is None else totals * cut.model.word_weights
-    order = members[np.argsort(-importance[members], kind="stable")]
+    order = members[np.argsort(-typicality(cut.model)[members], kind="stable")]
     classes: list[dict[str, Any]] = []
     if weights is not None:
         strongest = np.argsort(-np.abs(weights[:, number]), kind="stable")[:_SHOWN_CLASSES]

@@ -16,7 +16,7 @@ from bagwise.model.cutting import word_mass
 if TYPE_CHECKING:
     from bagwise.model.model import Model
 
-__all__ = ["Group", "checked_group_names", "describe_groups", "moved_names", "name_model_groups"]
+__all__ = ["Group", "checked_group_names", "describe_groups", "moved_names", "name_model_groups", "typicality"]
 
 _LONGEST_NAME = 200
 
@@ -33,7 +33,7 @@ class Group:
     given : bool
         Whether someone gave the name.
     words : tuple of str
-        The most frequent first, frequencies multiplied by weights; ``x7`` is word 7 of a vocabulary without names.
+        The most typical first, see `typicality`; ``x7`` is word 7 of a vocabulary without names.
     occurrences : tuple of float, or None
         How often each word occurred where the model was learned, if the model knows.
     weights : tuple of float, or None
@@ -61,7 +61,7 @@ class Group:
 
 def describe_groups(model: Model) -> list[Group]:
     """Return all groups of a model; see `Model.describe_groups`."""
-    names, mass = model.group_names(), word_mass(model)
+    names, typical = model.group_names(), typicality(model)
     words = model.word_names or tuple(f"x{k}" for k in range(model.hierarchy.n_words))
     spoken: list[tuple[str | None, float | None]] = [(None, None)] * model.n_groups
     if model.n_groups in model.heads:
@@ -71,13 +71,52 @@ def describe_groups(model: Model) -> list[Group]:
         spoken = [(model.classes[k], float(above[k, number])) for number, k in enumerate(best.tolist())]
     found = []
     for number, members in enumerate(model.groups()):
-        order = members[np.argsort(-mass[members], kind="stable")]
+        order = members[np.argsort(-typical[members], kind="stable")]
         occurrences = None if model.word_totals is None else tuple(model.word_totals[order].tolist())
         weights = None if model.word_weights is None else tuple(model.word_weights[order].tolist())
         own = tuple(words[word] for word in order.tolist())
         given = number in model.given_names
         found.append(Group(number, str(names[number]), given, own, occurrences, weights, *spoken[number]))
     return found
+
+
+def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    r"""Return a number by which the words of a group are sorted and the first of them name it.
+
+    For texts with weights, that is :math:`\sqrt{n} w^2` of n occurrences and the weight w, the inverse document
+    frequency by default: otherwise words such as "the", which have a low weight but occur everywhere, would name most
+    groups. For others it is the number of occurrences times the weight.
+
+    Parameters
+    ----------
+    model : Model
+    occurrences : ndarray of shape (d,), default=None
+        None: those where the model was learned, all equal if it does not know them.
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> model = Model(
+    ...     modality="texts",
+    ...     hierarchy=Hierarchy(3, [[0, 1], [0, 2]], [2, 1]),
+    ...     n_groups=1,
+    ...     word_names=["the", "cat", "purr"],
+    ...     word_weights=[1, 4, 6],
+    ...     word_totals=[1000, 16, 4],
+    ... )
+    >>> typicality(model)
+    array([31.6227766, 64.       , 72.       ])
+    >>> model.group_names()
+    array(['purr+cat+the'], dtype=object)
+    """
+    if occurrences is None:
+        if model.modality != "texts" or model.word_weights is None:
+            return word_mass(model)
+        occurrences = np.ones(model.hierarchy.n_words) if model.word_totals is None else model.word_totals
+    weights = 1.0 if model.word_weights is None else model.word_weights.astype(np.float64)
+    if model.modality == "texts" and model.word_weights is not None:
+        return np.sqrt(np.maximum(occurrences, 0.0)) * weights**2
+    return occurrences * weights
 
 
 def name_model_groups(model: Model) -> NDArray[Any]:
@@ -89,7 +128,7 @@ def name_model_groups(model: Model) -> NDArray[Any]:
         words = [f"x{k}" for k in range(d)] if model.word_names is None else model.word_names
         n_tables = len(np.atleast_2d(model.lookup))
         repeated = np.tile(np.array(words, dtype=object), n_tables)
-        names = name_groups(repeated, np.tile(word_mass(model), n_tables), model.lookup.ravel(), model.n_groups)
+        names = name_groups(repeated, np.tile(typicality(model), n_tables), model.lookup.ravel(), model.n_groups)
     taken = set(model.given_names.values())
     for number, name in enumerate(names.tolist()):
         names[number] = model.given_names.get(number, f"{name}#{number}" if name in taken else name)

@@ -85,7 +85,7 @@ class Model:
     word_hashes : array-like of shape (d,), default=None
         For texts, hashes of the vocabulary instead of `word_names`, in ascending order; see `compact`.
     word_totals : array-like of shape (d,), default=None
-        Occurrences of each word, to name groups by their most frequent words.
+        Occurrences of each word, to name groups by their most typical words.
     tokenizer : mapping, default={}
         For texts, options of `WordCounts`: analyzer, binary, lowercase, ngram_range, stop_words, strip_accents and
         token_pattern.
@@ -500,9 +500,10 @@ class Model:
         return Model(**compact_parameters(self))
 
     def group_names(self) -> NDArray[Any]:
-        """Return names of the groups: those given, or else their most frequent words, or else numbers.
+        """Return names of the groups: those given, or else their most typical words, or else numbers.
 
-        Where words have weights, frequencies are multiplied by them.
+        Words are typical by their frequency; for texts with weights, by its square root times the squared weight, so
+        that words such as "the" do not name every group.
 
         Returns
         -------

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise.model import Model
 from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
+from bagwise.model.groups import typicality
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import WordGroup
 from bagwise.report.pictures import thumbnail
@@ -38,13 +39,13 @@ def word_groups(
 ) -> tuple[WordGroup, ...]:
     """Return all groups, those that decide most first; only groups that a page shows as cards have patches.
 
-    Words of a group are sorted by their frequency times their weight.
+    Words of a group are sorted by how typical they are, see `bagwise.model.groups.typicality`.
     """
     n_words = model.hierarchy.n_words
     rows, columns = model.pyramid[0]
     whole = np.asarray(histograms[:, : rows * columns * n_words].sum(axis=0), dtype=np.float64)
     occurrences = whole.reshape(-1, n_words).sum(axis=0)
-    importance = occurrences if model.word_weights is None else occurrences * model.word_weights
+    importance = typicality(model, occurrences)
     measured = model.column_shift is not None
     if measured:  # measurements do not occur: their scaled sums take the place of counts
         sums = np.maximum(occurrences - histograms.shape[0] * model.column_shift, 0.0)
