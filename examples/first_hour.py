@@ -95,9 +95,12 @@ $ bagwise search docs.index -t "{QUERY}" -k 5
 
 # What the model holds
 $ bagwise info docs.bagwise
-$ bagwise groups docs.bagwise --sort weight --group 0
+$ bagwise groups docs.bagwise --sort by-class
+$ bagwise groups docs.bagwise --rename 0="mail formats" --out named.bagwise
 $ bagwise cut docs.bagwise --groups 12 --out small.bagwise
 $ bagwise evaluate small.bagwise new-docs
+
+In the browser: `bagwise explore docs.index` shows the errors, the groups, every text and why it got its class.
 
 # A table from pandas
 $ head -n 2 wine.csv
