@@ -27,6 +27,13 @@ def explored(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def space(explored):
+    """Items that are counted from their source."""
+    return open_workspace(explored, explored.parent / "texts")
+
+
+@pytest.fixture(scope="session")
+def stored(explored):
+    """The same items as their index knows them."""
     return open_workspace(explored)
 
 

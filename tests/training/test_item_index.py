@@ -7,10 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagIndex, BagwiseError
+from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise.metrics import average_precision
+from bagwise.model.files import INDEX_KIND
 from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import TableCollection
-from bagwise.training import FitOptions, ItemIndex, run_fit
+from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
+from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
+from bagwise.training.item_index import _TENSORS_4, index_of_fit
 
 N_CLASSES, N_WORDS = 8, 60
 
@@ -26,8 +30,8 @@ def scene(n=30, seed=0):
     return random.poisson(rates[codes] * uneven).astype(np.float64), codes
 
 
-def collection(X, codes):
-    return TableCollection(X, [f"item{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
+def collection(X, codes, name="item"):
+    return TableCollection(X, [f"{name}{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
 
 
 def fitted_to(X, codes):
@@ -210,3 +214,85 @@ def test_items_may_be_indexed_in_several_batches(known, monkeypatch, by):
     whole = ItemIndex.build(model, collection(X, codes), rows, by=by).search(X[:6] + 1, k=9)
     monkeypatch.setattr("bagwise.training.item_index._BATCH", 7)
     assert ItemIndex.build(model, collection(X, codes), rows, by=by).search(X[:6] + 1, k=9) == whole
+
+
+@pytest.fixture(scope="module")
+def validated():
+    X, codes = scene(12)
+    fit = run_fit(collection(X, codes), FitOptions(n_groups=20, folds=3, n_jobs=1))
+    return fit, X, codes
+
+
+def test_answers_are_those_of_cross_validation_and_of_the_model_for_others(validated, tmp_path):
+    fit, _, _ = validated
+    others, their_codes = scene(3, seed=5)
+    evaluation = evaluate_model(fit.model, collection(others, their_codes, "new"))
+    answers = ItemIndex.load(index_of_fit(fit, evaluation, "", FitOptions()).save(tmp_path / "one.index")).answers
+    n = len(fit.codes)
+    assert answers.sizes == fit.model.path.sizes
+    assert answers.protocol == fit.model.path.protocol
+    np.testing.assert_array_equal(answers.top.predicted[:, :n], fit.held_out)
+    assert answers.origins.tolist() == [HELD_OUT] * n + [NEW] * len(others)
+    assert (answers.top.runner_up != answers.top.predicted).all()
+    for k, size in enumerate(answers.sizes):
+        scores = fit.model.cut(size).decision_function(others)
+        order = np.argsort(-scores, axis=1)
+        np.testing.assert_array_equal(answers.top.predicted[k, n:], order[:, 0])
+        np.testing.assert_array_equal(answers.top.runner_up[k, n:], order[:, 1])
+        best = np.take_along_axis(scores, order, axis=1)
+        np.testing.assert_allclose(answers.top.score[k, n:], best[:, 0], rtol=1e-3)
+        np.testing.assert_allclose(answers.top.margin[k, n:], best[:, 0] - best[:, 1], rtol=1e-3, atol=1e-6)
+
+
+def test_answers_of_the_model_alone_know_its_training_items(validated):
+    fit, X, codes = validated
+    both = np.concatenate([X[::2], X[::2] + 1])
+    index = ItemIndex.build(fit.model, collection(both, np.tile(codes[::2], 2)), both)
+    n = len(X[::2])
+    assert index.answers.origins.tolist() == [TRAINING] * n + [NEW] * n
+    assert (index.answers.protocol, index.answers.exact) == ("", True)
+    predicted = fit.model.cut(10).decision_function(both).argmax(axis=1)
+    np.testing.assert_array_equal(index.answers.top.predicted[index.answers.sizes.index(10)], predicted)
+    assert [index.answers.sizes[index.answers.nearest(n)] for n in (1, 6, 12, 40, 1000)] == [2, 5, 10, 50, 60]
+
+
+@pytest.mark.parametrize("by", ["words", "groups", "classes", "both"])
+def test_similar_items_are_those_of_a_search(known, by):
+    model, X, codes = known
+    for rows in (X, sp.csr_array(np.where(X > 2, X, 0))):
+        index = ItemIndex.build(model, collection(X, codes), rows, by=by)
+        for number in (0, 17, len(X) - 1):
+            wanted = index.search(rows[[number]], k=6)[0]
+            found = index.similar(number, k=6)
+            np.testing.assert_allclose([hit.score for hit in found], [hit.score for hit in wanted], atol=1e-5)
+            assert {hit.id for hit in found[:2]} == {hit.id for hit in wanted[:2]}
+    with pytest.raises(BagwiseError, match="number must be from 0 to"):
+        index.similar(len(X))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answer_classes": lambda a: a + 200}, "its answer_classes hold class 2.*; the model has 8"),
+        ({"answer_margins": lambda a: a - 100}, "its answer_margins holds -.*; expected at least 0"),
+        ({"answer_scores": lambda a: a * np.float16(np.inf)}, "its answer_scores holds .*; expected finite numbers"),
+        ({"answer_scores": lambda a: a[:, 1:]}, "its answer_scores has shape"),
+        ({"item_origins": lambda a: a + 9}, "its item_origins holds .*; expected at most 3"),
+        ({"sizes": lambda sizes: sizes[::-1]}, "sizes .*expected ascending"),
+        ({"sizes": lambda sizes: sizes[:-1]}, "it has answers at 6 sizes, named are 5"),
+        ({"sizes": lambda sizes: [*sizes[:-1], 61]}, "its model has classifiers at 2, 3"),
+        ({"exact": lambda exact: "yes"}, "have exact 'yes'"),
+        ({"protocol": lambda protocol: None}, "protocol None"),
+    ],
+)
+def test_damaged_answers_are_refused(validated, tmp_path, change, message):
+    fit, X, codes = validated
+    path = ItemIndex.build(fit.model, collection(X, codes), X).save(tmp_path / "one.index")
+    header, tensors = read_tensors(path, INDEX_KIND, {4: _TENSORS_4})
+    for name, act in change.items():
+        place = tensors if name in tensors else header["answers"]
+        place[name] = act(place[name])
+    kept = {name: value for name, value in header.items() if name not in ("kind", "schema")}
+    write_tensors(path, INDEX_KIND, 4, kept, tensors)
+    with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
+        ItemIndex.load(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, BinaryIO
@@ -25,7 +26,7 @@ from bagwise.report.svg import DARK, LIGHT, N_LEVELS, shades
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
 
-__all__ = ["MOST_BYTES", "make_app"]
+__all__ = ["MOST_BYTES", "make_app", "prepare"]
 
 # Longest upload.
 MOST_BYTES = 32 << 20
@@ -51,7 +52,7 @@ def make_app(space: Workspace) -> Starlette:
         number = int(request.path_params["number"])
         if space.items is None or space.model.modality != "images" or number >= len(space.items):
             return _json({"error": f"There is no picture of item {number}."}, 404)
-        content = space.items.collection[number].load(side)
+        content = space.items.item(number).load(side)
         return Response(photograph(content, side), media_type="image/jpeg")
 
     def patches(request: Request) -> Response:
@@ -77,7 +78,7 @@ def make_app(space: Workspace) -> Starlette:
 
     def locked(answer: Callable[[QueryParams, dict[str, Any]], Any]) -> Callable[[Request], Response]:
         def held(query: QueryParams, path: dict[str, Any]) -> Any:
-            with space.lock:
+            with space.cut(_size(query)).lock:
                 return answer(query, path)
 
         return reading(held)
@@ -92,12 +93,12 @@ def make_app(space: Workspace) -> Starlette:
         Route("/api/groups/{number:int}/patches", _safe(patches)),
         Route("/api/words", locked(lambda q, _: views.words(space, n(q), q.get("find", "")))),
         Route("/api/joined", locked(lambda q, _: views.joined(space, _needed(q, "first"), _needed(q, "second")))),
-        Route("/api/hierarchy", locked(lambda q, _: views.hierarchy(space))),
-        Route("/api/items", locked(lambda q, _: views.items(space, n(q), _item_query(q)))),
-        Route("/api/items/{number:int}", locked(lambda q, p: views.item(space, n(q), p["number"], _maybe(q, "of")))),
+        Route("/api/hierarchy", lambda request: _answer_text(_tree(space))),
+        Route("/api/items", reading(lambda q, _: views.items(space, n(q), _item_query(q)))),
+        Route("/api/items/{number:int}", reading(lambda q, p: views.item(space, n(q), p["number"], _maybe(q, "of")))),
         Route(
             "/api/items/{number:int}/similar",
-            locked(lambda q, p: {"hits": views.similar(space, p["number"], _number(q, "k", 12), q.get("by"))}),
+            reading(lambda q, p: {"hits": views.similar(space, p["number"], _number(q, "k", 12), q.get("by"))}),
         ),
         Route("/api/items/{number:int}/picture", _safe(picture)),
         Route("/api/search", search, methods=["POST"]),
@@ -140,8 +141,7 @@ def _search(space: Workspace, query: QueryParams, body: bytes) -> Any:
         query_item = Item("query", Upload(body), ImageDecoder("rgb" if color else "grey"))
     else:
         raise BagwiseError(f"Items of this model are {modality}: pick one of them as query.")
-    with space.lock:
-        return views.search(space, _size(query), query_item, _number(query, "k", 24), query.get("by"))
+    return views.search(space, _size(query), query_item, _number(query, "k", 24), query.get("by"))
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,41 @@ def _safe(respond: Callable[[Request], Response]) -> Callable[[Request], Respons
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content, separators=(",", ":")), status, media_type="application/json")
+    return _answer_text(_as_json(content), status)
+
+
+def _as_json(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _answer_text(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="application/json")
+
+
+def _tree(space: Workspace) -> str:
+    """Return the hierarchy, which is the same in all pages."""
+    return space.once("hierarchy", lambda: _as_json(views.hierarchy(space)))
+
+
+def prepare(space: Workspace) -> None:
+    """Compute what pages show first, so that it is there when they ask; errors are left for those who ask."""
+
+    def locked(answer: Callable[[], Any]) -> Any:
+        with space.cut().lock:
+            return answer()
+
+    steps: list[Callable[[], Any]] = [
+        lambda: locked(lambda: views.overview(space, None)),
+        lambda: locked(lambda: views.groups(space, None, views.GroupQuery())),
+        lambda: _tree(space),
+        lambda: (space.folded_ids, space.id_ranks, space.numbers),
+    ]
+    if space.items is not None and len(space.items):
+        held = space.items
+        steps += [lambda: held.item(0), lambda: held.similar(0, 2, None)]
+    for step in steps:
+        with suppress(BagwiseError):
+            step()
 
 
 def _number(query: QueryParams, name: str, default: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ import numpy as np
 
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
-from bagwise.explorer.workspace import Items, Workspace
+from bagwise.explorer.items import CountedItems, StoredItems
+from bagwise.explorer.workspace import Workspace
 from bagwise.model import Model
+from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_index import ItemIndex, is_item_index
-from bagwise.training.items import count_words, open_items
+from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
 from bagwise.training.options import FitOptions
-from bagwise.training.preparing import N_SAMPLED_ITEMS
 from bagwise.training.seen import seen_items
 
 if TYPE_CHECKING:
@@ -36,14 +38,18 @@ def open_workspace(
     progress: Progress | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Workspace:
-    """Open a model or an index, and count the words of its items.
+    """Open a model or an index, and its items.
+
+    Items of an index with answers and words are shown as the index knows them, and their source is opened when their
+    content is. Words of other items are counted: those of a source that is given, and of indexes that earlier versions
+    wrote or that compare items by something else than words.
 
     Parameters
     ----------
     path : path
         File of a model or an index.
     source : Collection or path, default=None
-        Items. None: those of the index, if their source still exists; a model has none.
+        Items. None: those of the index; a model has none.
     options : FitOptions, default=None
         How to read the items.
     progress : callable, default=None
@@ -61,6 +67,10 @@ def open_workspace(
     opened = ItemIndex.load(place) if is_item_index(place) else None
     model = Model.load(place) if opened is None else opened.model
     options = FitOptions() if options is None else options
+    if source is None and opened is not None and opened.answers is not None and len(opened):
+        words = IndexedWords.of(opened)
+        if words is not None:
+            return Workspace(model, StoredItems(opened, words), title=place.stem)
     if source is None and opened is not None and opened.source:
         if os.path.exists(opened.source):
             source, options = opened.source, FitOptions.from_mapping(opened.reading)
@@ -78,12 +88,12 @@ def open_workspace(
     codes = np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
     seen = seen_items(model, collection, found.matrix)
     where = Path(collection.source).name or collection.source
-    items = Items(collection, found.matrix, codes, where, seen, found.samples)
 
     def index() -> ItemIndex:
         return ItemIndex.build(model, collection, found.matrix, options=options)
 
-    return Workspace(model, items, index=index, title=place.stem)
+    items = CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
+    return Workspace(model, items, title=place.stem)
 
 
 class Server:
@@ -102,9 +112,10 @@ class Server:
     def __init__(self, space: Workspace, host: str = "127.0.0.1", port: int = 0) -> None:
         for module in ("starlette", "uvicorn"):
             require(module, "explore", "The explorer")
-        from bagwise.explorer.app import MOST_BYTES, make_app
+        from bagwise.explorer.app import MOST_BYTES, make_app, prepare
         from bagwise.explorer.security import Guard, new_token
 
+        self._prepare = threading.Thread(target=prepare, args=(space,), daemon=True)
         self._socket = _bound(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.token = new_token()
@@ -122,10 +133,13 @@ class Server:
         """Serve until Ctrl-C or SIGTERM; `on_start` is called when the server answers."""
         import uvicorn
 
+        begin = self._prepare.start
+
         class Running(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 await super().startup(sockets)
                 on_start()
+                begin()
 
         config = uvicorn.Config(
             self.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False
@@ -135,7 +149,8 @@ class Server:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once only on sockets that say they are TCP
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))

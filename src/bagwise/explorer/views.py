@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
+from bagwise.explorer.items import Items
 from bagwise.explorer.workspace import Cut, Workspace
-from bagwise.merging.path import path_sizes
+from bagwise.merging.hierarchy import path_sizes
 from bagwise.model.groups import typicality
 from bagwise.report.explained import marked_text, spread_weights
 from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item, ItemError
 from bagwise.training.seen import SeenItems
+
+if TYPE_CHECKING:
+    from bagwise.training.item_index import Found
 
 __all__ = [
     "GroupQuery",
@@ -78,10 +82,20 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
             "place": clean(space.items.place),
         },
         "error": cut.error,
+        "answered_at": cut.answered_at,
+        "held_out": _held_out(cut),
         "seen": None if space.items is None or space.items.seen is None else _seen(cut, space.items.seen),
         "confusion": None if cut.confusion is None else cut.confusion.tolist(),
         "searchable": space.searchable,
     }
+
+
+def _held_out(cut: Cut) -> dict[str, Any] | None:
+    """Return how many items have answers of cross-validation, and the error of those."""
+    if cut.items is None or cut.items.held_out is None or not cut.has_answers:
+        return None
+    chosen = cut.items.held_out
+    return {"n": int(chosen.sum()), "error": cut.error_of(chosen), "protocol": clean(cut.items.protocol)}
 
 
 def _seen(cut: Cut, seen: SeenItems) -> dict[str, Any]:
@@ -170,7 +184,7 @@ def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
 
 
 def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
-    members, weights = cut.groups[number], cut.class_weights
+    members, weights = cut.members(number), cut.class_weights
     totals = cut.word_totals
     order = members[np.argsort(-typicality(cut.model)[members], kind="stable")]
     classes: list[dict[str, Any]] = []
@@ -183,7 +197,7 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
         "n_words": len(members),
         "share": float(cut.occurrences[number] / max(totals.sum(), 1e-300)),
         "classes": classes,
-        "has_patches": bool(cut.items is not None and cut.items.samples and number in cut.shown_first),
+        "has_patches": bool(cut.items is not None and cut.items.has_samples and number in cut.shown_first),
         "words": [
             {"word": int(k), "name": _word_name(cut, int(k)), "total": float(totals[k])} for k in order[:most].tolist()
         ],
@@ -246,7 +260,7 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
     sizes = sorted({size for size in (1, *path_sizes(most), most) if least <= size <= most} or {least})
     rows = []
     for size in sizes:
-        cut = space.cut(size)
+        cut = space.new_cut(size)
         labels = space.model.hierarchy.cut(size)[order]
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
         shares = np.add.reduceat(cut.word_totals[order], starts) / max(cut.word_totals.sum(), 1e-300)
@@ -304,11 +318,23 @@ class ItemQuery:
 
 
 def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
-    """Return a part of the items, filtered and sorted."""
-    cut = space.cut(n)
-    held = space.items
+    """Return a part of the items, filtered and sorted; without texts while their source is being opened."""
+    cut, held = space.cut(n), space.items
     if held is None:
         raise BagwiseError("There are no items: start bagwise explore with their location, or with an index.")
+    with cut.lock:
+        numbers = _chosen(space, cut, held, query)
+        shown = numbers[query.first : query.first + query.most].tolist()
+        rows = [_row(space, cut, number) for number in shown]
+    told = {"total": len(numbers), "items": rows}
+    if cut.model.modality != "texts":
+        return told
+    if not held.ready:
+        return told | {"opening": True}
+    return told | {"items": [row | _excerpt(held, row["number"]) for row in rows]}
+
+
+def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArray[np.int64]:
     chosen = np.ones(len(held), dtype=np.bool_)
     for codes, wanted in (
         (held.codes, query.label),
@@ -330,23 +356,20 @@ def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
     if query.group is not None:
         if not 0 <= query.group < cut.model.n_groups:
             raise BagwiseError(f"Groups are numbered from 0 to {cut.model.n_groups - 1}, got {query.group}.")
-        columns = np.arange(query.group, cut.features.shape[1], cut.model.n_groups)
-        chosen &= np.asarray(abs(cut.features[:, columns]).sum(axis=1)).ravel() > 0
+        assert cut.of_items is not None
+        chosen &= cut.of_items.with_group(query.group)
     if query.find:
         part = query.find.casefold()
-        chosen &= np.array([part in id.casefold() for id in space.ids], dtype=np.bool_)
+        chosen &= np.array([part in id for id in space.folded_ids], dtype=np.bool_)
     numbers = np.flatnonzero(chosen)
     if query.sort not in SORTS:
         raise BagwiseError(f"Items are sorted by {', '.join(SORTS)}, not by {query.sort!r}.")
     if query.sort == "id":
-        numbers = np.array(sorted(numbers.tolist(), key=space.ids.__getitem__), dtype=np.int64)
+        numbers = numbers[np.argsort(space.id_ranks[numbers])]
     elif query.sort != "number":
         keys = cut.answers.score if query.sort == "score" else cut.answers.margin
         numbers = numbers[np.argsort(-keys[numbers] if query.sort == "-margin" else keys[numbers], kind="stable")]
-    return {
-        "total": len(numbers),
-        "items": [_row(space, cut, k) for k in numbers[query.first : query.first + query.most].tolist()],
-    }
+    return numbers
 
 
 def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
@@ -357,24 +380,32 @@ def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
         "id": clean(space.ids[number]),
         "label": None if code < 0 else clean(classes[code]),
         "training": None if space.items.seen is None else bool(space.items.seen.seen[number]),
+        "held_out": bool(space.items.held_out is not None and space.items.held_out[number]),
     }
     if cut.has_answers:
         answers = cut.answers
         row |= {
             "predicted": clean(classes[answers.predicted[number]]),
             "score": float(answers.score[number]),
-            "runner_up": clean(classes[answers.second[number]]),
+            "runner_up": clean(classes[answers.runner_up[number]]),
+            "answered_at": cut.answered_at,
             "margin": float(answers.margin[number]),
             "right": None if code < 0 else bool(answers.predicted[number] == code),
         }
-    if cut.model.modality == "texts":
-        try:
-            text = " ".join(space.items.collection[number].load()[: 4 * _EXCERPT].split())
-        except ItemError as error:
-            row["problem"] = clean(error.reason)
-        else:
-            row["excerpt"] = clean(text[:_EXCERPT])
     return row
+
+
+def _excerpt(items: Items, number: int) -> dict[str, str]:
+    """Return the beginning of a text, or why it cannot be read."""
+    try:
+        text = " ".join(items.item(number).load()[: 4 * _EXCERPT].split())
+    except BagwiseError as error:
+        return _problem(error)
+    return {"excerpt": clean(text[:_EXCERPT])}
+
+
+def _problem(error: BagwiseError) -> dict[str, str]:
+    return {"problem": clean(error.reason if isinstance(error, ItemError) else str(error))}
 
 
 def item(space: Workspace, n: int | None, number: int, label: int | None = None) -> dict[str, Any]:
@@ -382,11 +413,14 @@ def item(space: Workspace, n: int | None, number: int, label: int | None = None)
     cut = space.cut(n)
     if space.items is None or not 0 <= number < len(space.items):
         raise BagwiseError(f"There is no item {number}.")
-    one, told = space.items.collection[number], _row(space, cut, number)
+    with cut.lock:
+        told = _row(space, cut, number) | {"protocol": clean(space.items.protocol)}
+    if label is not None:
+        _check_class(cut, label)
     try:
-        return told | explained(cut, one, label)
-    except ItemError as error:
-        return told | {"problem": clean(error.reason)}
+        return told | explained(cut, space.items.item(number), label)
+    except BagwiseError as error:
+        return told | _problem(error)
 
 
 def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
@@ -448,25 +482,32 @@ def similar(space: Workspace, number: int, k: int, by: str | None = None) -> lis
     """Return the items that are most similar to one of them, which is left out."""
     if space.items is None or not 0 <= number < len(space.items):
         raise BagwiseError(f"There is no item {number}.")
-    return _neighbors(space, space.items.histograms[[number]], k, by, number)
+    with space.lock:
+        hits = space.items.similar(number, k + 1, by or None)
+    return [hit for hit in _hits(space, hits) if hit["number"] != number][:k]
 
 
 def search(space: Workspace, n: int | None, query: Item, k: int, by: str | None = None) -> dict[str, Any]:
     """Return the items that are most similar to a new item, and what the model says of it."""
     histogram = space.model.histograms(Collection([query], space.model.modality, query.id))
-    told: dict[str, Any] = {"hits": _neighbors(space, histogram, k, by, None), "known": bool(abs(histogram).sum() > 0)}
-    return told | (explained(space.cut(n), query) if told["known"] else {})
-
-
-def _neighbors(space: Workspace, histogram: Any, k: int, by: str | None, without: int | None) -> list[dict[str, Any]]:
-    if space.index is None:
+    if space.items is None or not space.searchable:
         raise BagwiseError("There are no items to search: start bagwise explore with their location, or an index.")
     if not abs(histogram).sum() > 0:
-        return []
-    hits = []
-    for hit in space.index.search(histogram, k + (without is not None), by=by or None)[0]:
-        number = space.numbers[hit.id]
-        if number != without:
-            label = None if hit.label is None else clean(hit.label)
-            hits.append({"number": number, "id": clean(hit.id), "label": label, "score": hit.score})
-    return hits[:k]
+        return {"hits": [], "known": False}
+    with space.lock:  # the index may be built now
+        index = space.items.index
+    assert index is not None
+    hits = _hits(space, index.search(histogram, k, by=by or None)[0])
+    return {"hits": hits, "known": True} | explained(space.cut(n), query)
+
+
+def _hits(space: Workspace, hits: list[Found]) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": space.numbers[hit.id],
+            "id": clean(hit.id),
+            "label": None if hit.label is None else clean(hit.label),
+            "score": hit.score,
+        }
+        for hit in hits
+    ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -13,68 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
+from bagwise.explorer.items import CutItems, Items
 from bagwise.model import Model
 from bagwise.model.explanation import sum_cells
-from bagwise.model.vectorizers import WordSample
-from bagwise.sources.collection import Collection
-from bagwise.training.group_data import class_weights, deciding, typical_patches
-from bagwise.training.seen import SeenItems
+from bagwise.training.group_data import typical_patches
+from bagwise.training.index_words import groups_in_order
+from bagwise.training.item_answers import TopClasses
 
-__all__ = ["Answers", "Cut", "Items", "Workspace"]
+__all__ = ["Cut", "Workspace"]
 
 _HELD_CUTS = 8
 # Groups of a cut that have pictures of patches.
 _WITH_PATCHES = 60
-
-
-@dataclass(frozen=True)
-class Items:
-    """Items as histograms, with what is known of them.
-
-    Attributes
-    ----------
-    collection : Collection
-    histograms : CSR array or ndarray of shape (n_items, n_cells * d)
-    codes : ndarray of shape (n_items,)
-        Classes as indices into those of the model; -1 for items without a label that the model knows.
-    place : str
-        Where they come from, for messages.
-    seen : SeenItems or None
-        Which of them the model was learned from, if that is known.
-    samples : mapping
-        Words of the descriptors of some images, for patches.
-    """
-
-    collection: Collection
-    histograms: Any
-    codes: NDArray[np.int64]
-    place: str
-    seen: SeenItems | None = None
-    samples: Mapping[int, WordSample] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.collection)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a model says of items: class, its score, the second best class and the distance between both."""
-
-    predicted: NDArray[np.int64]
-    score: NDArray[np.float64]
-    second: NDArray[np.int64]
-    margin: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, scores: NDArray[np.float64]) -> Answers:
-        """Read the answers off the scores of all classes, shape (n_items, n_classes)."""
-        rows = np.arange(len(scores))
-        predicted = scores.argmax(axis=1)
-        others = scores.copy()
-        others[rows, predicted] = -np.inf
-        second = others.argmax(axis=1)
-        best = scores[rows, predicted]
-        return cls(predicted, best, second, best - scores[rows, second])
 
 
 class Cut:
@@ -90,23 +39,30 @@ class Cut:
     def __init__(self, model: Model, items: Items | None) -> None:
         self.model = model
         self.items = items
+        self.lock = threading.RLock()
 
     @cached_property
-    def features(self) -> Any:
-        """Features of the items, or None."""
-        return None if self.items is None else self.model.group(self.items.histograms)
+    def of_items(self) -> CutItems | None:
+        """The items as this cut sees them, or None."""
+        return None if self.items is None else self.items.cut(self.model)
 
-    @cached_property
+    @property
+    def answered_at(self) -> int | None:
+        """The number of groups that answers are for: this one, or the nearest that is stored; None without answers."""
+        return None if self.of_items is None else self.of_items.answered_at
+
+    @property
     def has_answers(self) -> bool:
-        """Whether there are items, and a classifier at this number of groups."""
-        return self.items is not None and self.model.n_groups in self.model.heads
+        """Whether there are items, and a classifier."""
+        return self.answered_at is not None
 
     @cached_property
-    def answers(self) -> Answers:
-        """Answers of the model on the items."""
-        if not self.has_answers:
+    def answers(self) -> TopClasses:
+        """Answers for the items."""
+        found = None if self.of_items is None else self.of_items.answers
+        if found is None:
             raise BagwiseError(f"There is no classifier for {self.model.n_groups} groups, or there are no items.")
-        return Answers.of(self.model.head.scores(self.features))
+        return found
 
     @cached_property
     def error(self) -> float | None:
@@ -127,13 +83,17 @@ class Cut:
             return None
         assert self.items is not None
         n, known = len(self.model.classes), self.items.codes >= 0
-        pairs = n * self.items.codes[known] + self.answers.predicted[known]
+        pairs = n * self.items.codes[known] + self.answers.predicted[known].astype(np.int64)
         return np.bincount(pairs, minlength=n * n).reshape(n, n)
 
     @cached_property
-    def groups(self) -> list[NDArray[np.int64]]:
-        """The words of each group."""
-        return self.model.groups()
+    def _members(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return groups_in_order(self.model)
+
+    def members(self, group: int) -> NDArray[np.int64]:
+        """Return the words of a group."""
+        words, ends = self._members
+        return np.sort(words[ends[group - 1] if group else 0 : ends[group]])
 
     @cached_property
     def names(self) -> list[str]:
@@ -143,8 +103,9 @@ class Cut:
     @cached_property
     def occurrences(self) -> NDArray[np.float64]:
         """How often each group occurs in the items, or in those that the model was fitted to."""
-        words = self.word_totals
-        return np.array([words[members].sum() for members in self.groups])
+        words, ends = self._members
+        groups = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        return np.bincount(groups, self.word_totals[words], len(ends)).astype(np.float64)
 
     @cached_property
     def word_totals(self) -> NDArray[np.float64]:
@@ -160,14 +121,14 @@ class Cut:
         """
         if self.model.n_groups not in self.model.heads:
             return None
-        if self.items is not None:
-            return class_weights(self.model, self.features)
+        if self.of_items is not None:
+            return self.of_items.class_weights()
         return sum_cells(self.model.head.coef, self.model.n_groups)
 
     @cached_property
     def deciding(self) -> NDArray[np.float64]:
         """How much each group decides; by how often it occurs if there are no items."""
-        return self.occurrences if self.items is None else deciding(self.model, self.features)
+        return self.occurrences if self.of_items is None else self.of_items.deciding()
 
     @cached_property
     def shown_first(self) -> NDArray[np.int64]:
@@ -177,9 +138,10 @@ class Cut:
     @cached_property
     def patches(self) -> dict[int, list[bytes]]:
         """Pictures of typical patches of the groups that decide most, for images."""
-        if self.items is None or not self.items.samples:
+        collection, samples = (None, None) if self.items is None else self.items.samples
+        if collection is None or not samples:
             return {}
-        return typical_patches(self.model, self.items.collection, self.items.samples, self.shown_first)
+        return typical_patches(self.model, collection, samples, self.shown_first)
 
 
 class Workspace:
@@ -190,8 +152,6 @@ class Workspace:
     model : Model
     items : Items, default=None
         Without items there are no answers, no examples and no search.
-    index : callable, default=None
-        Gives a `bagwise.training.ItemIndex` of the items, for search; called once, at the first search.
     title : str, default=""
         Name of the model.
 
@@ -200,39 +160,52 @@ class Workspace:
     model, items, title
         As given.
     lock, picture_lock : threading.RLock
-        Held while something is computed, or patches are read, so that threads do not do the same work.
+        Held while something of no cut is computed, or patches are read, so that threads do not do the same work.
     """
 
-    def __init__(
-        self, model: Model, items: Items | None = None, *, index: Callable[[], Any] | None = None, title: str = ""
-    ) -> None:
+    def __init__(self, model: Model, items: Items | None = None, *, title: str = "") -> None:
         self.model = model
         self.items = items
         self.title = title
         self.lock = threading.RLock()
         self.picture_lock = threading.RLock()
-        self._make_index = index
         self._cuts: OrderedDict[int, Cut] = OrderedDict()
-
-    @cached_property
-    def index(self) -> Any:
-        """The search index of the items, or None."""
-        return None if self._make_index is None else self._make_index()
+        self._hold_cuts = threading.Lock()
+        self._kept: dict[str, Any] = {}
 
     @property
     def searchable(self) -> bool:
         """Whether items can be searched."""
-        return self._make_index is not None
+        return self.items is not None and self.items.searchable
 
     @cached_property
     def ids(self) -> list[str]:
         """Ids of the items."""
-        return [] if self.items is None else self.items.collection.ids
+        return [] if self.items is None else list(self.items.ids)
+
+    @cached_property
+    def folded_ids(self) -> list[str]:
+        """Ids without their case, for finding."""
+        return [id.casefold() for id in self.ids]
+
+    @cached_property
+    def id_ranks(self) -> NDArray[np.int64]:
+        """The place of each item if they are sorted by id."""
+        ranks = np.empty(len(self.ids), np.int64)
+        ranks[sorted(range(len(self.ids)), key=self.ids.__getitem__)] = np.arange(len(self.ids))
+        return ranks
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """Numbers of the items by their ids."""
         return {id: number for number, id in enumerate(self.ids)}
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what `make` gave when it was first called for this name."""
+        with self.lock:
+            if name not in self._kept:
+                self._kept[name] = make()
+            return self._kept[name]
 
     @cached_property
     def leaf_order(self) -> NDArray[np.int64]:
@@ -250,10 +223,14 @@ class Workspace:
         low, high = self.sizes
         if not low <= n <= high:
             raise BagwiseError(f"The number of groups must be from {low} to {high}, got {n}.")
-        with self.lock:
+        with self._hold_cuts:
             if n not in self._cuts:
-                self._cuts[n] = Cut(self.model.cut(n), self.items)
+                self._cuts[n] = self.new_cut(n)
                 while len(self._cuts) > _HELD_CUTS:
                     self._cuts.popitem(last=False)
             self._cuts.move_to_end(n)
             return self._cuts[n]
+
+    def new_cut(self, n: int) -> Cut:
+        """Return the model at a number of groups, which is not kept."""
+        return Cut(self.model.cut(n), self.items)

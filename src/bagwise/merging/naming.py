@@ -25,11 +25,14 @@ def name_groups(
     array(['a+b', 'a+b#2'], dtype=object)
     """
     order = np.lexsort((-totals, labels))  # stable: by group, then by weight, then by column
-    groups = np.split(order, np.cumsum(np.bincount(labels, minlength=n_groups))[:-1])
+    sizes = np.bincount(labels, minlength=n_groups).tolist()
+    ordered = [str(word) for word in words[order].tolist()]
     names: dict[str, None] = {}
-    for group in groups:
-        first = "+".join(str(word) for word in words[group[:_WORDS_IN_NAME]])
-        name = stem = first if len(group) <= _WORDS_IN_NAME else f"{first}…({len(group)})"
+    start = 0
+    for size in sizes:
+        first = "+".join(ordered[start : start + min(size, _WORDS_IN_NAME)])
+        start += size
+        name = stem = first if size <= _WORDS_IN_NAME else f"{first}…({size})"
         count = 1
         while name in names:
             count += 1

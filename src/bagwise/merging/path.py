@@ -20,19 +20,9 @@ from bagwise.merging.pooling import pool
 if TYPE_CHECKING:
     from bagwise.merging.word_merger import WordMerger
 
-__all__ = ["RULES", "PathScores", "choose_size", "path_sizes", "score_path"]
+__all__ = ["RULES", "PathScores", "choose_size", "score_path"]
 
 RULES = ("best", "1se")
-
-
-def path_sizes(n_words: int, *also: int) -> tuple[int, ...]:
-    """Sizes along the path: 2, 5, 10, 20, 50 and so on, all words, and those given.
-
-    >>> path_sizes(64, 30)
-    (2, 5, 10, 20, 30, 50, 64)
-    """
-    steps = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
-    return tuple(sorted({size for size in steps if 1 < size < n_words} | {n_words, *also}))
 
 
 def choose_size(means: ArrayLike, standard_errors: ArrayLike, rule: str = "best") -> int:

@@ -314,3 +314,50 @@ def keys_from_rows(kind, queries, rows, totals, first, bounds, chosen, out):
         for c in range(bounds[i, 0], bounds[i, 1]):
             shared = _dense_shared(kind, words, values, rows[chosen[c]])
             out[c] = _key(kind, shared, query_totals[query], totals[chosen[c]])
+
+
+@njit(cache=True, nogil=True)
+def group_moments_from_lists(lists, members, ends, squared, scale, rooted, sums, squares):
+    """Sum the words of each group in every item, and add up these features and their squares.
+
+    With dense rows X, squared if they hold square roots: ``F = scale[:, None] * (X @ membership)``, of which square
+    roots are taken if `rooted`; ``sums += F.sum(axis=0)`` and ``squares += (F**2).sum(axis=0)``. Words of group g are
+    ``members[ends[g - 1]:ends[g]]``; scale has `BLOCK_ITEMS` entries. Two steps per entry of a list.
+    """
+    starts, items, values = lists
+    buffer = np.zeros(BLOCK_ITEMS)
+    first = 0
+    for g in range(ends.shape[0]):
+        for m in range(first, ends[g]):
+            for p in range(starts[members[m]], starts[members[m] + 1]):
+                value = np.float64(values[p])
+                buffer[items[p]] += value * value if squared else value
+        for m in range(first, ends[g]):
+            for p in range(starts[members[m]], starts[members[m] + 1]):
+                i = items[p]
+                if buffer[i] != 0:
+                    value = buffer[i] * scale[i]
+                    buffer[i] = 0.0
+                    if rooted:
+                        value = np.sqrt(value)
+                    sums[g] += value
+                    squares[g] += value * value
+        first = ends[g]
+
+
+@njit(cache=True, nogil=True)
+def group_moments_from_rows(rows, members, ends, squared, scale, rooted, sums, squares):
+    """Do what `group_moments_from_lists` does, for dense rows. One step per number."""
+    for i in range(rows.shape[0]):
+        first = 0
+        for g in range(ends.shape[0]):
+            value = 0.0
+            for m in range(first, ends[g]):
+                x = np.float64(rows[i, members[m]])
+                value += x * x if squared else x
+            first = ends[g]
+            value *= scale[i]
+            if rooted:
+                value = np.sqrt(value)
+            sums[g] += value
+            squares[g] += value * value

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import read_tensors, write_tensors
@@ -19,7 +20,7 @@ from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
 from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
 from bagwise.retrieval.identifiers import Identifiers
-from bagwise.retrieval.store import Store
+from bagwise.retrieval.store import Block, Store
 
 __all__ = ["BagIndex"]
 
@@ -191,8 +192,9 @@ class BagIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the blocks and of the vectors of faiss, without identifiers."""
-        blocks = [] if self._store is None else self._store.blocks(self._n_threads)
-        return sum(block.n_bytes for block in blocks) + (0 if self._candidates is None else self._candidates.n_bytes)
+        return sum(block.n_bytes for block in self.blocks()) + (
+            0 if self._candidates is None else self._candidates.n_bytes
+        )
 
     @property
     def _n_threads(self) -> int:
@@ -292,6 +294,24 @@ class BagIndex:
         if len(few):
             keys[few], items[few] = self._store.search(Queries.of(rows[few], self._metric), k, self._n_threads)
         return keys, items
+
+    def blocks(self) -> list[Block]:
+        """Return the items in the form that they are held in, in their order."""
+        return [] if self._store is None else self._store.blocks(self._n_threads)
+
+    def row(self, number: int) -> sp.csr_array:
+        """Return the item with this number, in the order of adding, as a CSR row of what is held.
+
+        That is normalised, and with the metric "hellinger" its square roots.
+        """
+        first = 0
+        for block in self.blocks():
+            if number < first + len(block):
+                words, values = block.row(number - first)
+                starts = np.array([0, len(words)])
+                return sp.csr_array((values, words, starts), shape=(1, self.n_words))
+            first += len(block)
+        raise BagwiseError(f"There is no item {number}: there are {first}, numbered from 0.")
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:
         """Yield checked rows in the form that the index holds, some at a time."""

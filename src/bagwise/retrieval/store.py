@@ -99,6 +99,22 @@ class InvertedBlock(_Arrays):
         """Compare each query from `first` on with items chosen for it, ``chosen[bounds[i, 0]:bounds[i, 1]]``."""
         _kernels().keys_from_lists(queries.metric.kind, queries.arrays, self._lists, first, bounds, chosen, out)
 
+    def row(self, item: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Give the words of one item and their values; all lists are looked through."""
+        places = np.flatnonzero(self.items == item)
+        return np.searchsorted(self.starts, places, side="right") - 1, self.values[places]
+
+    def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which items have at least one of these words."""
+        found = np.zeros(BLOCK_ITEMS, np.bool_)
+        for word in words.tolist():
+            found[self.items[self.starts[word] : self.starts[word + 1]]] = True
+        return found[: len(self)]
+
+    def add_group_moments(self, *arguments: Any) -> None:
+        """Add up features of groups, see `bagwise.retrieval._kernels.group_moments_from_lists`."""
+        _kernels().group_moments_from_lists((self.starts, self.items, self.values), *arguments)
+
     def rows(self) -> sp.csr_array:
         """Give the items as CSR rows."""
         n_words = np.bincount(self.items, minlength=len(self))
@@ -153,6 +169,19 @@ class DenseBlock(_Arrays):
         """Do what `InvertedBlock.keys` does."""
         kind = queries.metric.kind
         _kernels().keys_from_rows(kind, queries.arrays, self.values, self.totals, first, bounds, chosen, out)
+
+    def row(self, item: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Do what `InvertedBlock.row` does."""
+        words = np.flatnonzero(self.values[item])
+        return words, self.values[item, words]
+
+    def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Do what `InvertedBlock.items_with` does."""
+        return (self.values[:, words] != 0).any(axis=1)
+
+    def add_group_moments(self, *arguments: Any) -> None:
+        """Do what `InvertedBlock.add_group_moments` does."""
+        _kernels().group_moments_from_rows(self.values, *arguments)
 
     def rows(self) -> NDArray[np.float32]:
         """Give the items as they are."""

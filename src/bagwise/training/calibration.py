@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.model.parts import softmax
+from bagwise.training.item_answers import TopClasses
 
 __all__ = ["HeldOutScores", "fit_sharpness"]
 
@@ -20,7 +21,8 @@ _LEAST, _MOST = 1e-3, 1e3  # times one over the spread of scores
 class HeldOutScores:
     """Scores of items at each size, by the folds of a cross-validation that did not train on them.
 
-    At most 4,000 items are kept, evenly spaced. Called by folds with the number of a size, items, and their scores.
+    Scores of at most 4,000 items are kept, evenly spaced, and the top classes of all (`top`). Called by folds with the
+    number of a size, items, and their scores.
 
     Examples
     --------
@@ -37,12 +39,14 @@ class HeldOutScores:
         self._row_of = np.full(len(codes), -1)
         self._row_of[chosen] = np.arange(len(chosen))
         self.scores = np.full((len(self.sizes), len(chosen), n_classes), np.nan, np.float32)
+        self.top = TopClasses.empty(len(self.sizes), len(codes), n_classes)
 
     def __call__(self, size: int, items: NDArray[np.intp], scores: NDArray[np.float64]) -> None:
         """Keep the scores of items at a size, by its place in `sizes`."""
         given = np.asarray(scores)
         if given.ndim == 1 or given.shape[1] == 1:
             given = np.stack([-given.ravel(), given.ravel()], axis=1)
+        self.top.put(size, items, given)
         rows = self._row_of[items]
         self.scores[size, rows[rows >= 0]] = given[rows >= 0]
 

@@ -16,16 +16,16 @@ from sklearn.metrics import confusion_matrix
 from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
-from bagwise.merging.path import path_sizes
+from bagwise.merging.hierarchy import path_sizes
 from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped, SkippedItemsWarning
 from bagwise.training.fit import cross_validate
-from bagwise.training.items import count_words, open_items
+from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions
-from bagwise.training.preparing import N_SAMPLED_ITEMS, Prepared, class_codes, prepare
+from bagwise.training.preparing import Prepared, class_codes, prepare
 from bagwise.training.references import references_for, score_reference
 from bagwise.training.seen import SeenItems, seen_items
 

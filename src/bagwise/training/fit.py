@@ -26,6 +26,7 @@ from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.model.vectorizers import Progress, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
 from bagwise.training.calibration import HeldOutScores
+from bagwise.training.item_answers import TopClasses
 from bagwise.training.method import (
     FollowedPath,
     Method,
@@ -56,6 +57,7 @@ DEFAULT_GROUPS = 50
 # Numbers of groups that have a classifier as well if it follows one on all words, which costs next to nothing:
 # those that `Model.cut` derives lose most with few groups.
 _FREE_SIZES = (*range(2, 21), *range(25, 51, 5))
+_TOP = ("top_class", "runner_up", "top_score", "margin")  # of answers of cross-validation, in the cache
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Fit:
         Their classes, as indices into ``model.classes``; None without classes.
     held_out : ndarray of shape (n_sizes, n_items), or None
         Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``.
+    held_out_top : TopClasses or None
+        The same with scores, the second best classes and margins.
     test : Collection or None
         The split "test", if the source has one; with classes, its labelled items.
     timings : dict
@@ -85,6 +89,7 @@ class Fit:
     data: WordData
     codes: NDArray[np.int64] | None
     held_out: NDArray[np.int64] | None
+    held_out_top: TopClasses | None
     test: Collection | None
     timings: dict[str, float]
     notes: tuple[str, ...]
@@ -219,11 +224,12 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     if method.n_tables == 1:
         with log.timed("merging"):
             hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report, prepared.steps)
-    path, held_out = None, None
+    path, held_out, top = None, None, None
     calibration: dict[int, float] = {}
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            path, held_out, calibration = cross_validate(data, codes, sizes, method, options, report, prepared.steps)
+            found = cross_validate(data, codes, sizes, method, options, report, prepared.steps)
+        path, held_out, top, calibration = found
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)
     elif path is not None:
@@ -262,7 +268,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     unequal = unequal_groups(model.lookup, totals) if counted else None
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
-    return Fit(model, data, codes, held_out, prepared.test, dict(log.timings), notes, cached)
+    return Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
 
 
 def check_groups(options: FitOptions, n_words: int) -> None:
@@ -387,19 +393,21 @@ def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:
 def cross_validate(
     data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], method: Method, options: FitOptions,
     progress: Progress, steps: StepCache | None = None,
-) -> tuple[PathErrors, NDArray[np.int64], dict[int, float]]:  # fmt: skip
+) -> tuple[PathErrors, NDArray[np.int64], TopClasses, dict[int, float]]:  # fmt: skip
     """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
 
     Each of the classes `codes` needs at least two items. Also returns the prediction for each item by the
-    fold that did not train on it, shape (n_sizes, n_items), and the calibration of each size, see `HeldOutScores`.
+    fold that did not train on it, shape (n_sizes, n_items), the same with scores and second best classes, and the
+    calibration of each size, see `HeldOutScores`.
     Weights of words, which do not depend on classes, are learned from all items. Taken from `steps` if an earlier run
     has done the same.
     """
-    given, settings = _inputs(data, codes), _settings(sizes, method, options)
+    given, settings = _inputs(data, codes), _settings(sizes, method, options) | {"margins": True}
     held = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
     if held is not None:
         factors = zip(sizes, held["calibration"].tolist(), strict=True)
-        return PathErrors(**from_json(held["path"])), held["predicted"], dict(factors)
+        top = TopClasses(*(held[name] for name in _TOP))
+        return PathErrors(**from_json(held["path"])), held["predicted"], top, dict(factors)
     splits, observe = folds_of(codes, options), HeldOutScores(codes, int(codes.max()) + 1, sizes)
     weighting, whole = choose_weighting(method, data.whole()), data.whole()
     weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
@@ -435,5 +443,6 @@ def cross_validate(
     calibration = observe.calibration()
     if steps is not None:
         kept = {"path": to_json(dataclasses.asdict(path)), "predicted": found.predicted}
+        kept |= dict(zip(_TOP, observe.top.arrays, strict=True))
         steps.save("errors", given, settings, kept | {"calibration": np.array(list(calibration.values()))})
-    return path, found.predicted, calibration
+    return path, found.predicted, observe.top, calibration

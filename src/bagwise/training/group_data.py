@@ -21,7 +21,14 @@ from bagwise.report.views import LIMITS
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 
-__all__ = ["class_weights", "deciding", "typical_patches", "word_groups"]
+__all__ = [
+    "class_weights",
+    "class_weights_of_spread",
+    "deciding",
+    "spread",
+    "typical_patches",
+    "word_groups",
+]
 
 N_CLASSES_SHOWN = 3
 # Limits on the patches of a report: patches per group, patches in total, pixels of a side.
@@ -114,7 +121,7 @@ def deciding(model: Model, features: Any) -> NDArray[np.float64]:
     weights = model.head.coef.astype(np.float64) if model.n_groups in model.heads else np.ones((1, features.shape[1]))
     n_items, n = features.shape[0], model.n_groups
     if model.n_cells == 1:
-        return np.abs(weights).max(axis=0) * _spread(features)
+        return np.abs(weights).max(axis=0) * spread(features)
     sums, squares = np.zeros((2, len(weights), n))
     for first in range(0, n_items, _BATCH):
         part = features[first : first + _BATCH]
@@ -139,10 +146,15 @@ def class_weights(model: Model, features: Any) -> NDArray[np.float64]:
 
     Shape (n_classes, n_groups). Without a pyramid, the largest absolute value of a group is what it decides.
     """
-    return sum_cells(model.head.coef.astype(np.float64) * _spread(features), model.n_groups)
+    return class_weights_of_spread(model, spread(features))
 
 
-def _spread(features: Any) -> NDArray[np.float64]:
+def class_weights_of_spread(model: Model, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what `class_weights` does, for the standard deviation of each feature."""
+    return sum_cells(model.head.coef.astype(np.float64) * deviations, model.n_groups)
+
+
+def spread(features: Any) -> NDArray[np.float64]:
     """Return the standard deviation of each feature over items."""
     mean = np.asarray(features.mean(axis=0, dtype=np.float64)).ravel()
     squares = features.multiply(features) if sp.issparse(features) else np.square(features, dtype=np.float64)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,7 @@ from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
+from bagwise.training.item_answers import ANSWER_TENSORS, ItemAnswers, TopClasses
 from bagwise.training.options import FitOptions
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
 
-_SCHEMA = 3
+_SCHEMA, _SCHEMA_WITH_ANSWERS = 3, 4
 _PREFIX = "index."
 _TENSORS_2 = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
     "labels": tensor("int64", "n_items", low=-1),
@@ -46,6 +47,7 @@ _TENSORS = _TENSORS_2 | {
     "certainty": tensor("float32", "n_items", low=0, high=1, finite=True, optional=True),
     "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
 }
+_TENSORS_4 = _TENSORS | ANSWER_TENSORS
 # In schema 1 an index was a folder. Items were compared by groups in schemas 1 and 2.
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
@@ -54,6 +56,10 @@ _BATCH = 4096
 # How items were read; what is new since the first version is only stored if it was said.
 _READ_1 = ("modality", "text", "label", "encoding")
 _READING = (*_READ_1, "id", "sep", "sheet", "extensions")
+
+
+# Model, index, header, ids, labels, blend and answers of a file.
+_Parts: TypeAlias = "tuple[Model, BagIndex, dict[str, Any], Any, Any, ClassBlend | None, ItemAnswers | None]"
 
 
 class Found(NamedTuple):
@@ -93,6 +99,8 @@ class ItemIndex:
         - "both": words and classes, weighted by how well the classes fit the query, see `ClassBlend`.
     blend : ClassBlend or None
         Only if items are compared by classes.
+    answers : ItemAnswers or None
+        Answers for the items at several numbers of groups; None in files of earlier versions.
 
     Examples
     --------
@@ -112,6 +120,7 @@ class ItemIndex:
     reading: Mapping[str, Any]
     by: str = "groups"
     blend: ClassBlend | None = None
+    answers: ItemAnswers | None = None
 
     @classmethod
     def build(
@@ -125,6 +134,7 @@ class ItemIndex:
         by: str = "auto",
         metric: str | None = None,
         settings: BlendSettings | None = None,
+        held_out: TopClasses | None = None,
     ) -> ItemIndex:
         """Index items.
 
@@ -145,6 +155,8 @@ class ItemIndex:
             For "words" and "groups", see `BagIndex`. None: "inner" for words, "hellinger" for groups.
         settings : BlendSettings, default=None
             For "both" and "classes".
+        held_out : TopClasses, default=None
+            Answers of cross-validation for the first items, see `Fit.held_out_top`.
 
         Returns
         -------
@@ -166,7 +178,8 @@ class ItemIndex:
         reading = {name: getattr(options, name) for name in _READING}
         reading = {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
-        return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend)
+        answers = ItemAnswers.of(model, collection, histograms, held_out)
+        return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -207,10 +220,52 @@ class ItemIndex:
             found, numbers = self.index.search(self.blend.probabilities(_scores(self.model, histograms)), k)
         else:
             words, scores = _words(self.model, histograms), _scores(self.model, histograms)
-            if wanted == "both":
-                found, numbers = self.blend.search(self.index, words, scores, k)
-            else:
-                found, numbers = self.index.search(self.blend.rows_alone(words, scores, wanted), k)
+            found, numbers = self._blended(words, scores, wanted, k)
+        return self._found(found, numbers)
+
+    def similar(self, number: int, k: int = 10, *, by: str | None = None) -> list[Found]:
+        """Find the items that are most like one of them, best first, by what the index holds of it.
+
+        Parameters
+        ----------
+        number : int
+            Of the item, from 0.
+        k, by
+            As in `search`.
+
+        Returns
+        -------
+        found : list of Found
+            The item itself is among them; none for an item without words.
+        """
+        wanted = self._wanted(by)
+        number = check_integer(number, "number", 0, len(self) - 1)
+        k = min(check_integer(k, "k", 1), len(self))
+        row = self.index.row(number)
+        if not row.nnz:
+            return []
+        if self.by != "both" or self.blend is None:
+            rooted = self.index.metric == "hellinger"  # square roots of what is given are held
+            return self._found(*self.index.search(row.multiply(row) if rooted else row, k))[0]
+        if not self.blend.settings.soft:
+            raise BagwiseError(
+                "The index has no scores of classes (soft=0). Search for the content of the item instead."
+            )
+        n_words, n_classes = self.model.n_cells * self.model.hierarchy.n_words, len(self.model.classes)
+        profile = row[:, n_words : n_words + n_classes].toarray().astype(np.float64)
+        # scores up to a constant, which changes no probability
+        scores = 2 * np.log(np.maximum(profile, np.finfo(np.float32).tiny)) / self.blend.settings.soft
+        return self._found(*self._blended(row[:, :n_words], scores, wanted, k))[0]
+
+    def _blended(
+        self, words: Any, scores: NDArray[np.float64], wanted: str, k: int
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        assert self.blend is not None
+        if wanted == "both":
+            return self.blend.search(self.index, words, scores, k)
+        return self.index.search(self.blend.rows_alone(words, scores, wanted), k)
+
+    def _found(self, found: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
         if self.index.larger_is_nearer:
             found = np.clip(found, 0, 1)  # rounding errors of float32
         return [
@@ -271,7 +326,10 @@ class ItemIndex:
         if self.blend is not None:
             header["blend"] = self.blend.settings.to_header()
             tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
-        return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors)
+        if self.answers is None:
+            return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors)
+        header["answers"], answers = self.answers.to_parts()
+        return write_tensors(path, INDEX_KIND, _SCHEMA_WITH_ANSWERS, header, tensors | answers)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ItemIndex:
@@ -282,8 +340,10 @@ class ItemIndex:
         if not is_item_index(place):
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
-            model, index, header, ids, codes, blend = (_read_folder if place.is_dir() else _read_file)(place)
-            return cls(model, index, *_check_items(header, ids, codes, index.ids), header.get("by", "groups"), blend)
+            parts = (_read_folder if place.is_dir() else _read_file)(place)
+            model, index, header, ids, codes, blend, answers = parts
+            about = _check_items(header, ids, codes, index.ids)
+            return cls(model, index, *about, header.get("by", "groups"), blend, answers)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
 
@@ -301,18 +361,22 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) else os.path.abspath(source)
-    return ItemIndex.build(fit.model, collection, histograms, source=place, options=options)
+    return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
 
 
-def _read_file(path: Path) -> tuple[Model, BagIndex, dict[str, Any], list[str], list[int], ClassBlend | None]:
-    header, tensors = read_tensors(path, INDEX_KIND, {2: _TENSORS_2, _SCHEMA: _TENSORS}, mmap=True)
+def _read_file(path: Path) -> _Parts:
+    tables = {2: _TENSORS_2, _SCHEMA: _TENSORS, _SCHEMA_WITH_ANSWERS: _TENSORS_4}
+    header, tensors = read_tensors(path, INDEX_KIND, tables, mmap=True)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
         index = BagIndex.from_tensors(_object(header, "index"), arrays, mmap=True)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model)
-        blend = _read_blend(header, tensors, model) if header["schema"] == _SCHEMA else None
-        return model, index, header, ids, tensors["labels"].tolist(), blend
+        blend = _read_blend(header, tensors, model) if header["schema"] >= _SCHEMA else None
+        answers = None
+        if header["schema"] >= _SCHEMA_WITH_ANSWERS:
+            answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
+        return model, index, header, ids, tensors["labels"].tolist(), blend, answers
     except BagwiseError as error:
         raise _Damaged(str(error)) from error
 
@@ -331,7 +395,7 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
     return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
 
 
-def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any, None]:
+def _read_folder(path: Path) -> _Parts:
     """Read a folder that an earlier version wrote."""
     try:
         header = json.loads((path / INDEX_ITEMS).read_text(encoding="utf-8"))
@@ -340,7 +404,7 @@ def _read_folder(path: Path) -> tuple[Model, BagIndex, dict[str, Any], Any, Any,
     if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):
         raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
     index, model = BagIndex.load(path / "items.index"), Model.load(path / "model.bagwise")
-    return model, index, header, header.get("ids"), header.get("labels"), None
+    return model, index, header, header.get("ids"), header.get("labels"), None, None
 
 
 def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -16,7 +16,10 @@ from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
 from bagwise.training.options import FitOptions, open_source, reading_options
 from bagwise.training.provenance import versions
 
-__all__ = ["count_words", "open_items", "step_cache"]
+__all__ = ["N_SAMPLED_ITEMS", "count_words", "open_items", "step_cache"]
+
+# Images whose descriptors are kept for the patches of a report.
+N_SAMPLED_ITEMS = 80
 
 
 def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:

@@ -17,11 +17,10 @@ from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
-from bagwise.training.items import step_cache
+from bagwise.training.items import N_SAMPLED_ITEMS, step_cache
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
 
 __all__ = [
-    "N_SAMPLED_ITEMS",
     "FitLog",
     "Opened",
     "Prepared",
@@ -34,9 +33,6 @@ __all__ = [
     "split_source",
     "vectorize",
 ]
-
-# Images whose descriptors are kept for the patches of a report.
-N_SAMPLED_ITEMS = 80
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ function filters(facts, given) {
   return h("form", { class: "filters", role: "search", "aria-label": "Filter items", onsubmit: (event) => event.preventDefault() },
     h("label", {}, "Id contains ", h("input", { type: "search", value: given.find, onchange: change("find") })),
     classes.length ? choice("label", "Class", [["", "any"], ...classes]) : null,
-    facts.error !== null || facts.classifiers.includes(facts.n_groups) ? [
+    facts.answered_at !== null ? [
       choice("predicted", "Predicted", [["", "any"], ...classes]),
       choice("right", "Answer", [["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]]),
       choice("sort", "Order", [["", "as they are"], ["margin", "least certain first"], ["-margin", "most certain first"], ["score", "lowest score first"], ["id", "id"]])] : null,
@@ -60,6 +60,7 @@ class Grid {
     this.height = modality === "images" ? 228 : 172;
     this.least = modality === "images" ? 172 : 300;
     this.parts = new Map([[0, first.items]]);
+    if (first.opening) this.again(0);
     this.inner = h("ul", { class: "grid" });
     this.element = h("div", { class: "gridbox" }, this.inner);
     this.update = () => { this.frame ||= requestAnimationFrame(() => this.draw()); };
@@ -72,6 +73,7 @@ class Grid {
   }
 
   stop() {
+    this.stopped = true;
     window.removeEventListener("scroll", this.update);
     window.removeEventListener("resize", this.update);
   }
@@ -99,10 +101,17 @@ class Grid {
     if (focused) this.inner.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
+  /** Ask for a part again when its texts can be read. */
+  again(part) {
+    setTimeout(() => this.stopped || this.fetch(part), 500);
+  }
+
   async fetch(part) {
-    this.parts.set(part, "asked");
+    if (!this.parts.has(part)) this.parts.set(part, "asked");
     try {
-      this.parts.set(part, (await this.ask(part * PART)).items);
+      const told = await this.ask(part * PART);
+      this.parts.set(part, told.items);
+      if (told.opening) this.again(part);
     } catch {
       this.parts.delete(part);
       return;
@@ -137,7 +146,9 @@ async function one(facts, parameters, number) {
   return {
     content: [back, h("h1", { class: "itemname" }, told.id),
       h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : "",
-        told.training ? " The model was learned from this item." : ""),
+        told.predicted !== undefined && told.answered_at !== n ? ` That is the answer for ${plural(told.answered_at, "group")}.` : "",
+        told.held_out ? ` The model was learned from this item; it is predicted by a model that was not (${told.protocol}).${told.why && told.why.predicted !== told.predicted ? ` The model itself says ${told.why.predicted}.` : ""}`
+          : told.training ? " The model was learned from this item." : ""),
       told.problem ? h("p", { class: "problem" }, told.problem) : null,
       h("div", { class: "two" }, h("div", {}, shownContent(told, picture)),
         told.why ? h("section", { class: "why" }, h("h2", {}, "Why"), sum(told.why, facts.classes, (of) => go(changed({ of }), true))) : null),

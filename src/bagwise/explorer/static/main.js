@@ -79,8 +79,9 @@ function frame() {
   slider.value = toPlace(facts.n_groups);
   slider.setAttribute("aria-valuetext", `${facts.n_groups} groups`);
   const output = document.getElementById("size-error");
-  const error = facts.seen?.n_seen ? facts.seen.error_new : facts.error; // those it was learned from say nothing
-  output.textContent = error === null ? "" : `${percent(error)} of ${facts.seen?.n_seen ? "new items" : "items"} wrong`;
+  const apart = facts.seen?.n_seen && !facts.held_out; // the model's answers for those it was learned from say nothing
+  const error = apart ? facts.seen.error_new : facts.error;
+  output.textContent = error === null ? "" : `${percent(error)} of ${apart ? "new items" : "items"} wrong`;
   document.title = `${PAGES[location.pathname].name} · ${facts.title} · bagwise`;
 }
 

@@ -23,15 +23,21 @@ function lead(facts) {
   const error = at < 0 ? "" : `; error ${percent(path.errors[at])} in ${path.protocol}`;
   const few = shown(facts);
   const none = facts.items ? "" : " No items are shown: start the explorer with an index, or with the location of items.";
-  const head = facts.classifiers.length && !facts.classifiers.includes(facts.n_groups)
+  const head = facts.answered_at === null && facts.classifiers.length && !facts.classifiers.includes(facts.n_groups)
     ? ` There is no classifier for ${facts.n_groups} groups; sizes with one: ${facts.classifiers.join(", ")}.` : "";
-  return h("p", { class: "lead" }, `${words}${error}.${few}${head}${none}`);
+  const other = facts.answered_at !== null && facts.answered_at !== facts.n_groups
+    ? ` Answers are stored for some numbers of groups: those for ${plural(facts.answered_at, "group")} are shown.` : "";
+  return h("p", { class: "lead" }, `${words}${error}.${few}${other}${head}${none}`);
 }
 
 /** Say how many of the items that are shown are wrong, apart for those that the model was learned from. */
-function shown({ items, error, seen }) {
+function shown({ items, error, seen, held_out: held }) {
   if (!items || error === null) return "";
   const where = ` ${count(items.n)} items of ${items.place} are shown`;
+  if (held && held.error !== null) {
+    const others = seen && seen.n_new && seen.error_new !== null ? `; of ${count(seen.n_new)} new ones ${percent(seen.error_new)}` : "";
+    return `${where}: of ${count(held.n)} that it was learned from ${percent(held.error)} are wrong, predicted by models that were not trained on them (${held.protocol})${others}.`;
+  }
   if (seen && seen.n_seen && !seen.n_new) return `${where}, the ones it was learned from: ${percent(error)} of them are wrong, which says nothing about new items.`;
   if (seen && seen.n_seen && seen.error_new !== null) return `${where}: of ${count(seen.n_new)} new ones ${percent(seen.error_new)} are wrong, of ${count(seen.n_seen)} that it was learned from ${percent(seen.error_seen ?? 0)}.`;
   return `${where}; ${percent(error)} of those with labels are wrong.`;
@@ -92,7 +98,7 @@ function confusion(facts) {
   if (classes.length > 60) return [list];
   const level = (times, i, j) => (i === j || !times ? 0 : Math.max(1, Math.round((8 * times) / Math.max(wrong, 1))));
   const table = h("table", { class: "heat" },
-    h("caption", {}, "Rows are true classes, columns predicted classes. A number leads to its items."),
+    h("caption", {}, `Rows are true classes, columns predicted classes. A number leads to its items.${facts.held_out ? " Items that the model was learned from are predicted by models that were not trained on them." : ""}`),
     h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
     h("tbody", {}, matrix.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
       row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${level(times, i, j)}` }, times ? link(i, j, times, count(times)) : ""))))));

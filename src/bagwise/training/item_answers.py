@@ -1,0 +1,202 @@
+"""Answers for the items of an index, at several numbers of groups: by cross-validation where items were trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._io.tensors import tensor
+from bagwise.errors import BagwiseError
+from bagwise.merging.hierarchy import path_sizes
+from bagwise.model.model import Model
+from bagwise.sources.collection import Collection
+from bagwise.training.seen import SeenItems, seen_items
+
+__all__ = ["ANSWER_TENSORS", "HELD_OUT", "NEW", "TRAINING", "UNKNOWN", "ItemAnswers", "TopClasses"]
+
+# What is known of an item: nothing; the model was not learned from it; it was, and the answer is that of the model;
+# it was, and the answer is that of a fold of cross-validation which was not.
+UNKNOWN, NEW, TRAINING, HELD_OUT = range(4)
+ANSWER_TENSORS = {
+    "answer_classes": tensor("uint8 uint16 int32", "n_answer_sizes", "n_items", low=0),
+    "answer_runners_up": tensor("uint8 uint16 int32", "n_answer_sizes", "n_items", low=0),
+    "answer_scores": tensor("float16", "n_answer_sizes", "n_items", finite=True),
+    "answer_margins": tensor("float16", "n_answer_sizes", "n_items", low=0, finite=True),
+    "item_origins": tensor("uint8", "n_items", high=HELD_OUT),
+}
+_LARGEST = float(np.finfo(np.float16).max)
+_BATCH = 4096  # items whose features are in memory at a time
+_MOST_PROTOCOL = 200
+
+
+@dataclass(frozen=True, eq=False)
+class TopClasses:
+    """The class with the highest score of each item, that with the second highest, and the distance between both.
+
+    Attributes
+    ----------
+    predicted, runner_up : ndarray of integers, shape (..., n_items)
+    score, margin : ndarray of floats, shape (..., n_items)
+
+    Examples
+    --------
+    >>> top = TopClasses.of(np.array([[0.5, 2.0, 1.0]]))
+    >>> top.predicted, top.runner_up, top.score, top.margin
+    (array([1]), array([2]), array([2.]), array([1.]))
+    """
+
+    predicted: NDArray[Any]
+    runner_up: NDArray[Any]
+    score: NDArray[Any]
+    margin: NDArray[Any]
+
+    @classmethod
+    def of(cls, scores: NDArray[np.floating]) -> TopClasses:
+        """Read the classes off the scores of all of them, shape (n_items, n_classes)."""
+        rows = np.arange(len(scores))
+        predicted = scores.argmax(axis=1)
+        others = scores.copy()
+        others[rows, predicted] = -np.inf
+        second = others.argmax(axis=1)
+        best = scores[rows, predicted]
+        return cls(predicted, second, best, best - scores[rows, second])
+
+    @classmethod
+    def empty(cls, n_sizes: int, n_items: int, n_classes: int) -> TopClasses:
+        """Make arrays of shape (n_sizes, n_items), in the types of files."""
+        shape, kind = (n_sizes, n_items), _class_type(n_classes)
+        return cls(
+            np.zeros(shape, kind), np.zeros(shape, kind), np.zeros(shape, np.float16), np.zeros(shape, np.float16)
+        )
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All arrays."""
+        return self.predicted, self.runner_up, self.score, self.margin
+
+    def put(self, size: int, items: Any, scores: NDArray[np.floating]) -> None:
+        """Write the top classes of items at one size; scores of float16 are at most 65,504."""
+        found = TopClasses.of(scores)
+        for target, values in zip(self.arrays, found.arrays, strict=True):
+            target[size, items] = np.clip(values, -_LARGEST, _LARGEST) if target.dtype.kind == "f" else values
+
+    def at(self, size: int) -> TopClasses:
+        """Return the arrays of one size."""
+        return TopClasses(*(array[size] for array in self.arrays))
+
+
+def _class_type(n_classes: int) -> Any:
+    return np.uint8 if n_classes <= 1 << 8 else np.uint16 if n_classes <= 1 << 16 else np.int32
+
+
+@dataclass(frozen=True, eq=False)
+class ItemAnswers:
+    """What is answered for items, and which of them the model was learned from.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Numbers of groups, ascending; none without a classifier.
+    top : TopClasses
+        Arrays of shape (n_sizes, n_items).
+    origins : ndarray of uint8, shape (n_items,)
+        `UNKNOWN`, `NEW`, `TRAINING` or `HELD_OUT`.
+    exact : bool
+        Whether all items that the model was learned from are known as such; otherwise those in a sample.
+    protocol : str
+        How answers for `HELD_OUT` were found, such as "5-fold cross-validation"; "" if there are none.
+    """
+
+    sizes: tuple[int, ...]
+    top: TopClasses
+    origins: NDArray[np.uint8]
+    exact: bool
+    protocol: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        collection: Collection,
+        histograms: Any,
+        held_out: TopClasses | None = None,
+    ) -> ItemAnswers:
+        """Answer for items, at the sizes of cross-validation, or else at 2, 5, 10, 20, 50 and so on groups.
+
+        Parameters
+        ----------
+        model : Model
+        collection : Collection
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d)
+            Counts of their words.
+        held_out : TopClasses, default=None
+            Answers of cross-validation for the first items, at each size of ``model.path``.
+        """
+        n_items, seen = len(collection), seen_items(model, collection, histograms)
+        origins = np.zeros(n_items, np.uint8)
+        if seen is not None:
+            origins[seen.compared] = NEW
+            origins[seen.seen] = TRAINING
+        n_held_out = 0 if held_out is None else held_out.predicted.shape[1]
+        origins[:n_held_out] = HELD_OUT
+        sizes = _sizes(model)
+        top = TopClasses.empty(len(sizes), n_items, len(model.classes))
+        for k, size in enumerate(sizes):
+            if held_out is not None and model.path is not None:
+                row = held_out.at(model.path.sizes.index(size))
+                for target, values in zip(top.arrays, row.arrays, strict=True):
+                    target[k, :n_held_out] = values
+            for first in range(n_held_out, n_items, _BATCH):
+                part = slice(first, min(first + _BATCH, n_items))
+                top.put(k, part, model.heads[size].scores(model.group(histograms[part], size)))
+        protocol = model.path.protocol if held_out is not None and model.path is not None else ""
+        return cls(sizes, top, origins, seen is not None and seen.exact, protocol)
+
+    def nearest(self, n_groups: int) -> int | None:
+        """Return the place of the size with the smallest ratio to a number of groups; None if there are none."""
+        if not self.sizes:
+            return None
+        return int(np.argmin(np.abs(np.log(np.array(self.sizes) / n_groups))))
+
+    def seen(self, ids: Any) -> SeenItems:
+        """Return which items the model was learned from."""
+        seen = self.origins >= TRAINING
+        every = bool(len(seen)) and bool(seen.all())
+        return SeenItems(ids, seen, self.origins != UNKNOWN, exact=self.exact or every, all_of_them=every)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the members of a header and the tensors of a file."""
+        header = {"sizes": list(self.sizes), "exact": self.exact, "protocol": self.protocol}
+        names = list(ANSWER_TENSORS)
+        return header, dict(zip(names, (*self.top.arrays, self.origins), strict=True))
+
+    @classmethod
+    def from_parts(cls, header: Any, tensors: Mapping[str, NDArray[Any]], model: Model) -> ItemAnswers:
+        """Undo `to_parts`, for tensors that `ANSWER_TENSORS` accepts. Errors begin with "its"."""
+        if not isinstance(header, Mapping) or sorted(header) != ["exact", "protocol", "sizes"]:
+            raise BagwiseError(f"its answers are {header!r:.100}; expected exact, protocol and sizes.")
+        sizes, exact, protocol = header["sizes"], header["exact"], header["protocol"]
+        if not isinstance(sizes, list) or not all(type(size) is int for size in sizes) or sizes != sorted(set(sizes)):
+            raise BagwiseError(f"its answers have the sizes {sizes!r:.100}; expected ascending numbers of groups.")
+        if not set(sizes) <= set(model.heads):
+            known = ", ".join(map(str, model.heads))
+            raise BagwiseError(f"its answers are at {sizes!s:.100} groups; its model has classifiers at {known}.")
+        if type(exact) is not bool or type(protocol) is not str or len(protocol) > _MOST_PROTOCOL:
+            raise BagwiseError(f"its answers have exact {exact!r:.50} and protocol {protocol!r:.100}.")
+        top = TopClasses(*(tensors[name] for name in list(ANSWER_TENSORS)[:4]))
+        if len(top.predicted) != len(sizes):
+            raise BagwiseError(f"it has answers at {len(top.predicted)} sizes, named are {len(sizes)}.")
+        for name, codes in (("answer_classes", top.predicted), ("answer_runners_up", top.runner_up)):
+            if codes.size and int(codes.max()) >= len(model.classes):
+                raise BagwiseError(f"its {name} hold class {codes.max()}; the model has {len(model.classes)}.")
+        return cls(tuple(sizes), top, tensors["item_origins"], exact, protocol)
+
+
+def _sizes(model: Model) -> tuple[int, ...]:
+    """Return the numbers of groups that have answers: usual ones that have a classifier."""
+    usual = path_sizes(model.hierarchy.n_words, model.n_groups) if model.path is None else model.path.sizes
+    return tuple(size for size in usual if size in model.heads)

@@ -1,0 +1,118 @@
+"""Items as an index knows them, against the same items counted from their source."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise.explorer import open_workspace, views
+from bagwise.model.files import INDEX_KIND
+from bagwise.training import FitOptions, ItemIndex, run_fit
+from bagwise.training.item_answers import ANSWER_TENSORS
+from bagwise.training.item_index import _TENSORS_4, index_of_fit
+from small_sources import write_image_folder, write_table
+
+
+def check_groups(stored, space, sizes):
+    """What groups do in the items is the same."""
+    for n in sizes:
+        one, other = stored.cut(n), space.cut(n)
+        if other.model.n_groups in other.model.heads:
+            np.testing.assert_allclose(one.class_weights, other.class_weights, atol=2e-5)
+        np.testing.assert_allclose(one.deciding, other.deciding, atol=2e-5)
+        np.testing.assert_allclose(one.occurrences, other.occurrences)
+        for group in range(0, n, max(n // 5, 1)):
+            np.testing.assert_array_equal(one.of_items.with_group(group), other.of_items.with_group(group))
+
+
+def test_an_index_shows_what_its_source_does(stored, space):
+    assert list(stored.items.ids) == space.ids
+    assert stored.items.codes.tolist() == space.items.codes.tolist()
+    assert stored.items.place == space.items.place
+    assert stored.items.seen.seen.tolist() == space.items.seen.seen.tolist()
+    check_groups(stored, space, (1, 2, 5, 7, 10, space.model.hierarchy.n_words))
+    assert views.hierarchy(stored) == views.hierarchy(space)
+    for number in (0, 3, len(space.items) - 1):
+        same = ("text", "why", "id", "label", "training")
+        one, other = (views.item(opened, 5, number) for opened in (stored, space))
+        assert {name: one[name] for name in same} == {name: other[name] for name in same}
+        for by in ("words", "classes", "both"):
+            one, other = (views.similar(opened, number, 6, by) for opened in (stored, space))
+            np.testing.assert_allclose([hit["score"] for hit in one], [hit["score"] for hit in other], atol=1e-5)
+        assert {hit["number"] for hit in one[:3]} == {hit["number"] for hit in other[:3]}
+    found = [views.items(opened, 5, views.ItemQuery(sort="id", find="t")) for opened in (stored, space)]
+    assert [row["excerpt"] for row in found[0]["items"]] == [row["excerpt"] for row in found[1]["items"]]
+
+
+def test_training_items_have_answers_of_cross_validation(stored):
+    model = stored.model
+    for size, error in zip(model.path.sizes, model.path.errors, strict=True):
+        told = views.overview(stored, size)
+        assert told["answered_at"] == size
+        n_items, protocol = len(stored.items), "3-fold cross-validation"
+        assert told["held_out"] == {"n": n_items, "error": told["error"], "protocol": protocol}
+        # folds have nearly the same number of items, and errors are means over folds
+        assert told["error"] == pytest.approx(error, abs=0.02)
+        matrix = np.array(told["confusion"])
+        assert 1 - np.trace(matrix) / matrix.sum() == pytest.approx(told["error"])
+    between = views.overview(stored, 7)
+    assert between["answered_at"] in (5, 10)
+    assert between["confusion"] == views.overview(stored, between["answered_at"])["confusion"]
+    row = views.items(stored, 7, views.ItemQuery())["items"][0]
+    assert (row["held_out"], row["answered_at"]) == (True, between["answered_at"])
+
+
+def test_items_whose_source_is_gone_are_listed(tmp_path, explored):
+    folder = shutil.copytree(explored.parent / "texts", tmp_path / "texts")
+    path = index_of_fit(run_fit(folder, FitOptions(n_groups=5, folds=0)), None, folder, FitOptions()).save(
+        tmp_path / "gone.index"
+    )
+    kept = open_workspace(path)
+    removed = kept.ids[1]
+    (folder / removed).unlink()
+    assert "is not in" in views.item(kept, None, 1)["problem"]
+    shutil.rmtree(folder)
+    space = open_workspace(path)
+    told = views.items(space, 5, views.ItemQuery(most=3))
+    assert (told["total"], len(told["items"])) == (len(kept.ids), 3)
+    assert told["items"][0]["predicted"]
+    assert "does not exist any more" in views.item(space, 5, 0)["problem"]
+    assert views.overview(space, 5)["held_out"] is None
+    assert len(views.similar(space, 0, 4)) == 4
+
+
+@pytest.mark.parametrize("modality", ["images", "pyramid", "two", "table", "tables"])
+def test_other_items_are_shown_as_from_their_source(tmp_path, modality):
+    if modality == "table":
+        source = write_table(tmp_path / "table.csv")
+        options = FitOptions(n_groups=4, folds=2)
+    else:
+        source = write_image_folder(tmp_path / "images", n_each=4, side=40, color=True)
+        more = {
+            "pyramid": {"pyramid": 5},
+            "two": {"descriptor": "sift+color"},
+            "tables": {"n_tables": 2, "criterion": "classifier"},
+        }
+        options = FitOptions(n_words=20, n_groups=5, folds=2, **more.get(modality, {}))
+    fit = run_fit(source, options)
+    path = index_of_fit(fit, None, source, options).save(tmp_path / "one.index")
+    stored, space = open_workspace(path), open_workspace(path, source)
+    assert type(stored.items) is not type(space.items)
+    check_groups(stored, space, {fit.model.n_groups, 3})
+    if modality == "images":
+        one, other = (views.groups(opened, None, views.GroupQuery())["groups"] for opened in (stored, space))
+        assert [group["has_patches"] for group in one] == [group["has_patches"] for group in other]
+        assert stored.cut().patches == space.cut().patches
+
+
+def test_an_index_of_an_earlier_version_is_counted(tmp_path, explored, space):
+    header, tensors = read_tensors(explored, INDEX_KIND, {4: _TENSORS_4})
+    old = {name: value for name, value in header.items() if name not in ("answers", "kind", "schema")}
+    kept = {name: value for name, value in tensors.items() if name not in ANSWER_TENSORS}
+    path = write_tensors(tmp_path / "old.index", INDEX_KIND, 3, old, kept)
+    assert ItemIndex.load(path).answers is None
+    opened = open_workspace(path)
+    assert type(opened.items) is type(space.items)
+    assert views.overview(opened, 5) | {"title": ""} == views.overview(space, 5) | {"title": ""}
+    assert ItemIndex.load(path).save(tmp_path / "again.index").read_bytes() == path.read_bytes()
