@@ -109,3 +109,37 @@ def test_names_that_cannot_be_are_refused(news, tmp_path):
     assert "exists already" in bagwise("groups", news, "--rename", "1=x", code=1)
     assert "must end in .csv or .json" in bagwise("groups", news, "--out", tmp_path / "x.txt", code=1)
     assert not (tmp_path / "new.bagwise").exists()
+
+
+def test_an_index_is_not_replaced_by_a_model(news, tmp_path):
+    index = tmp_path / "texts.index"
+    bagwise("index", news, news.parent / "texts.csv", "--out", index)
+    before = index.read_bytes()
+    assert "--out" in bagwise("groups", index, "--rename", "1=things", "--force", code=1)
+    assert index.read_bytes() == before
+    bagwise("groups", index, "--rename", "1=things", "--out", tmp_path / "named")
+    assert Model.load(tmp_path / "named").given_names == {1: "things"}
+
+
+def test_lists_of_other_cuts_and_in_other_encodings_give_no_names(news, tmp_path):
+    named = ("--out", tmp_path / "named")
+    for ending in ("csv", "json"):
+        bagwise("groups", news, "--groups", 3, "--out", tmp_path / f"three.{ending}")
+        message = bagwise("groups", news, "--rename", tmp_path / f"three.{ending}", *named, code=1)
+        assert "other words" in message
+        assert "--groups" in message
+    (tmp_path / "latin.csv").write_bytes("group,name\n1,Gr\xfcn\n".encode("latin-1"))
+    assert "UTF-8" in bagwise("groups", news, "--rename", tmp_path / "latin.csv", *named, code=1)
+    assert not (tmp_path / "named").exists()
+    # a few words that a program for tables has changed do no harm
+    bagwise("groups", news, "--out", tmp_path / "words.csv")
+    lines = (tmp_path / "words.csv").read_text().splitlines()
+    largest = max(range(6), key=lambda k: sum(line.startswith(f"{k},") for line in lines))
+    rows = list(csv.reader(lines))
+    changed = next(row for row in rows if row[0] == str(largest))
+    changed[2] = changed[2].upper()
+    renamed = [[row[0], "things", *row[2:]] if row[0] == str(largest) else row for row in rows]
+    with open(tmp_path / "words.csv", "w", newline="") as file:
+        csv.writer(file).writerows(renamed)
+    bagwise("groups", news, "--rename", tmp_path / "words.csv", *named)
+    assert Model.load(tmp_path / "named").given_names == {largest: "things"}

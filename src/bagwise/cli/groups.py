@@ -62,6 +62,7 @@ def groups(
     if rename:
         target = model if out is None else out
         check_outputs([target], force)
+        _check_no_index(model, out)
     elif out is not None:
         if out.suffix.lower() not in (".csv", ".json"):
             raise BagwiseError(f"The name of the list must end in .csv or .json; got {out}.")
@@ -180,6 +181,14 @@ def _write(path: Path, found: Sequence[Any]) -> None:
     write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
 
 
+def _check_no_index(path: Path, out: Path | None) -> None:
+    """Raise an error if a model would replace the index that it is read from."""
+    from bagwise.model.files import is_item_index
+
+    if out is None and path.exists() and is_item_index(path):
+        raise BagwiseError(f"{path} is an index, which a model would replace. Name the new model with --out.")
+
+
 def _names(given: Sequence[str], model: Any) -> dict[int, str]:
     """Read new names of groups from options and files; names that a group has already change nothing."""
     names: dict[int, str] = {}
@@ -188,11 +197,13 @@ def _names(given: Sequence[str], model: Any) -> dict[int, str]:
         if sign and number.strip().isdecimal():
             pairs = [(number.strip(), name)]
         elif Path(one).is_file():
-            pairs = list(_pairs_of(Path(one)))
+            entries = _entries_of(Path(one))
+            pairs = [(str(entry["group"]), entry["name"]) for entry in entries]
+            _check_words(Path(one), entries, model)
         else:
             raise BagwiseError(f"--rename takes a number and a name, such as 3=NAME, or an existing file; got {one!r}.")
         for key, label in pairs:
-            if not str(key).isdecimal():
+            if not key.isdecimal():
                 raise BagwiseError(f"Groups in {one} must be numbers, got {key!r:.50}.")
             if names.setdefault(int(key), label) != label:
                 raise BagwiseError(f"--rename gives group {key} two names: {names[int(key)]!r} and {label!r}.")
@@ -200,9 +211,12 @@ def _names(given: Sequence[str], model: Any) -> dict[int, str]:
     return {k: name for k, name in names.items() if not (k < len(held) and held[k] == name)}
 
 
-def _pairs_of(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield numbers and names: of a JSON object, or of the lists that --out writes."""
-    text = path.read_text(encoding="utf-8-sig")
+def _entries_of(path: Path) -> list[dict[str, Any]]:
+    """Read entries with the number and the name of a group: of a JSON object, or of the lists that --out writes."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BagwiseError(f"{path} is not UTF-8: byte {error.start} cannot be read. Save it as UTF-8.") from error
     if path.suffix.lower() == ".json":
         try:
             found = json.loads(text)
@@ -210,8 +224,33 @@ def _pairs_of(path: Path) -> Iterator[tuple[str, str]]:
             raise BagwiseError(f"{path} is no JSON: {error}.") from error
         entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found
     else:
-        entries = list(csv.DictReader(io.StringIO(text)))
+        entries = list(csv.DictReader(io.StringIO(text, newline="")))
     for entry in entries if isinstance(entries, list) else [None]:
         if not isinstance(entry, dict) or entry.get("group") is None or not isinstance(entry.get("name"), str):
             raise BagwiseError(f"{path} must have columns group and name, as the lists of --out, or be a JSON object.")
-        yield str(entry["group"]), entry["name"]
+    return entries
+
+
+def _check_words(path: Path, entries: list[dict[str, Any]], model: Any) -> None:
+    """Raise an error if a list has words of other groups: of another cut, or of another model.
+
+    Most words of a group are enough, since programs for tables change some, such as ``true`` and ``007``.
+    """
+    listed: dict[str, list[str]] = {}
+    for entry in entries:
+        rows = entry.get("words")
+        some = [row.get("word") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        some = [word for word in (entry.get("word"), *some) if isinstance(word, str)]
+        listed.setdefault(str(entry["group"]), []).extend(some)
+    groups = {str(one.number): set(map(_encodable, one.words)) for one in model.describe_groups()}
+    for number, words in listed.items():
+        n_own = sum(_encodable(word) in groups.get(number, ()) for word in words)
+        if 2 * n_own < len(words):
+            raise BagwiseError(
+                f"{path} lists other words for group {number} than this model with {model.n_groups} groups has. Give "
+                "the --groups of the list."
+            )
+
+
+def _encodable(word: str) -> str:
+    return word.encode("utf-8", "backslashreplace").decode("utf-8")
