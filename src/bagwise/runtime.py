@@ -376,7 +376,8 @@ def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         path = os.path.join(source, "model.safetensors") if folder else source
         _check(not (folder and os.path.islink(path)), "model.safetensors is a link. Put the file itself there.")
         empty = not os.path.isfile(path) or os.path.getsize(path) == 0
-        _check(not empty, f"there is no file {os.path.basename(path)!r}, or it is empty.")
+        what = "it is a folder, in which " if folder else ""
+        _check(not empty, f"{what}there is no file {os.path.basename(path)!r}, or it is empty.")
         return _parse(np.memmap(path, np.uint8, "r").view(np.ndarray))
     except ModelFileError as error:
         raise ModelFileError(f"{name_of(source)} cannot be read as a model: {error}") from error

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
 from bagwise import Model, open_collection
+from bagwise.cli.app import app
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_table, write_text_folder
 
@@ -196,7 +198,8 @@ def test_an_explanation_as_a_page(place, tmp_path):
     assert "<b>" not in page.read_text()
     picture = next((place / "images").rglob("*.png"))
     bagwise("explain", place / "images.bagwise", picture, "--html", page, "--force")
-    assert page.read_text().count("data:image/png") == 2
+    assert page.read_text().count("data:image/jpeg") == 1
+    assert page.read_text().count("data:image/png") == 1
     bagwise("explain", place / "table.bagwise", place / "table.csv", "--row", 0, "--html", page, "--force")
     assert ">w3<" in page.read_text()
     assert "exists already" in bagwise("explain", place / "texts.bagwise", "-t", "pear", "--html", page, code=1)
@@ -214,3 +217,32 @@ def test_what_cannot_be_explained(place):
         ((texts_model, "-t", "pear", "--groups", 999), "--groups must be from 1 to "),
     ]:
         assert message in bagwise("explain", *arguments, code=1)
+
+
+@pytest.mark.parametrize("options", [("predict", "--row", 3), ("explain", "--row", 3), ("explain", "--item", "x")])
+def test_options_of_sources_are_refused_beside_a_text(place, options):
+    command, *rest = options
+    assert rest[0] in bagwise(command, place / "texts.bagwise", "-t", "ripe apple", *rest, code=1)
+
+
+def test_an_item_without_words_has_only_intercepts(place):
+    head = Model.load(place / "texts.bagwise").head
+    said = as_json("explain", place / "texts.bagwise", "-t", "")
+    assert said["score"] == said["intercept"] == pytest.approx(head.intercept.max())
+    assert said["groups"] == said["words"] == said["places"] == []
+    result = CliRunner().invoke(app, ["explain", str(place / "texts.bagwise"), "-t", ""])
+    assert "no word of the vocabulary" in result.stderr
+    assert result.stdout.startswith("empty text: ")
+    assert not any(line.startswith("word ") for line in result.stdout.splitlines())
+
+
+def test_sizes_without_a_classifier_are_named_by_the_option(place):
+    tables = place / "tables.bagwise"
+    bagwise("fit", place / "texts", "--tables", 2, "--groups", 6, "--folds", 0, "--no-report", "--out", tables)
+    message = bagwise("predict", tables, "-t", "ripe apple", "--groups", 3, code=1)
+    assert "--groups must be one of 6" in message
+    assert "n_groups" not in message
+
+
+def test_a_folder_in_place_of_a_model_is_named_as_such(place):
+    assert "it is a folder" in bagwise("predict", place / "texts", place / "new", code=1)

@@ -64,6 +64,8 @@ def predict(
     kind = _format_of(out, format, as_json=session.as_json)
     if not source and not query_text:
         raise BagwiseError("There is nothing to predict. Give a source or an item, or --query-text for a text.")
+    if row is not None and not source:
+        raise BagwiseError("--row chooses a row of a table, but there is none. Give the table as SOURCE.")
     to_file = out is not None and out != _STANDARD_OUTPUT
     if to_file:
         check_outputs([out], force)

@@ -55,6 +55,8 @@ def explain(
         check_page(html, force, "--html")
     if (source is None) == (query_text is None):
         raise BagwiseError("Give one item: a file, a source with --item or --row, or --query-text for a text.")
+    if query_text is not None and (item is not None or row is not None):
+        raise BagwiseError("--query-text is an item by itself. Leave out --item and --row.")
     loaded = with_classifier(load_model(model), groups)
     if class_name is not None and class_name not in loaded.classes:
         raise unknown_name("--class", class_name, loaded.classes)
@@ -64,7 +66,7 @@ def explain(
     content: Any = query_text
     if query_text is not None:
         check_texts(loaded, [query_text])
-        title = shortened(query_text, _SHOWN_NAME)
+        title = shortened(query_text, _SHOWN_NAME) or "empty text"
     else:
         assert source is not None
         given = _chosen(loaded, source, item, row, fit_options(options))
@@ -72,6 +74,8 @@ def explain(
         label = given.labels[0] if given.labels else None
         content = given.load() if loaded.modality in ("texts", "images") else None
     found = loaded.explain(given)
+    if not found.terms.words.size:
+        session.note("The item has no word of the vocabulary: its scores are the intercepts.")
     session.answer(**found.to_dict())
     if class_name is not None:
         session.answer(explained=found.to_dict(class_name))
@@ -117,7 +121,7 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
         session.say(f"true class: {printable(label)}")
     session.say()
     places = found.places(shown)
-    if isinstance(content, str):
+    if isinstance(content, str) and content:
         session.show(_marked(content, places))
         session.say()
     other = found.runner_up if shown == found.predicted else found.predicted
@@ -130,7 +134,7 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     if places and hasattr(places[0], "value"):
         best = sorted(places, key=lambda column: -abs(column.weight))[:top]
         session.table(["column", "value", shown], [[p.name, f"{p.value:g}", f"{p.weight:+.3f}"] for p in best])
-    elif isinstance(content, str):
+    elif isinstance(content, str) and places:
         words = _words(content, found, shown, places)
         session.table(["word", shown], [[name, f"{weight:+.3f}"] for name, weight in words[:top]])
     elif places:

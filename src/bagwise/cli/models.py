@@ -58,11 +58,12 @@ def cut(
     check_outputs([target], force)
     whole = load_model(model)
     smaller = whole.cut(groups)
-    session.say(f"{smaller.hierarchy.n_words:,} words, merged into {groups} groups")
+    counted = f"{groups} group{'' if groups == 1 else 's'}"
+    session.say(f"{smaller.hierarchy.n_words:,} words, merged into {counted}")
     if whole.heads and groups not in smaller.heads:
         sizes = ranges(whole.heads)
         session.note(
-            f"There is no classifier for {groups} groups, so the new model cannot predict; sizes with one: {sizes}."
+            f"There is no classifier for {counted}, so the new model cannot predict; sizes with one: {sizes}."
         )
     _say_derived(session, smaller)
     session.answer(n_groups=groups)
@@ -84,7 +85,8 @@ def _say_derived(session: Session, model: Any) -> None:
     if not isinstance(derived, dict) or derived.get("n_groups") != model.n_groups:
         return
     session.answer(derived_from=derived["from"])
-    about = f"The classifier for {model.n_groups} groups is derived from that for {derived['from']}, not trained"
+    counted = f"{model.n_groups} group{'' if model.n_groups == 1 else 's'}"
+    about = f"The classifier for {counted} is derived from that for {derived['from']}, not trained"
     if model.path is not None:
         below = [size for size in model.path.sizes if size < model.n_groups][-1:]
         near = [*below, *[size for size in model.path.sizes if size > model.n_groups][:1]]

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bagwise.errors import BagwiseError
+from bagwise._utils.text import ranges
+from bagwise.errors import BagwiseError, parameter_name
 from bagwise.model import Model
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
@@ -42,8 +43,9 @@ def with_classifier(model: Model, n_groups: int | None = None) -> Model:
         )
     chosen = model if n_groups is None or n_groups == model.n_groups else model.cut(n_groups)
     if chosen.n_groups not in chosen.heads:
-        sizes = ", ".join(map(str, model.heads))
-        raise BagwiseError(f"n_groups must be one of {sizes}, for which there are classifiers; got {chosen.n_groups}.")
+        sizes = ranges(model.heads)
+        name = parameter_name("n_groups")
+        raise BagwiseError(f"{name} must be one of {sizes}, for which there are classifiers; got {chosen.n_groups}.")
     return chosen
 
 
