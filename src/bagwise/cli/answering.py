@@ -18,7 +18,7 @@ from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
 from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Row, command, fit_options
-from bagwise.cli.outputs import check_outputs
+from bagwise.cli.outputs import check_outputs, encodable
 from bagwise.cli.printing import percent, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model, tell_of
@@ -237,13 +237,8 @@ class _ParquetRows:
 
     def __call__(self, batch: list[Any]) -> None:
         columns = zip(*(answer[: len(self._schema.names)] for answer in batch), strict=True)
-        encoded = [[_encodable(value) for value in column] for column in columns]
+        encoded = [[encodable(value) if isinstance(value, str) else value for value in column] for column in columns]
         self._writer.write_table(self._arrow.table(encoded, schema=self._schema))
-
-
-def _encodable(value: Any) -> Any:
-    """Escape bytes of names that are not UTF-8."""
-    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _shown(answer: Any) -> list[str]:

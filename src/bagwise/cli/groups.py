@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.cli.options import Force, ModelPath, command
-from bagwise.cli.outputs import check_outputs
+from bagwise.cli.outputs import check_outputs, encodable
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
@@ -242,15 +242,11 @@ def _check_words(path: Path, entries: list[dict[str, Any]], model: Any) -> None:
         some = [row.get("word") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         some = [word for word in (entry.get("word"), *some) if isinstance(word, str)]
         listed.setdefault(str(entry["group"]), []).extend(some)
-    groups = {str(one.number): set(map(_encodable, one.words)) for one in model.describe_groups()}
+    groups = {str(one.number): set(map(encodable, one.words)) for one in model.describe_groups()}
     for number, words in listed.items():
-        n_own = sum(_encodable(word) in groups.get(number, ()) for word in words)
+        n_own = sum(encodable(word) in groups.get(number, ()) for word in words)
         if 2 * n_own < len(words):
             raise BagwiseError(
                 f"{path} lists other words for group {number} than this model with {model.n_groups} groups has. Give "
                 "the --groups of the list."
             )
-
-
-def _encodable(word: str) -> str:
-    return word.encode("utf-8", "backslashreplace").decode("utf-8")

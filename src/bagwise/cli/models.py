@@ -62,9 +62,7 @@ def cut(
     session.say(f"{smaller.hierarchy.n_words:,} words, merged into {counted}")
     if whole.heads and groups not in smaller.heads:
         sizes = ranges(whole.heads)
-        session.note(
-            f"There is no classifier for {counted}, so the new model cannot predict; sizes with one: {sizes}."
-        )
+        session.note(f"There is no classifier for {counted}, so the new model cannot predict; sizes with one: {sizes}.")
     _say_derived(session, smaller)
     session.answer(n_groups=groups)
     n_before = _size(model)

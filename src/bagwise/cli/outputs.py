@@ -14,8 +14,8 @@ from bagwise._io.atomic import open_atomically, write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "name_of_source", "output_file"]
-__all__ += ["prepare_folder", "write_clusters", "write_digits", "write_features"]
+__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable", "name_of_source"]
+__all__ += ["output_file", "prepare_folder", "write_clusters", "write_digits", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 # Columns that are not features.
@@ -171,10 +171,12 @@ def _other_columns(collection: Any) -> dict[str, list[str]]:
     columns = {"id": list(collection.ids), "label": [_label(item) for item in collection]}
     if any(split is not None for split in collection.splits):
         columns["split"] = [split or "" for split in collection.splits]
-    return {
-        name: [value.encode("utf-8", "backslashreplace").decode("utf-8") for value in values]
-        for name, values in columns.items()
-    }
+    return {name: list(map(encodable, values)) for name, values in columns.items()}
+
+
+def encodable(text: str) -> str:
+    """Escape bytes of names that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _label(item: Any) -> str:
