@@ -240,8 +240,8 @@ def _check_words(path: Path, entries: list[dict[str, Any]], model: Any) -> None:
     for entry in entries:
         rows = entry.get("words")
         some = [row.get("word") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        some = [word for word in (entry.get("word"), *some) if isinstance(word, str)]
-        listed.setdefault(str(entry["group"]), []).extend(some)
+        held = listed.setdefault(str(entry["group"]), [])
+        held.extend(word for word in (entry.get("word"), *some) if isinstance(word, str))
     groups = {str(one.number): set(map(encodable, one.words)) for one in model.describe_groups()}
     for number, words in listed.items():
         n_own = sum(encodable(word) in groups.get(number, ()) for word in words)
