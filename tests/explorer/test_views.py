@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bagwise import Model
+from bagwise.errors import BagwiseError
 from bagwise.explorer import Workspace, open_workspace, views
 from bagwise.explorer.app import make_app
 from bagwise.training import FitOptions, run_fit
@@ -256,3 +258,38 @@ def test_a_port_that_is_taken_is_named(explored):
 
 def test_what_does_not_exist_is_named(tmp_path):
     assert "does not exist. Create a model with" in bagwise("explore", tmp_path / "nothing.bagwise", code=1)
+
+
+@pytest.mark.parametrize("kind", ["trimmed", "compact", "tables"])
+def test_models_with_fewer_cuts_show_those(space, kind):
+    model = space.model
+    if kind == "tables":
+        given = {field.name: getattr(model, field.name) for field in dataclasses.fields(model) if field.init}
+        tables = np.stack([model.lookup, model.lookup + model.n_groups])
+        shown = Workspace(
+            Model(**given | {"tables": tables, "n_groups": 2 * model.n_groups, "heads": {}, "calibration": {}})
+        )
+    else:
+        shown = Workspace(model.trim() if kind == "trimmed" else model.compact())
+    told, tree = views.overview(shown, None), views.hierarchy(shown)
+    n = shown.model.n_groups
+    sizes = {"trimmed": (1, n), "compact": (n, n), "tables": (1, model.hierarchy.n_words)}[kind]
+    assert (told["least_groups"], told["most_groups"]) == sizes
+    for size in sizes:
+        assert views.overview(shown, size)["n_groups"] == size
+    with pytest.raises(BagwiseError, match=f"from {sizes[0]} to {sizes[1]}"):
+        views.overview(shown, sizes[1] + 1)
+    assert [row["n_groups"] for row in tree["rows"]][-1] == sizes[1]
+    for row in tree["rows"]:
+        cut = shown.model.cut(row["n_groups"])
+        assert cut.tables is None
+        assert row["names"] == [cut.group_names()[k] for k in row["groups"]]
+    first, second = (int(k) for k in np.flatnonzero(shown.model.hierarchy.cut(n) == 0)[:2])
+    if kind != "tables":  # how words of a group were merged is not known
+        assert views.joined(shown, first, second)["n_groups"] == n
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "\u0663", "3"])
+def test_words_without_names_are_found_by_their_numbers(space, text):
+    found = views.words(Workspace(space.model.compact()), None, text)
+    assert [one["word"] for one in found["words"]] == ([] if len(text) > 1 else [3])

@@ -93,7 +93,7 @@ def make_app(space: Workspace) -> Starlette:
         Route("/api/groups/{number:int}/patches", _safe(patches)),
         Route("/api/words", locked(lambda q, _: views.words(space, n(q), q.get("find", "")))),
         Route("/api/joined", locked(lambda q, _: views.joined(space, _needed(q, "first"), _needed(q, "second")))),
-        Route("/api/hierarchy", lambda request: _answer_text(_tree(space))),
+        Route("/api/hierarchy", _safe(lambda request: _answer_text(_tree(space)))),
         Route("/api/items", reading(lambda q, _: views.items(space, n(q), _item_query(q)))),
         Route("/api/items/{number:int}", reading(lambda q, p: views.item(space, n(q), p["number"], _maybe(q, "of")))),
         Route(

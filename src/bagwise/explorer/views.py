@@ -45,6 +45,7 @@ _EXCERPT = 300
 _MOST_TEXT = 100_000
 _MOST_FOUND = 50
 _MOST_ROW = 2000  # groups of the lowest row of the hierarchy above the words
+_LONGEST_NUMBER = 10  # characters
 _HEAT_CELLS = 48  # along the longer side of an image
 SORTS = ("number", "margin", "-margin", "score", "id")
 
@@ -218,7 +219,8 @@ def _matching(space: Workspace, text: str) -> NDArray[np.int64]:
     """Return the words whose names contain a text, whatever the case."""
     names, wanted = space.model.word_names, text.casefold()
     if names is None:
-        return np.array([int(text)] if text.isdecimal() and int(text) < space.model.hierarchy.n_words else [], np.int64)
+        number = int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else space.model.hierarchy.n_words
+        return np.array([number] if number < space.model.hierarchy.n_words else [], np.int64)
     return np.array([k for k, name in enumerate(names) if wanted in name.casefold()], dtype=np.int64)
 
 
@@ -245,8 +247,10 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
 
 
 def joined(space: Workspace, first: int, second: int) -> dict[str, Any]:
-    """Return the number of groups at which two words join."""
-    return {"first": first, "second": second, "n_groups": space.model.hierarchy.joined_at(first, second)}
+    """Return the number of groups at which two words join: at most the largest that the model can be cut at."""
+    n_groups = space.model.hierarchy.joined_at(first, second)
+    most = n_groups if n_groups is None else min(n_groups, space.sizes[1])
+    return {"first": first, "second": second, "n_groups": most}
 
 
 def hierarchy(space: Workspace) -> dict[str, Any]:
@@ -257,9 +261,11 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
     """
     least, most = space.sizes[0], min(space.sizes[1], _MOST_ROW)
     order = space.leaf_order
-    sizes = sorted({size for size in (1, *path_sizes(most), most) if least <= size <= most} or {least})
+    sizes = {size for size in (1, *path_sizes(most), most) if least <= size <= most} or {least}
+    if space.model.tables is not None:  # groups of tables are no cut
+        sizes.discard(space.model.n_groups)
     rows = []
-    for size in sizes:
+    for size in sorted(sizes):
         cut = space.new_cut(size)
         labels = space.model.hierarchy.cut(size)[order]
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))

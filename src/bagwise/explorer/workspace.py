@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bagwise.errors import BagwiseError
 from bagwise.explorer.items import CutItems, Items
 from bagwise.model import Model
+from bagwise.model.compact import groups_of
 from bagwise.model.explanation import sum_cells
 from bagwise.training.group_data import typical_patches
 from bagwise.training.index_words import groups_in_order
@@ -214,8 +215,11 @@ class Workspace:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Least and largest number of groups that can be shown."""
-        return self.model.hierarchy.min_groups, self.model.hierarchy.n_words
+        """Least and largest number of groups that the model can be cut at."""
+        model = self.model
+        if groups_of(model.hierarchy) is not None:  # compact
+            return model.n_groups, model.n_groups
+        return model.hierarchy.min_groups, model.flattened or model.hierarchy.n_words
 
     def cut(self, n: int | None = None) -> Cut:
         """Return the model at a number of groups; the last few cuts are kept."""
