@@ -188,7 +188,7 @@ def test_items_that_cannot_be_read_are_left_out_or_raise(tmp_path):
     (source / "down" / "broken.png").write_bytes(b"no picture")
     fit = run_fit(source, FitOptions(**IMAGES))
     assert len(fit.data.collection) == 12
-    assert "1 items could not be read, the first down/broken.png" in fit.notes[0]
+    assert "1 of 13 items could not be read and were skipped. down/broken.png: it is damaged" in fit.notes[0]
     assert fit.model.provenance["n_skipped"] == 1
     with pytest.raises(BagwiseError, match=r"broken\.png"):
         run_fit(source, FitOptions(**IMAGES, on_error="raise"))
@@ -387,9 +387,7 @@ def test_a_table_of_measurements(tmp_path):
     assert Model.load(path) == model
     features = model.transform(X)
     assert features.min() > -1e-6
-    expected = features.sum(axis=0) / features.sum()
-    for group in fit_report_data(fit).groups:
-        assert group.frequency == pytest.approx(expected[group.number], rel=1e-4)
+    assert {group.frequency for group in fit_report_data(fit).groups} == {0.0}  # measurements do not occur
     svm = make_pipeline(StandardScaler(), LinearSVC(C=FitOptions().C, random_state=0, max_iter=3000))
     expected = svm.fit(features.astype(np.float64), fit.codes).decision_function(features.astype(np.float64))
     np.testing.assert_allclose(model.decision_function(X), expected, atol=2e-3)

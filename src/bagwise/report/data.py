@@ -160,7 +160,7 @@ class WordGroup:
     n_words : int
         Number of its words.
     frequency : float
-        Relative frequency of its words among all occurrences, from 0 to 1.
+        Relative frequency of its words among all occurrences, from 0 to 1; 0 for columns of measurements.
     names : sequence of str, default=()
         Names of its words, the most important first. Need not be complete.
     patches : sequence of bytes, default=()

@@ -51,7 +51,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
     >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
     >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
-    ((2, 3), 0, [2, 1])
+    ((2, 3), 0, [1, 2])
     """
     model, data = fit.model, fit.data
     predictions, notes = None if evaluation is None else _tested(model, evaluation), list(fit.notes)
