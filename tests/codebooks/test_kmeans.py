@@ -386,6 +386,18 @@ def test_iterations_go_on_from_each_state(monkeypatch):
         assert len(later.states) == len(every.states)  # none is done again
 
 
+def test_a_state_after_the_last_iteration_is_the_result(monkeypatch):
+    monkeypatch.setattr("bagwise.codebooks.kmeans._KEEP_EVERY", 0.0)
+    points, kept = np.random.default_rng(2).normal(size=(300, 3)), Kept()
+    settings = {"tol": 0.0, "max_iter": 3, "random_state": 5}
+    whole = kmeans(points, 12, **settings, checkpoint=kept)
+    assert len(kept.states) == whole.n_iter == 3
+    found = kmeans(points, 12, **settings, checkpoint=kept)
+    assert found.n_iter == 3
+    assert found.labels.tobytes() == whole.labels.tobytes()
+    assert found.costs.tobytes() == whole.costs.tobytes()
+
+
 @pytest.mark.parametrize("n_clusters", [0, 4])
 def test_numbers_of_clusters_that_cannot_be(n_clusters):
     with pytest.raises(BagwiseError, match="from 1 to the number of points, 3"):

@@ -383,6 +383,7 @@ class _Problem:
         if state is not None:
             costs, best = state["costs"].tolist(), (state["labels"].astype(np.intp), state["signs"])
             centres = self._means(*best, len(centres))
+        n_iter = len(costs)
         for n_iter in range(len(costs) + 1, max_iter + 1):
             labels, signs = self.assign(centres)
             if np.bincount(labels, minlength=len(centres)).min() == 0:
