@@ -226,6 +226,15 @@ def test_numbers_with_decimal_commas(tmp_path):
     assert "line 2, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
 
 
+def test_a_first_row_of_decimal_commas_is_no_line_of_names(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("0,5;1,5\n2,5;3\n4;5,5\n")
+    assert open_collection(path).X.tolist() == [[0.5, 1.5], [2.5, 3.0], [4.0, 5.5]]
+    path = tmp_path / "b.tsv"
+    path.write_text("0,5\t1,5\n2,5\t3\n")
+    assert open_collection(path).X.tolist() == [[0.5, 1.5], [2.5, 3.0]]
+
+
 def test_spaces_between_fields_are_proposed(tmp_path):
     (tmp_path / "a.csv").write_text("a b c\n1 2 3\n4 5 6\n7 8 1\n")
     assert "it has one column, 'a b c'. If spaces divide it: --sep 'space'" in fit(tmp_path / "a.csv", code=1)["error"]

@@ -164,3 +164,42 @@ def test_text_that_is_no_label_is_named(rows, tmp_path):
     assert "column 'vineyard' holds text" in bagwise("fit", path, "--out", tmp_path / "no.bagwise", code=1)
     path = write(tmp_path / "b.csv", ["a", "b", "c", "d", "kind", "place"], [*X.T, *[np.array(["x", "y"])[y]] * 2])
     assert "columns 'kind', 'place' hold text" in bagwise("fit", path, "--out", tmp_path / "no.bagwise", code=1)
+
+
+def test_equal_ids_do_not_name_rows(rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["id", "a", "b", "class"], [np.arange(40) // 2, *X.T[:2], y])
+    table = open_collection(path)
+    assert table.feature_names == ["a", "b"]
+    assert table.ids[:2] == ["0", "1"]
+    assert "Column 'id' has equal values, so rows are named by their numbers." in table.notes[0]
+    assert open_collection(path, keep="id").feature_names == ["id", "a", "b"]
+
+
+def test_all_columns_that_may_be_labels_are_named(rows, tmp_path):
+    X, y = rows
+    path = write(tmp_path / "a.csv", ["a", "type", "b", "group"], [X[:, 0], np.arange(40) % 2, X[:, 1], y])
+    assert any(
+        note.endswith("If 'type' or 'group' holds the labels: choose it by label=")
+        for note in open_collection(path).notes
+    )
+    sexes = np.array(["f", "m"])[np.arange(40) % 2]
+    path = write(tmp_path / "b.csv", ["a", "sex", "b", "group"], [X[:, 0], sexes, X[:, 1], y])
+    table = open_collection(path)
+    assert table.labels[:2].tolist() == ["f", "m"]
+    assert "If 'group' holds the labels: label='group'" in table.notes
+
+
+def test_columns_that_tell_the_class_are_named(rows, tmp_path):
+    X, y = rows
+    names = ["a", "kind", "nearly", "same", "label"]
+    path = write(tmp_path / "a.csv", names, [X[:, 0], 5 - y, [*y[:-1], 0], np.ones(40), np.array(["x", "y"])[y]])
+    (note,) = open_collection(path).notes
+    assert note.startswith("Column 'kind' has another value for each label, so it tells the class.")
+
+
+def test_columns_of_dates_are_to_be_removed(rows, tmp_path):
+    X, y = rows
+    days = [f"2020-01-{day % 28 + 1:02}" for day in range(40)]
+    path = write(tmp_path / "a.csv", ["date", "a", "b", "class"], [days, *X.T[:2], y])
+    assert "column 'date' holds text" in bagwise("fit", path, code=1)

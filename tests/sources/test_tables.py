@@ -164,7 +164,7 @@ def test_bombs_are_refused(tmp_path):
         ("a.csv", "", {"modality": "table"}, r"it is empty"),
         ("a.csv", "label\nx\n", {}, r"it has 1 rows and 0 columns of numbers"),
         ("a.csv", "a,b\n1,2\n", {"label": "c"}, r"there is no column 'c'; there are 'a', 'b'"),
-        ("a.csv", "id,b\n1,2\n1,3\n", {}, r"has 2 items with the id '1'"),
+        ("a.csv", "id,b\n1,2\n1,3\n", {"id": "id"}, r"has 2 items with the id '1'"),
         ("a.csv", "a,b\n1,2\n", {"data": "a"}, r"data= is the name of an array in an .npz file, but this is .csv"),
         ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n9 9 1.0\n", {}, r"not a Matrix Market file"),
         ("a.mtx", "nothing", {}, r"not a Matrix Market file, or damaged"),

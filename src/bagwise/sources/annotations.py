@@ -75,7 +75,7 @@ def annotations_of(given: Any, what: str, ids: Sequence[str], source: str) -> An
     try:
         return _read_file(given, what, ids, source)
     except (BagwiseError, csv.Error) as error:
-        raise BagwiseError(f"{os.fspath(given.path)} cannot be used for {what}s: {error}.") from error
+        raise BagwiseError(f"{os.fspath(given.path)} cannot be used for {what}s: {str(error).rstrip('.')}.") from error
 
 
 def _as_tuple(value: Any) -> tuple[str, ...]:

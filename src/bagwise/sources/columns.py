@@ -29,6 +29,7 @@ _LIKELY_LABEL = re.compile(
 _ROW_NUMBER = re.compile(r"|unnamed: \d+|index|ids?|row|row[_ ]?(id|names?|number)|__index_level_\d+__")
 # A proposed label has at most this many values, and each of them this many times in the mean.
 _MOST_VALUES, _TIMES = 50, 5
+_LOOKED_AT = 200  # rows that are compared before others
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class TableColumns:
         self._words = reading.words
         self._keep = {*reading.keep, *(reading.words or ())}
         self._special = _special_columns(names, reading, self._keep)
+        self._id_chosen = reading.id is not None
+        self._by_text = False  # labels were not named, but are the only column with text
         self._notes: list[str] = []
         self._left_out: list[int] = []
 
@@ -100,10 +103,20 @@ class TableColumns:
         """Read labels, ids and splits, and leave out columns that number or name the rows.
 
         A column does so if it has no name, or such a name, and its values differ, or it is no word of the model. The
-        first one whose values differ becomes the ids. Without labels, the only column with text, one of `texts`,
-        becomes the labels if it has few values.
+        first one whose values differ becomes the ids; a column id with equal values is left out as well. Without
+        labels, the only column with text, one of `texts`, becomes the labels if it has few values.
         """
         others = {what: strings(i) for what, i in self._special.items()}
+        if not self._id_chosen and len(set(others.get("ids", ()))) < len(others.get("ids", ())):
+            del others["ids"]
+            self._left_out.append(self._special.pop("ids"))
+            if self._words is None:
+                name = self.names[self._left_out[-1]]
+                use = argument("keep", name)
+                self._notes.append(
+                    f"Column {name!r} has equal values, so rows are named by their numbers. It is not used as a word; "
+                    f"{use} does that."
+                )
         for i in self.numbers:
             name, shown = self.names[i], self._shown[i]
             if not numbers_rows(name) or {name, shown} & self._keep:
@@ -123,7 +136,7 @@ class TableColumns:
         if len(left) == 1 and "labels" not in others and self.names[left[0]]:
             values = strings(left[0])
             if _few_values(len(set(values)), len(values)):
-                self._special["labels"], others["labels"] = left[0], values
+                self._special["labels"], others["labels"], self._by_text = left[0], values, True
                 if self._words is None:
                     name, other = self.names[left[0]], argument("label")
                     self._notes.append(
@@ -133,18 +146,21 @@ class TableColumns:
         return others
 
     def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
-        """Put the table together; without labels, say which column may hold them."""
+        """Put the table together; say which columns may hold the labels if none is named so, and which tell them."""
         names = [self.names[i] for i in self.numbers]
-        likely = (
-            []
-            if "labels" in others or not has_names or self._words is not None
-            else [n for n, x in zip(names, X.T, strict=True) if _may_label(n, x)]
-        )
-        if len(likely) == 1:
-            self._notes.append(
-                f"No column is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}. "
-                f"If {likely[0]!r} holds the labels: {argument('label', likely[0])}"
-            )
+        if has_names and self._words is None:
+            found, columns = "labels" in others and not self._by_text, list(zip(names, X.T, strict=True))
+            likely = [] if found else [name for name, values in columns if _may_label(name, values)]
+            if likely:
+                which = " or ".join(filter(None, (", ".join(map(repr, likely[:-1])), repr(likely[-1]))))
+                usual = f"No column is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}. "
+                choice = argument("label", likely[0]) if len(likely) == 1 else f"choose it by {argument('label')}"
+                self._notes.append(f"{'' if self._by_text else usual}If {which} holds the labels: {choice}")
+            for name in _telling(names, X, others.get("labels", [])):
+                self._notes.append(
+                    f"Column {name!r} has another value for each label, so it tells the class. Remove it if new items "
+                    "do not have it."
+                )
         return RawTable(
             X, **optional_columns(others), feature_names=names if has_names else None, notes=tuple(self._notes)
         )
@@ -159,6 +175,20 @@ def _may_label(name: str, values: NDArray[np.float64]) -> bool:
     if not _LIKELY_LABEL.fullmatch(name.lower()):
         return False
     return _few_values(len(np.unique(values)), len(values)) and bool((values == np.rint(values)).all())
+
+
+def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]) -> list[str]:
+    """Return the names of columns with one value for each label, and a different one for each."""
+    rows = np.flatnonzero(np.array(labels) != "")
+    classes, codes = np.unique(np.array(labels)[rows], return_inverse=True)
+    if not _few_values(len(classes), len(rows)):
+        return []
+    first = rows[np.unique(codes, return_index=True)[1]]
+    likely = np.arange(X.shape[1])
+    for some in (slice(0, None, max(1, len(rows) // _LOOKED_AT)), slice(None)):  # a few rows exclude most columns
+        part = X[np.ix_(rows[some], likely)]
+        likely = likely[(part == X[np.ix_(first[codes[some]], likely)]).all(axis=0)]
+    return [names[i] for i in likely.tolist() if len(np.unique(X[first, i])) == len(classes)]
 
 
 def _few_values(n_values: int, n_rows: int) -> bool:

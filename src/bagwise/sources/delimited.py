@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from itertools import islice
+from itertools import chain
 from typing import Any, BinaryIO
 
 from bagwise._utils.extras import require
@@ -20,7 +20,7 @@ from bagwise.sources.columns import shortened
 from bagwise.sources.items import Content, decode_text
 from bagwise.sources.places import FileContent, ending
 
-__all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "SheetContent", "as_separator", "column_names", "read_rows"]
+__all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "SheetContent", "as_separator", "column_names", "is_number", "read_rows"]
 __all__ += ["separator_of"]
 
 TAB_ENDINGS = frozenset([".tsv", ".tab"])
@@ -48,21 +48,38 @@ def as_separator(sep: str | None) -> str | None:
 def separator_of(name: str, head: str, quote: str | None = '"') -> str:
     r"""Return what is between the fields of a file: the usual character of its ending, or another that plainly is.
 
-    Another one plainly is if the usual one is not in the first line, and it divides all of the first rows into the same
-    number of fields, and no other does. `head` is the beginning of the file.
+    Another one plainly is if the usual one is not in the first line, or all is numbers with decimal commas, and it
+    divides all of the first rows into the same number of fields, and no other does. `head` is the beginning of the
+    file.
 
     >>> separator_of("a.csv", "title;stars\ngood, but long;4\n"), separator_of("a.csv", "title\na;b\n")
     (';', ',')
+    >>> separator_of("a.csv", "1,5;2,5\n3;4,5\n")
+    ';'
     """
     usual = "\t" if ending(name) in TAB_ENDINGS else ","
-    if len(_first_rows(head, usual, quote, 1)[0]) > 1:
-        return usual
+    is_usual = len(_first_rows(head, usual, quote, 1)[0]) > 1
     found = []
     for other in _OTHERS:
-        widths = {len(row) for row in _first_rows(head, other, quote, _ROWS)}
-        if len(widths) == 1 and widths.pop() > 1:
+        rows = _first_rows(head, other, quote, _ROWS)
+        alike = len(rows[0]) > 1 and {len(row) for row in rows} == {len(rows[0])}
+        numbers = other != "," and all(is_number(cell, True) for cell in chain(*rows))
+        if alike and (numbers or not is_usual):
             found.append(other)
     return found[0] if len(found) == 1 else usual
+
+
+def is_number(cell: str, decimal_comma: bool = False) -> bool:
+    """Whether a cell is a number, where `decimal_comma` also one such as 1,5.
+
+    >>> is_number("1.5"), is_number("1,5"), is_number("1,5", decimal_comma=True)
+    (True, False, True)
+    """
+    try:
+        float(cell.replace(",", ".", 1) if decimal_comma else cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _first_rows(head: str, separator: str, quote: str | None, n: int) -> list[list[str]]:
@@ -231,4 +248,4 @@ def _parquet_rows(path: str) -> tuple[list[str], list[list[str]]]:
     except (arrow.ArrowException, OSError) as error:
         raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
     columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
-    return list(table.column_names), [list(row) for row in islice(zip(*columns, strict=True), None)]
+    return list(table.column_names), [list(row) for row in zip(*columns, strict=True)]

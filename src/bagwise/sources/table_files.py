@@ -19,7 +19,7 @@ from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import ArchiveLimits, list_archive
 from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
-from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS, SheetContent, as_separator, separator_of
+from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS, SheetContent, as_separator, is_number, separator_of
 from bagwise.sources.items import Content, check_encoding, decode_text
 from bagwise.sources.places import FileContent, ending
 
@@ -156,7 +156,7 @@ def read_csv(path: str, reading: Reading) -> RawTable:
     first, second = next(rows, []), next(rows, None)
     if not first:
         raise BagwiseError("it is empty.")
-    has_names = not all(_is_number(cell) for cell in first)
+    has_names = not all(is_number(cell, separator != ",") for cell in first)
     names = first if has_names else [str(i) for i in range(len(first))]
     if has_names and second is None:
         raise BagwiseError("it has no rows, only names of columns.")
@@ -189,7 +189,7 @@ def read_csv(path: str, reading: Reading) -> RawTable:
 
 def _texts_in(row: Sequence[str] | None) -> list[int]:
     """Return the cells of a row that have letters and are no numbers."""
-    return [i for i, cell in enumerate(row or ()) if not _is_number(cell) and any(c.isalpha() for c in cell)]
+    return [i for i, cell in enumerate(row or ()) if not is_number(cell) and any(c.isalpha() for c in cell)]
 
 
 def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, list[str]]]:
@@ -203,7 +203,7 @@ def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, li
 def _has_decimal_commas(text: str, separator: str, numbers: Sequence[int], has_names: bool) -> bool:
     """Whether all cells are numbers with a comma as the decimal point, and none has a point."""
     return all(
-        i < len(row) and "." not in row[i] and _is_number(row[i].replace(",", ".", 1))
+        i < len(row) and "." not in row[i] and is_number(row[i], True)
         for _, row in _cells(text, separator, has_names)
         for i in numbers
     )
@@ -214,8 +214,8 @@ def _no_numbers(
 ) -> BagwiseError:
     """Build the error for cells that are no numbers: columns of text, or one cell."""
     rows = list(islice(_cells(text, separator, has_names), _SAMPLE))
-    texts = [i for i in numbers if rows and i < len(rows[0][1]) and not _is_number(rows[0][1][i])]
-    texts = [i for i in texts if any(c.isalpha() for _, row in rows if i < len(row) for c in row[i])]
+    texts = [i for i in numbers if rows and i < len(rows[0][1]) and not is_number(rows[0][1][i])]
+    texts = [i for i in texts if any(_like_text_or_date(row[i]) for _, row in rows if i < len(row))]
     if len(texts) == 1:
         return text_column(texts[0], names[texts[0]], [row[texts[0]] for _, row in rows if texts[0] < len(row)])
     if texts:
@@ -233,10 +233,15 @@ def _no_numbers(
         if len(row) != len(names):
             return BagwiseError(f"line {line} has {len(row)} fields, but there are {len(names)} columns.")
         for i in numbers:
-            if not _is_number(row[i]):
+            if not is_number(row[i]):
                 what = f"is {row[i]!r:.50}, not a number" if row[i].strip() else "is empty"
                 return BagwiseError(f"line {line}, column {names[i]!r} {what}. Fill in or remove such rows first.")
     return BagwiseError(f"{error}")
+
+
+def _like_text_or_date(cell: str) -> bool:
+    """Whether a cell that is no number has letters, or what divides dates and times."""
+    return not is_number(cell) and (any(c.isalpha() or c in "/:" for c in cell) or "-" in cell[1:])
 
 
 def _like_texts(values: Sequence[str]) -> bool:
@@ -284,14 +289,6 @@ def read_parquet(path: str, reading: Reading) -> RawTable:
     numbers = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in columns.numbers]
     X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
     return columns.table(X, others, True)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 READERS: dict[str, Callable[[str, Reading], RawTable]] = {".npz": read_npz, ".mtx": read_mtx, ".parquet": read_parquet}
