@@ -198,3 +198,13 @@ def test_without_the_token_nothing_is_shown(browser, address):
     response = page.goto(address.split("?")[0])
     assert response.status == 403
     page.close()
+
+
+@pytest.mark.parametrize("path", ["/items?n=5&group=4", "/groups?n=5&group=4"])
+def test_another_cut_has_other_groups(visit, path):
+    page = visit(path)
+    page.get_by_role("spinbutton", name="Number of groups").fill("3")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**n=3")
+    expect(page.locator("main .problem")).to_have_count(0)
+    assert "group=" not in page.url

@@ -1,11 +1,14 @@
 """Only the browser that was given the token is answered."""
 
+import asyncio
 import json
 
 import pytest
 
-from bagwise.explorer.app import MOST_BYTES
-from explorer_requests import HOST, TOKEN
+from bagwise.explorer import Server, serving
+from bagwise.explorer.app import MOST_BYTES, make_app
+from bagwise.explorer.security import Guard
+from explorer_requests import HOST, TOKEN, respond
 
 PATHS = ("/", "/groups", "/static/main.js", "/colors.css", "/api/overview", "/api/items/0", "/api/items/0/picture")
 
@@ -70,3 +73,32 @@ def test_every_answer_has_a_strict_policy(ask):
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd"])
 def test_static_files_are_those_of_the_package(ask, path):
     assert ask(path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "host", ["192.168.1.5:8000", "[fe80::1]:8000", "evil.example:8000", "192.168.1.5.evil.example:8000"]
+)
+def test_a_server_on_all_addresses_is_reached_by_each_of_them_but_by_no_foreign_name(space, host):
+    app = Guard(make_app(space), token=TOKEN, hosts=[HOST], most_bytes=10, any_address=True)
+    headers = {"host": host, "cookie": f"bagwise-8000={TOKEN}"}
+    status, *_ = asyncio.run(respond(app, "GET", "/colors.css", headers, b""))
+    assert status == (421 if "evil" in host else 200)
+
+
+def test_addresses_of_servers_on_all_addresses_and_on_port_80(space, monkeypatch):
+    class Bound:
+        def getsockname(self):
+            return "", 80
+
+    monkeypatch.setattr(serving, "_bound", lambda host, port: Bound())
+    assert Server(space, "0.0.0.0").address.startswith("http://127.0.0.1:80/")
+    server = Server(space)
+    for host in ("127.0.0.1", "localhost:80", "[::1]"):  # browsers leave port 80 out
+        headers = {"host": host, "cookie": f"bagwise-80={server.token}"}
+        assert asyncio.run(respond(server.app, "GET", "/colors.css", headers, b""))[0] == 200
+
+
+def test_long_texts_are_not_searched_for(ask):
+    status, _, body = ask("/api/search", method="POST", body=b"hammer " * 800_000)
+    assert status == 400
+    assert "limited to 4 MB" in json.loads(body)["error"]

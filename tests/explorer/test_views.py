@@ -218,7 +218,7 @@ def test_pictures_are_images_of_their_item(tmp_path):
     assert (status, len(json.loads(body)["hits"])) == (200, 2)
     status, _, body = asyncio.run(respond(app, "POST", "/api/search", {}, b"not an image"))
     assert status == 400
-    assert "damaged or not an image" in json.loads(body)["error"]
+    assert json.loads(body)["error"].endswith("it is damaged or not an image")
 
 
 def test_rows_of_a_table_have_columns(tmp_path):
@@ -293,3 +293,12 @@ def test_models_with_fewer_cuts_show_those(space, kind):
 def test_words_without_names_are_found_by_their_numbers(space, text):
     found = views.words(Workspace(space.model.compact()), None, text)
     assert [one["word"] for one in found["words"]] == ([] if len(text) > 1 else [3])
+
+
+def test_very_long_texts_are_shown_without_marks(space, monkeypatch):
+    cut, one = space.cut(5), space.items.item(0)
+    assert any(mark for _, mark in views.explained(cut, one)["text"])
+    monkeypatch.setattr(views, "_MOST_MARKED", 3)
+    told = views.explained(cut, one)
+    assert not any(mark for _, mark in told["text"])
+    assert told["why"]["groups"]

@@ -37,7 +37,7 @@ def explore(
     session.progress.clear()
     server = Server(space, host, port)
     if host not in ("127.0.0.1", "localhost", "::1"):
-        session.note(f"Everyone who can reach {host} and knows the address can see the items.")
+        session.note(f"Everyone who can reach {host} and knows the token can see the items.")
     session.answer(address=server.address)
 
     def started() -> None:

@@ -30,6 +30,7 @@ __all__ = ["MOST_BYTES", "make_app", "prepare"]
 
 # Longest upload.
 MOST_BYTES = 32 << 20
+_MOST_TEXT_BYTES = 4 << 20
 _PAGES = ("", "groups", "items", "search")
 _SIDES = (160, 640)  # of pictures, in pixels
 _MOST_ROWS = 200
@@ -135,6 +136,8 @@ def _search(space: Workspace, query: QueryParams, body: bytes) -> Any:
     """Find items that are similar to a text or an image in the body of a request."""
     modality = space.model.modality
     if modality == "texts":
+        if len(body) > _MOST_TEXT_BYTES:
+            raise BagwiseError(f"Texts to search for are limited to {_MOST_TEXT_BYTES >> 20} MB.")
         query_item = Item("query", Upload(body), TextDecoder("utf-8"))
     elif modality == "images":
         color = any(record.color for record in space.model.descriptor_records)

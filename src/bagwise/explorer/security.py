@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
@@ -52,13 +53,19 @@ class Guard:
         Accepted values of the Host header, such as "127.0.0.1:8000".
     most_bytes : int
         Longest body of a request.
+    any_address : bool, default=False
+        Whether numbers are accepted in place of names: no page of another site has an address of numbers, so that
+        this is safe for a server that listens on all addresses of a machine.
     """
 
-    def __init__(self, app: Any, *, token: str, hosts: Iterable[str], most_bytes: int) -> None:
+    def __init__(
+        self, app: Any, *, token: str, hosts: Iterable[str], most_bytes: int, any_address: bool = False
+    ) -> None:
         self._app = app
         self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)
         self._most_bytes = most_bytes
+        self._any_address = any_address
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer a request, or hand it on."""
@@ -69,10 +76,11 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "").lower()
-        if host not in self._hosts:
+        name, port = _parts(host)
+        if host not in self._hosts and not (self._any_address and _is_address(name)):
             await _refuse(send, 421, "This address is not the one that the explorer was started with.")
             return
-        cookie = f"bagwise-{host.rpartition(':')[2]}"
+        cookie = f"bagwise-{port}"
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
         if given is not None and scope["method"] == "GET":
             await self._let_in(scope, send, cookie, given[-1])
@@ -121,6 +129,20 @@ class Guard:
             return message
 
         return limited
+
+
+def _parts(host: str) -> tuple[str, str]:
+    """Return name and port of a Host header; browsers leave port 80 out."""
+    name, sign, port = host.rpartition(":")
+    return (name, port) if sign and port.isdecimal() else (host, "80")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _cookies(header: str) -> dict[str, str]:

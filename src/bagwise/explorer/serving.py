@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Server", "open_workspace"]
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
+# Hosts that stand for all addresses of a machine, and those of them that lead to the machine itself.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def open_workspace(
@@ -120,13 +122,16 @@ class Server:
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.token = new_token()
         names = {host, *_LOCAL} if host in _LOCAL else {host, socket.gethostname(), socket.getfqdn(), *_LOCAL}
-        hosts = [f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in names]
-        self.app = Guard(make_app(space), token=self.token, hosts=hosts, most_bytes=MOST_BYTES)
+        bare = [f"[{name}]" if ":" in name else name for name in names]
+        hosts = [f"{name}:{self.port}" for name in bare] + (bare if self.port == 80 else [])
+        given = {"token": self.token, "hosts": hosts, "most_bytes": MOST_BYTES}
+        self.app = Guard(make_app(space), any_address=host in _EVERYWHERE, **given)
 
     @property
     def address(self) -> str:
         """The address to open, with its token."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        name = _EVERYWHERE.get(self.host, self.host)
+        host = f"[{name}]" if ":" in name else name
         return f"http://{host}:{self.port}/?token={self.token}"
 
     def run(self, on_start: Callable[[], None] = lambda: None) -> None:

@@ -43,6 +43,7 @@ _SHOWN_CLASSES = 3
 _SHOWN_TERMS = 12
 _EXCERPT = 300
 _MOST_TEXT = 100_000
+_MOST_MARKED = 1_000_000  # characters of texts with marks; about 1 s and 50 MB per million
 _MOST_FOUND = 50
 _MOST_ROW = 2000  # groups of the lowest row of the hierarchy above the words
 _LONGEST_NUMBER = 10  # characters
@@ -439,9 +440,10 @@ def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
     why = model.explain(one)
     wanted = model.classes.index(why.predicted) if label is None else label
     terms = why.groups(wanted)
-    places: Any = why.places(wanted)
+    text = one.load() if model.modality == "texts" else ""
+    places: Any = why.places(wanted) if len(text) <= _MOST_MARKED else []
     if model.modality == "texts":
-        told["text"] = _pieces(one.load(), places)
+        told["text"] = _pieces(text, places)
     elif model.modality == "images":
         told |= _heat(places, one.load().shape)
     elif model.modality == "table":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bagwise.runtime import PATTERN
@@ -52,9 +52,9 @@ def located_words(text: str, options: Mapping[str, Any]) -> Iterator[tuple[str, 
         yield from _padded_ngrams(match[0], origin[match.start() : match.end()], least, most)
 
 
-def _prepared(text: str, options: Mapping[str, Any]) -> tuple[str, list[int]]:
+def _prepared(text: str, options: Mapping[str, Any]) -> tuple[str, Sequence[int]]:
     """Return the text in lower case and without accents, as the options say, and the origin of each character."""
-    origin = list(range(len(text)))
+    origin: Sequence[int] = range(len(text))  # not a list, which would take 36 bytes per character
     if options.get("lowercase", True):
         lowered = text.lower()
         if len(lowered) > len(text):  # a few letters become two characters
@@ -73,17 +73,19 @@ def _without_accents(character: str, how: str) -> str:
     return "".join(one for one in parts if (one.isascii() if how == "ascii" else not unicodedata.combining(one)))
 
 
-def _single_spaces(text: str, origin: list[int]) -> tuple[str, list[int]]:
+def _single_spaces(text: str, origin: Sequence[int]) -> tuple[str, Sequence[int]]:
     """Replace runs of two and more white spaces by one space."""
-    pieces, kept, end = [], [], 0
+    pieces: list[str] = []
+    kept: list[int] = []
+    end = 0
     for match in re.finditer(r"\s\s+", text):
         pieces += [text[end : match.start()], " "]
         kept += origin[end : match.start() + 1]
         end = match.end()
-    return "".join([*pieces, text[end:]]), kept + origin[end:]
+    return ("".join([*pieces, text[end:]]), [*kept, *origin[end:]]) if pieces else (text, origin)
 
 
-def _tokens(text: str, origin: list[int], options: Mapping[str, Any]) -> list[tuple[str, Place]]:
+def _tokens(text: str, origin: Sequence[int], options: Mapping[str, Any]) -> list[tuple[str, Place]]:
     """Find the tokens but stop words."""
     stop: Any = options.get("stop_words") or ()
     if stop == "english":
@@ -110,7 +112,7 @@ def _word_ngrams(tokens: list[tuple[str, Place]], least: int, most: int) -> Iter
             yield " ".join(token for token, _ in some), [place for _, place in some]
 
 
-def _padded_ngrams(word: str, origin: list[int], least: int, most: int) -> Iterator[tuple[str, list[Place]]]:
+def _padded_ngrams(word: str, origin: Sequence[int], least: int, most: int) -> Iterator[tuple[str, list[Place]]]:
     """Yield the n-grams of a word with a space before and after it; a word shorter than n has one."""
     padded = f" {word} "
     for n in range(least, most + 1):

@@ -106,7 +106,7 @@ class ImageDecoder:
 
     def decode(self, content: Content, max_side: int | None = None) -> NDArray[np.uint8]:
         """Return the image as an array, shrunk to `max_side`; every failure of Pillow is a `BagwiseError`."""
-        from PIL import ExifTags, Image, ImageOps
+        from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
         with content.open() as file:
             if not file.read(1):
@@ -134,7 +134,9 @@ class ImageDecoder:
                 raise
             except Exception as error:
                 # A damaged file can make a decoder fail in any way: struct.error, SyntaxError, IndexError, ...
-                raise BagwiseError(f"it is damaged or not an image: {error or type(error).__name__}") from error
+                # Pillow names the object it was given, which says nothing, where no decoder takes the file
+                why = "" if isinstance(error, UnidentifiedImageError) else f": {error or type(error).__name__}"
+                raise BagwiseError(f"it is damaged or not an image{why}") from error
 
     def _to_array(self, image: Any) -> NDArray[np.uint8]:
         from PIL import Image

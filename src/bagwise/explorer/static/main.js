@@ -45,7 +45,9 @@ const toPlace = (size) => {
 
 function resize(size) {
   const bounded = Math.min(Math.max(size, facts.least_groups), facts.most_groups);
-  go(address(location.pathname, { ...Object.fromEntries(parameters()), n: bounded }), true);
+  const given = Object.fromEntries(parameters());
+  if (bounded !== facts.n_groups) delete given.group; // numbers of groups belong to a cut
+  go(address(location.pathname, { ...given, n: bounded }), true);
 }
 slider.addEventListener("input", () => {
   number.value = toSize(Number(slider.value));
