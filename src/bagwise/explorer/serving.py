@@ -124,8 +124,8 @@ class Server:
         names = {host, *_LOCAL} if host in _LOCAL else {host, socket.gethostname(), socket.getfqdn(), *_LOCAL}
         bare = [f"[{name}]" if ":" in name else name for name in names]
         hosts = [f"{name}:{self.port}" for name in bare] + (bare if self.port == 80 else [])
-        given = {"token": self.token, "hosts": hosts, "most_bytes": MOST_BYTES}
-        self.app = Guard(make_app(space), any_address=host in _EVERYWHERE, **given)
+        everywhere = host in _EVERYWHERE
+        self.app = Guard(make_app(space), token=self.token, hosts=hosts, most_bytes=MOST_BYTES, any_address=everywhere)
 
     @property
     def address(self) -> str:
