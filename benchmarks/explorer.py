@@ -49,7 +49,7 @@ def main() -> None:
 def make_index(folder: Path, n_items: int, n_words: int) -> Path:
     """Write an index of random texts, with the texts as files."""
     from bagwise import Hierarchy, Model
-    from bagwise.merging.hierarchy import path_sizes
+    from bagwise.merging.sizes import path_sizes
     from bagwise.model import Head, PathErrors
     from bagwise.sources import open_collection
     from bagwise.training import FitOptions, ItemIndex

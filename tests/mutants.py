@@ -213,8 +213,22 @@ MUTANTS = [
         "merging/test_word_merger.py -k names",
     ),
     Mutant(
+        "index: answers of the model for training items",
+        "training/item_answers.py",
+        "for first in range(n_held_out, n_items, _BATCH):",
+        "for first in range(0, n_items, _BATCH):",
+        "training/test_item_index.py",
+    ),
+    Mutant(
+        "explorer: words of a group counted in each of its lists",
+        "retrieval/_kernels.py",
+        "                    buffer[i] = _ZERO\n",
+        "",
+        "explorer/test_stored.py",
+    ),
+    Mutant(
         "cross-validation: one standard error above the best",
-        "merging/path.py",
+        "merging/sizes.py",
         "scores >= scores[best] - errors[best]",
         "scores >= scores[best] + errors[best]",
         "merging/test_word_merger_cv.py",

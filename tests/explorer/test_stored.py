@@ -1,16 +1,21 @@
 """Items as an index knows them, against the same items counted from their source."""
 
+import asyncio
+import dataclasses
+import json
 import shutil
 
 import numpy as np
 import pytest
 
 from bagwise._io.tensors import read_tensors, write_tensors
-from bagwise.explorer import open_workspace, views
+from bagwise.explorer import Workspace, open_workspace, views
+from bagwise.explorer.app import make_app, prepare
 from bagwise.model.files import INDEX_KIND
 from bagwise.training import FitOptions, ItemIndex, run_fit
 from bagwise.training.item_answers import ANSWER_TENSORS
 from bagwise.training.item_index import _TENSORS_4, index_of_fit
+from explorer_requests import respond
 from small_sources import write_image_folder, write_table
 
 
@@ -116,3 +121,26 @@ def test_an_index_of_an_earlier_version_is_counted(tmp_path, explored, space):
     assert type(opened.items) is type(space.items)
     assert views.overview(opened, 5) | {"title": ""} == views.overview(space, 5) | {"title": ""}
     assert ItemIndex.load(path).save(tmp_path / "again.index").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("word", ["plain", "ham+saw", "x…(4)"])
+def test_groups_are_named_as_by_the_model(space, word):
+    names = list(space.model.word_names)
+    names[names.index("hammer")] = word
+    model = dataclasses.replace(space.model, word_names=names, given_names={1: "mine", 2: names[0]})
+    alone = Workspace(model)
+    assert alone.names_differ == (word == "plain")
+    for n in (2, 5, 9, len(names)):
+        cut = alone.cut(n)
+        assert [cut.name(k) for k in range(n)] == cut.model.group_names().tolist()
+
+
+def test_what_pages_ask_first_is_prepared(explored):
+    space = open_workspace(explored)
+    space.visited.set()
+    prepare(space)
+    kept = views.hierarchy(space)
+    space.new_cut = None  # it would fail if it were computed again
+    status, _, body = asyncio.run(respond(make_app(space), "GET", "/api/hierarchy", {}, b""))
+    assert (status, json.loads(body)) == (200, kept)
+    assert space.items.ready

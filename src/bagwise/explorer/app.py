@@ -34,6 +34,7 @@ _MOST_TEXT_BYTES = 4 << 20
 _PAGES = ("", "groups", "items", "search")
 _SIDES = (160, 640)  # of pictures, in pixels
 _MOST_ROWS = 200
+_FIRST_VISIT = 5.0  # seconds that preparing waits for the first page
 
 
 def make_app(space: Workspace) -> Starlette:
@@ -84,11 +85,16 @@ def make_app(space: Workspace) -> Starlette:
 
         return reading(held)
 
+    def visit(query: QueryParams, path: dict[str, Any]) -> Any:
+        told = views.overview(space, _size(query))
+        space.visited.set()
+        return told
+
     n = _size
     routes: list[BaseRoute] = [Route(f"/{name}", page) for name in _PAGES]
     routes += [
         Route("/colors.css", colors),
-        Route("/api/overview", locked(lambda q, _: views.overview(space, n(q)))),
+        Route("/api/overview", locked(visit)),
         Route("/api/groups", locked(lambda q, _: views.groups(space, n(q), _group_query(q)))),
         Route("/api/groups/{number:int}", locked(lambda q, p: views.group(space, n(q), p["number"]))),
         Route("/api/groups/{number:int}/patches", _safe(patches)),
@@ -195,7 +201,10 @@ def _tree(space: Workspace) -> str:
 
 
 def prepare(space: Workspace) -> None:
-    """Compute what pages show first, so that it is there when they ask; errors are left for those who ask."""
+    """Compute what pages show first, so that it is there when they ask; errors are left for those who ask.
+
+    All but the overview is done after the first page was answered, which would have to wait for it otherwise.
+    """
 
     def locked(answer: Callable[[], Any]) -> Any:
         with space.cut().lock:
@@ -203,6 +212,7 @@ def prepare(space: Workspace) -> None:
 
     steps: list[Callable[[], Any]] = [
         lambda: locked(lambda: views.overview(space, None)),
+        lambda: space.visited.wait(_FIRST_VISIT),
         lambda: locked(lambda: views.groups(space, None, views.GroupQuery())),
         lambda: _tree(space),
         lambda: (space.folded_ids, space.id_ranks, space.numbers),

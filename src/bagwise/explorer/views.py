@@ -12,8 +12,7 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
 from bagwise.explorer.items import Items
 from bagwise.explorer.workspace import Cut, Workspace
-from bagwise.merging.hierarchy import path_sizes
-from bagwise.model.groups import typicality
+from bagwise.merging.sizes import path_sizes
 from bagwise.report.explained import marked_text, spread_weights
 from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
@@ -188,14 +187,14 @@ def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
 def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
     members, weights = cut.members(number), cut.class_weights
     totals = cut.word_totals
-    order = members[np.argsort(-typicality(cut.model)[members], kind="stable")]
+    order = members[np.argsort(-cut.typicality[members], kind="stable")]
     classes: list[dict[str, Any]] = []
     if weights is not None:
         strongest = np.argsort(-np.abs(weights[:, number]), kind="stable")[:_SHOWN_CLASSES]
         classes = [{"name": clean(cut.model.classes[c]), "weight": float(weights[c, number])} for c in strongest]
     return {
         "number": number,
-        "name": clean(cut.names[number]),
+        "name": clean(cut.name(number)),
         "n_words": len(members),
         "share": float(cut.occurrences[number] / max(totals.sum(), 1e-300)),
         "classes": classes,
@@ -240,7 +239,7 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
                 "name": names[k],
                 "total": float(cut.word_totals[found[k]]),
                 "group": int(lookup[0, found[k]]),
-                "group_name": clean(cut.names[lookup[0, found[k]]]),
+                "group_name": clean(cut.name(int(lookup[0, found[k]]))),
             }
             for k in order
         ],
@@ -279,7 +278,7 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
                 "groups": numbers.tolist(),
                 "shares": [float(f"{share:.6g}") for share in shares.tolist()],
                 "classes": strongest[numbers].tolist(),
-                "names": [clean(cut.names[k]) for k in numbers.tolist()],
+                "names": [clean(cut.name(k)) for k in numbers.tolist()],
             }
         )
     totals = cut.word_totals[order] / max(cut.word_totals.sum(), 1e-300)

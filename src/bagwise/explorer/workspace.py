@@ -16,6 +16,7 @@ from bagwise.explorer.items import CutItems, Items
 from bagwise.model import Model
 from bagwise.model.compact import groups_of
 from bagwise.model.explanation import sum_cells
+from bagwise.model.groups import name_model_group, names_differ, typicality
 from bagwise.training.group_data import typical_patches
 from bagwise.training.index_words import groups_in_order
 from bagwise.training.item_answers import TopClasses
@@ -35,11 +36,14 @@ class Cut:
     model : Model
         Cut at the number of groups.
     items : Items or None
+    names_differ : bool, default=False
+        See `bagwise.model.groups.names_differ`.
     """
 
-    def __init__(self, model: Model, items: Items | None) -> None:
+    def __init__(self, model: Model, items: Items | None, names_differ: bool = False) -> None:
         self.model = model
         self.items = items
+        self.names_differ = names_differ
         self.lock = threading.RLock()
 
     @cached_property
@@ -96,10 +100,15 @@ class Cut:
         words, ends = self._members
         return np.sort(words[ends[group - 1] if group else 0 : ends[group]])
 
+    def name(self, group: int) -> str:
+        """Return the name of a group; those that are not shown are not named."""
+        if self.names_differ and self.model.tables is None:
+            return name_model_group(self.model, group, self.members(group), self.typicality)
+        return str(self._names[group])
+
     @cached_property
-    def names(self) -> list[str]:
-        """Names of the groups."""
-        return [str(name) for name in self.model.group_names()]
+    def _names(self) -> NDArray[Any]:
+        return self.model.group_names()
 
     @cached_property
     def occurrences(self) -> NDArray[np.float64]:
@@ -107,6 +116,11 @@ class Cut:
         words, ends = self._members
         groups = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return np.bincount(groups, self.word_totals[words], len(ends)).astype(np.float64)
+
+    @cached_property
+    def typicality(self) -> NDArray[np.float64]:
+        """How typical each word is, see `bagwise.model.groups.typicality`."""
+        return typicality(self.model)
 
     @cached_property
     def word_totals(self) -> NDArray[np.float64]:
@@ -162,6 +176,8 @@ class Workspace:
         As given.
     lock, picture_lock : threading.RLock
         Held while something of no cut is computed, or patches are read, so that threads do not do the same work.
+    visited : threading.Event
+        Set when a page has asked for the overview.
     """
 
     def __init__(self, model: Model, items: Items | None = None, *, title: str = "") -> None:
@@ -170,6 +186,7 @@ class Workspace:
         self.title = title
         self.lock = threading.RLock()
         self.picture_lock = threading.RLock()
+        self.visited = threading.Event()
         self._cuts: OrderedDict[int, Cut] = OrderedDict()
         self._hold_cuts = threading.Lock()
         self._kept: dict[str, Any] = {}
@@ -209,6 +226,11 @@ class Workspace:
             return self._kept[name]
 
     @cached_property
+    def names_differ(self) -> bool:
+        """See `bagwise.model.groups.names_differ`."""
+        return names_differ(self.model)
+
+    @cached_property
     def leaf_order(self) -> NDArray[np.int64]:
         """The words in the order of the hierarchy."""
         return self.model.hierarchy.leaf_order()
@@ -237,4 +259,4 @@ class Workspace:
 
     def new_cut(self, n: int) -> Cut:
         """Return the model at a number of groups, which is not kept."""
-        return Cut(self.model.cut(n), self.items)
+        return Cut(self.model.cut(n), self.items, self.names_differ)

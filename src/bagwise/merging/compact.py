@@ -22,10 +22,11 @@ from bagwise.errors import BagwiseError, argument
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.engine import merge_scoring
 from bagwise.merging.grouping import FLOATS, copy_fitted
-from bagwise.merging.hierarchy import Hierarchy, path_sizes
+from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import pool
 from bagwise.merging.scoring import WeightLoss
+from bagwise.merging.sizes import path_sizes
 from bagwise.merging.tables import split_weights, table_sizes
 from bagwise.merging.teacher import ScoreMoments, Teacher, answers, mean_weights
 

@@ -15,21 +15,11 @@ from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 
-__all__ = ["Hierarchy", "path_sizes"]
+__all__ = ["Hierarchy"]
 
 _KIND = "bagwise.Hierarchy"
 _SCHEMA = 1
 _TENSORS = {"merges": tensor("int64", "n_merges", 2), "scores": tensor("float64", "n_merges")}
-
-
-def path_sizes(n_words: int, *also: int) -> tuple[int, ...]:
-    """Sizes along the path: 2, 5, 10, 20, 50 and so on, all words, and those given.
-
-    >>> path_sizes(64, 30)
-    (2, 5, 10, 20, 30, 50, 64)
-    """
-    steps = (step * 10**power for power in range(len(str(n_words))) for step in (1, 2, 5))
-    return tuple(sorted({size for size in steps if 1 < size < n_words} | {n_words, *also}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["name_groups"]
+__all__ = ["name_group", "name_groups"]
 
 _WORDS_IN_NAME = 3
 
@@ -30,12 +30,21 @@ def name_groups(
     names: dict[str, None] = {}
     start = 0
     for size in sizes:
-        first = "+".join(ordered[start : start + min(size, _WORDS_IN_NAME)])
+        name = stem = name_group(ordered[start : start + min(size, _WORDS_IN_NAME)], size)
         start += size
-        name = stem = first if size <= _WORDS_IN_NAME else f"{first}…({size})"
         count = 1
         while name in names:
             count += 1
             name = f"{stem}#{count}"
         names[name] = None
     return np.array(list(names), dtype=object)
+
+
+def name_group(words: list[str], size: int) -> str:
+    """Name a group of `size` words by its first words.
+
+    >>> name_group(["car", "auto", "truck", "bus"], 17)
+    'car+auto+truck…(17)'
+    """
+    first = "+".join(words[:_WORDS_IN_NAME])
+    return first if size <= _WORDS_IN_NAME else f"{first}…({size})"

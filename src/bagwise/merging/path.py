@@ -9,35 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from bagwise._compat import _check_method_params
-from bagwise.errors import unknown_name
 from bagwise.merging.pooling import pool
+from bagwise.merging.sizes import choose_size
 
 if TYPE_CHECKING:
     from bagwise.merging.word_merger import WordMerger
 
-__all__ = ["RULES", "PathScores", "choose_size", "score_path"]
-
-RULES = ("best", "1se")
-
-
-def choose_size(means: ArrayLike, standard_errors: ArrayLike, rule: str = "best") -> int:
-    """Index of the size with the highest mean score, or of the smallest within one standard error of it ("1se").
-
-    Sizes are in ascending order; ties go to the smallest.
-
-    >>> choose_size([0.6, 0.88, 0.9, 0.9], [0.02] * 4, "best"), choose_size([0.6, 0.88, 0.9, 0.9], [0.02] * 4, "1se")
-    (2, 1)
-    """
-    if rule not in RULES:
-        raise unknown_name("rule", rule, RULES)
-    scores, errors = np.asarray(means, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
-    best = int(np.argmax(scores))
-    return best if rule == "best" else int(np.argmax(scores >= scores[best] - errors[best]))
+__all__ = ["PathScores", "score_path"]
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from bagwise.merging.criteria import GraphPair, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.separability import is_labelled
 from bagwise.merging.grouping import FLOATS, GroupTransformer
-from bagwise.merging.hierarchy import path_sizes
-from bagwise.merging.path import RULES, PathScores, score_path
+from bagwise.merging.path import PathScores, score_path
+from bagwise.merging.sizes import RULES, path_sizes
 from bagwise.merging.word_merger import WordMerger, needs_non_negative
 
 __all__ = ["WordMergerCV"]

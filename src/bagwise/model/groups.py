@@ -10,13 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.merging.naming import name_groups
+from bagwise.merging.naming import name_group, name_groups
 from bagwise.model.cutting import word_mass
 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
 
-__all__ = ["Group", "checked_group_names", "describe_groups", "moved_names", "name_model_groups", "typicality"]
+__all__ = [
+    "Group",
+    "checked_group_names",
+    "describe_groups",
+    "moved_names",
+    "name_model_group",
+    "name_model_groups",
+    "names_differ",
+    "typicality",
+]
 
 _LONGEST_NAME = 200
 
@@ -117,6 +126,27 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     if model.modality == "texts" and model.word_weights is not None:
         return np.sqrt(np.maximum(occurrences, 0.0)) * weights**2
     return occurrences * weights
+
+
+def names_differ(model: Model) -> bool:
+    """Whether names of groups differ without numbers added to them, so that one can be named without the others."""
+    if model.modality in ("images", "videos") or model.word_hashes is not None or model.word_names is None:
+        return True
+    plain = not any(sign in "\0".join(model.word_names) for sign in "+…#")
+    return plain and len(set(model.word_names)) == len(model.word_names)
+
+
+def name_model_group(model: Model, number: int, members: NDArray[np.int64], typical: NDArray[np.float64]) -> str:
+    """Name one group as `name_model_groups` does if `names_differ`; `members` are its words."""
+    if number in model.given_names:
+        return model.given_names[number]
+    if model.modality in ("images", "videos") or model.word_hashes is not None:
+        name = f"group{number}"
+    else:
+        order = members[np.argsort(-typical[members], kind="stable")].tolist()
+        names = model.word_names
+        name = name_group([f"x{word}" if names is None else names[word] for word in order], len(order))
+    return f"{name}#{number}" if name in model.given_names.values() else name
 
 
 def name_model_groups(model: Model) -> NDArray[Any]:

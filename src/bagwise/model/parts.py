@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from bagwise._utils.checks import as_count, as_values
 from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.sizes import choose_size
 from bagwise.runtime import LARGEST
 
 __all__ = [
@@ -137,8 +138,6 @@ class PathErrors:
     @property
     def one_se(self) -> int:
         """The smallest size whose error is within one standard error of the best."""
-        from bagwise.merging.path import choose_size  # deferred: it imports scikit-learn
-
         return self.sizes[choose_size([-error for error in self.errors], self.standard_errors, "1se")]
 
 

@@ -17,6 +17,8 @@ from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, EUCLIDEAN, INNER, INTERS
 _WIDTH = 64
 # Rows that stay in a core's cache while all queries pass over them.
 _TILE_NUMBERS = 1 << 16
+# Entries of the lists of a group above which all items are looked at instead.
+_MANY_ENTRIES = BLOCK_ITEMS // 4
 _ONE = np.float32(1.0)
 _ZERO = np.float32(0.0)
 
@@ -325,23 +327,35 @@ def group_moments_from_lists(lists, members, ends, squared, scale, rooted, sums,
     ``members[ends[g - 1]:ends[g]]``; scale has `BLOCK_ITEMS` entries. Two steps per entry of a list.
     """
     starts, items, values = lists
-    buffer = np.zeros(BLOCK_ITEMS)
+    buffer = np.zeros(BLOCK_ITEMS, np.float32)  # half the cache of float64
     first = 0
     for g in range(ends.shape[0]):
+        n_entries = 0
         for m in range(first, ends[g]):
+            n_entries += starts[members[m] + 1] - starts[members[m]]
             for p in range(starts[members[m]], starts[members[m] + 1]):
-                value = np.float64(values[p])
-                buffer[items[p]] += value * value if squared else value
-        for m in range(first, ends[g]):
-            for p in range(starts[members[m]], starts[members[m] + 1]):
-                i = items[p]
-                if buffer[i] != 0:
-                    value = buffer[i] * scale[i]
-                    buffer[i] = 0.0
+                buffer[items[p]] += values[p] * values[p] if squared else values[p]
+        total, square = 0.0, 0.0
+        if n_entries > _MANY_ENTRIES:
+            for i in range(BLOCK_ITEMS):
+                value = np.float64(buffer[i]) * scale[i]
+                if rooted:
+                    value = np.sqrt(value)
+                total += value
+                square += value * value
+            buffer[:] = _ZERO
+        else:
+            for m in range(first, ends[g]):
+                for p in range(starts[members[m]], starts[members[m] + 1]):
+                    i = items[p]
+                    value = np.float64(buffer[i]) * scale[i]  # 0 where another word of the group was before
+                    buffer[i] = _ZERO
                     if rooted:
                         value = np.sqrt(value)
-                    sums[g] += value
-                    squares[g] += value * value
+                    total += value
+                    square += value * value
+        sums[g] += total
+        squares[g] += square
         first = ends[g]
 
 

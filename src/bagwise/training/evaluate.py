@@ -16,7 +16,7 @@ from sklearn.metrics import confusion_matrix
 from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
-from bagwise.merging.hierarchy import path_sizes
+from bagwise.merging.sizes import path_sizes
 from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection

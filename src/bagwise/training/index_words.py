@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import group_features
 from bagwise.retrieval._plain import BLOCK_ITEMS
@@ -93,12 +94,19 @@ class IndexedWords:
         if "l1" in model.normalize:
             totals = self._row_sums * len(np.atleast_2d(model.lookup)) / self.factor
             scale = np.divide(1.0, totals, out=np.zeros(n_items), where=totals > 0)
-        sums, squares, first = np.zeros(model.n_groups), np.zeros(model.n_groups), 0
-        for block in self.index.index.blocks():
-            padded = np.ones(BLOCK_ITEMS)
-            padded[: len(block)] = scale[first : first + len(block)]
-            first += len(block)
-            block.add_group_moments(members, ends, self.squared, padded, "power" in model.normalize, sums, squares)
+        blocks = self.index.index.blocks()
+        firsts = np.cumsum([0, *map(len, blocks)]).tolist()
+
+        def moments(number: int) -> NDArray[np.float64]:
+            padded, found = np.ones(BLOCK_ITEMS), np.zeros((2, model.n_groups))
+            padded[: len(blocks[number])] = scale[firsts[number] : firsts[number + 1]]
+            blocks[number].add_group_moments(
+                members, ends, self.squared, padded, "power" in model.normalize, found[0], found[1]
+            )
+            return found
+
+        threads = number_of_threads(None if len(blocks) == 1 else -1)
+        sums, squares = sum(map_in_order(moments, range(len(blocks)), threads), start=np.zeros((2, model.n_groups)))
         return np.sqrt(np.maximum(squares / n_items - (sums / n_items) ** 2, 0))
 
     def features(self, model: Model) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import tensor
 from bagwise.errors import BagwiseError
-from bagwise.merging.hierarchy import path_sizes
+from bagwise.merging.sizes import path_sizes
 from bagwise.model.model import Model
 from bagwise.sources.collection import Collection
 from bagwise.training.seen import SeenItems, seen_items

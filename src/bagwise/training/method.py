@@ -29,10 +29,11 @@ from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.engine import merge_refined
-from bagwise.merging.hierarchy import Hierarchy, path_sizes
+from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling, find_scaling
+from bagwise.merging.sizes import path_sizes
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
 from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head
