@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bagwise import Model, open_collection
 from bagwise.cli.app import app
-from commands import as_json, bagwise
+from commands import as_json, bagwise, process
 from small_sources import texts, write_image_folder, write_table, write_text_folder
 
 
@@ -246,3 +246,23 @@ def test_sizes_without_a_classifier_are_named_by_the_option(place):
 
 def test_a_folder_in_place_of_a_model_is_named_as_such(place):
     assert "it is a folder" in bagwise("predict", place / "texts", place / "new", code=1)
+
+
+def test_windows_line_ends_are_no_characters_of_a_text(place, tmp_path):
+    for name, end in (("windows", "\r\n"), ("unix", "\n")):
+        (tmp_path / f"{name}.txt").write_bytes(f"ripe apple{end}{end}steel hammer{end}".encode())
+    shown = [
+        bagwise("explain", place / "texts.bagwise", tmp_path / f"{name}.txt").replace(name, "text")
+        for name in ("windows", "unix")
+    ]
+    assert shown[0] == shown[1]
+
+
+def test_terminals_that_are_not_utf_8_get_escapes(place):
+    script = "sys.stdout.reconfigure(encoding='latin-1')"
+    running = process(
+        "explain", place / "texts.bagwise", "-t", "ripe apple \u0142 gr\xfcn", script=script, encoding="latin-1"
+    )
+    out, problems = running.communicate(timeout=60)
+    assert running.returncode == 0, problems
+    assert "ripe apple \\u0142 gr\xfcn: " in out

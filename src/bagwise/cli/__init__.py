@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 __all__ = ["main"]
@@ -19,4 +20,7 @@ def main() -> None:
         sys.exit(f"Error: {error}")
     from bagwise.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # terminals and pipes that are not UTF-8 get escapes
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="bagwise")

@@ -167,7 +167,8 @@ def _marked(text: str, spans: Any) -> Any:
         rest = _SHOWN_TEXT - len(marked)
         if rest <= 0:
             break
-        lines = "\n".join(printable(line) for line in piece[:rest].expandtabs(4).split("\n"))
+        shown = piece[:rest].replace("\r\n", "\n").expandtabs(4)
+        lines = "\n".join(printable(line) for line in shown.split("\n"))
         marked.append(lines, _FOR[mark] if mark >= 0 else _AGAINST[-mark])
     if len(text) > _SHOWN_TEXT:
         marked.append(" … (--html shows all)")
