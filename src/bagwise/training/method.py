@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -279,9 +280,25 @@ def unequal_groups(groups: NDArray[np.int64], totals: NDArray[np.float64]) -> st
     )
 
 
+_LIBLINEAR = threading.Lock()
+
+
+class SteadySVC(LinearSVC):
+    """A linear SVM whose weights do not depend on what other threads do.
+
+    liblinear draws from one random generator per process, which fits in several threads would share: they wait for each
+    other.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SteadySVC:
+        """Fit the SVM."""
+        with _LIBLINEAR:
+            return super().fit(X, y, sample_weight)
+
+
 def make_svm(options: FitOptions) -> LinearSVC:
     """Return the linear SVM of the options."""
-    return LinearSVC(C=options.C, random_state=options.random_state, max_iter=3000)
+    return SteadySVC(C=options.C, random_state=options.random_state, max_iter=3000)
 
 
 def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
