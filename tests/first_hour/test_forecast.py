@@ -58,6 +58,16 @@ def test_a_plan_shows_ranges_and_notes(tmp_path):
     assert not list(tmp_path.glob("a.*"))
 
 
+def test_a_plan_without_cross_validation_chooses_no_groups_by_it(tmp_path):
+    source, options = sources("unlabelled", tmp_path)
+    shown = bagwise("fit", source, *options, "--out", tmp_path / "a.bagwise", "--dry-run")
+    n_words = plan_fit(source).n_words
+    assert f"Groups: {min(50, n_words)} by default." in shown
+    source, _ = sources("table", tmp_path)
+    shown = bagwise("fit", source, "--out", tmp_path / "a.bagwise", "--dry-run")
+    assert "Groups: chosen by cross-validation." in shown
+
+
 @pytest.mark.parametrize(
     "options", [{"n_groups": 3}, {"n_tables": 2, "n_groups": 4}, {"criterion": "csm"}, {"folds": 0}]
 )

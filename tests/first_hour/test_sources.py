@@ -160,6 +160,11 @@ def test_endings_of_items_are_chosen(tmp_path):
     error = fit(tmp_path / "logs", code=1)["error"]
     assert "its 12 files are: 12 .log. They look like texts, which --extensions '.log' opens." in error
     assert len(classes(fit(tmp_path / "logs", "--extensions", ".log,.md"))) == 3
+    (tmp_path / "both").mkdir()
+    for name in ("a.log", "b.md", "c.bin"):
+        (tmp_path / "both" / name).write_bytes(b"some text" if name != "c.bin" else bytes(9))
+    error = fit(tmp_path / "both", code=1)["error"]
+    assert "Files .log, .md look like texts, which --extensions '.log,.md' opens." in error
     assert "12 texts" in bagwise("evaluate", tmp_path / "a.bagwise", tmp_path / "logs")  # as in the fit
     (tmp_path / "logs" / "x.bin").write_bytes(bytes(100))
     assert (

@@ -1,6 +1,7 @@
 """Pages of explanations: marked texts and heat maps."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 
 from bagwise.report import heat_picture, marked_text
 from bagwise.report.explained import spread_weights
+from bagwise.report.texts import rounded_sums
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.floats(-5, 5)))
 
@@ -19,6 +21,22 @@ def test_marked_pieces_are_the_text(text, spans):
     pieces = marked_text(text, sorted((min(a, b), max(a, b), weight) for a, b, weight in spans))
     assert "".join(piece for piece, _ in pieces) == text
     assert all(-4 <= mark <= 4 for _, mark in pieces)
+
+
+def test_shown_contributions_add_up_to_the_shown_scores():
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(7, 2))
+
+    def sums(n_groups, label):
+        return [(str(k), *row) for k, row in enumerate(parts.tolist())]
+
+    scores = dict(zip("ab", parts.sum(axis=0), strict=True))
+    found = SimpleNamespace(sums=sums, predicted="a", runner_up="b", score_of=scores.get)
+    rows = rounded_sums(found, 7, "a")
+    for k, name in enumerate("ab", start=1):
+        assert all(row[k] == round(row[k], 3) for row in rows)
+        assert f"{sum(row[k] for row in rows):.3f}" == f"{scores[name]:.3f}"
+        np.testing.assert_allclose([row[k] for row in rows], parts[:, k - 1], atol=1e-3)
 
 
 def test_colours_show_what_is_for_and_against():

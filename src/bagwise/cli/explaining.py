@@ -80,6 +80,8 @@ def explain(
     if class_name is not None:
         session.answer(explained=found.to_dict(class_name))
     _print(session, found, title, label, content, class_name or found.predicted, top)
+    if html is None and loaded.modality == "images" and content is not None:
+        session.say("--html PAGE draws all patches over the image.")
     if html is not None:
         from bagwise.report import write_explanation
 
@@ -113,6 +115,8 @@ def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: An
 
 
 def _print(session: Session, found: Any, title: str, label: str | None, content: Any, shown: str, top: int) -> None:
+    from bagwise.report.texts import rounded_sums
+
     sure = "" if found.probability is None else f", probability {percent(found.probability)}"
     session.say(f"{printable(shortened(title, _SHOWN_TITLE))}: {printable(found.predicted)}{sure}")
     then = f"{found.score:.3f} against {found.runner_up_score:.3f} of {printable(found.runner_up)}"
@@ -125,7 +129,7 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
         session.show(_marked(content, places))
         session.say()
     other = found.runner_up if shown == found.predicted else found.predicted
-    rows = [*found.sums(top, shown), ("score", found.score_of(shown), found.score_of(other))]
+    rows = [*rounded_sums(found, top, shown), ("score", found.score_of(shown), found.score_of(other))]
     session.table(
         ["adds to the score", shown, other],
         [[shortened(name, _SHOWN_GROUP), *(f"{value:+.3f}" for value in values)] for name, *values in rows],
@@ -141,7 +145,6 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
         session.table(["patch at x", "y", "side", shown], numbers)
-        session.say("--html draws all patches over the image.")
 
 
 def _words(text: str, found: Any, shown: str, places: Any) -> list[tuple[str, float]]:

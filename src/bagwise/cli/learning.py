@@ -270,6 +270,7 @@ def _between(times: Any) -> str:
 def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs, force: bool) -> None:
     from bagwise._utils.memory import readable_size
     from bagwise.training import plan_fit
+    from bagwise.training.fit import DEFAULT_GROUPS
 
     plan = plan_fit(source, **options.to_dict())
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
@@ -279,7 +280,9 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     session.say("Steps:")
     for step in plan.steps:
         session.say(f"  {step.what}, about {duration(step.seconds)} ({_between(step)})")
-    session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
+    validated = any(step.stage == "cross-validation" for step in plan.steps)
+    chosen = "chosen by cross-validation" if validated else f"{min(DEFAULT_GROUPS, plan.n_words)} by default"
+    session.say(f"Groups: {chosen if plan.n_groups == 'auto' else plan.n_groups}.")
     free = "" if plan.free is None else f" of {readable_size(plan.free)} available"
     session.say(f"Memory: about {readable_size(plan.memory)}{free}.")
     session.say(f"Time: about {duration(plan.seconds)} ({_between(plan)}), beside starting and writing results.")

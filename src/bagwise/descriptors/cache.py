@@ -41,7 +41,8 @@ class ArrayCache:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             given = argument("cache", os.fspath(folder))
-            raise BagwiseError(f"{given} is not a folder that can be made: {error}.") from error
+            reason = error.strerror or error
+            raise BagwiseError(f"{given} is not a folder that can be made: {reason}. Choose another.") from error
         about = json.dumps({"schema": SCHEMA, **made_by}, sort_keys=True, default=_plain)
         self._made_by = _digest(about.encode())
 

@@ -14,6 +14,7 @@ from bagwise._io.atomic import write_atomically
 from bagwise.report.html import render_page
 from bagwise.report.pictures import photograph, thumbnail
 from bagwise.report.svg import LIGHT
+from bagwise.report.texts import rounded_sums
 
 __all__ = ["heat_picture", "marked_text", "render_explanation", "spread_weights", "write_explanation"]
 
@@ -142,7 +143,7 @@ def render_explanation(
         context |= {"picture": photograph(content, _SIDE), "heat": heat_picture(content, places)}
     elif content is None and places and hasattr(places[0], "value"):
         context["columns"] = sorted(places, key=lambda column: -abs(column.weight))[:_N_WORDS]
-    rows = explanation.sums(_N_GROUPS, shown)
+    rows = rounded_sums(explanation, _N_GROUPS, shown)
     words = [term for term in explanation.words(shown) if term.name is not None] if context["columns"] is None else []
     return render_page(
         "explanation.html.j2",

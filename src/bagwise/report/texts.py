@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from bagwise._utils.text import escape_character
 
 __all__ = ["clean", "count", "digits_for", "fixed", "number", "one_line", "percent", "percent_of", "plain", "plural"]
-__all__ += ["rounded_to_sum", "seconds", "shortened"]
+__all__ += ["rounded_sums", "rounded_to_sum", "seconds", "shortened"]
 
 _UNSEEN = re.compile(
     "["
@@ -117,6 +118,17 @@ def rounded_to_sum(values: Sequence[float], total: float, digits: int) -> list[f
     for i in order[: max(missing, 0)]:
         lower[i] += 1
     return [round(number * unit, digits) for number in lower]
+
+
+def rounded_sums(explanation: Any, n_groups: int, label: str) -> list[tuple[str, float, float]]:
+    """Return the rows of `Explanation.sums`, rounded to three digits so that they add up to the rounded scores."""
+    names, *columns = zip(*explanation.sums(n_groups, label), strict=True)
+    other = explanation.runner_up if label == explanation.predicted else explanation.predicted
+    rounded = [
+        rounded_to_sum(column, explanation.score_of(name), 3)
+        for column, name in zip(columns, (label, other), strict=True)
+    ]
+    return list(zip(names, *rounded, strict=True))
 
 
 def plain(value: str | int | float | bool) -> str:

@@ -185,9 +185,13 @@ def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
     if usual and usual[0][0] in _ADVICE:
         error = nothing_found(path, "images, texts, records or videos", contents, None)
         return BagwiseError(f"{error} {_ADVICE[usual[0][0]]}")
-    named = [name for name in contents if usual and ending(name) == usual[0][0] != ""]
-    if named and look_like_texts(contents, named):
-        others = f"They look like texts, which {argument('extensions', usual[0][0])} opens"
+    by_ending: dict[str, list[str]] = {}
+    for name in contents:
+        by_ending.setdefault(ending(name), []).append(name)
+    texts = [end for end, names in by_ending.items() if end not in ("", *_ADVICE) and look_like_texts(contents, names)]
+    if usual and usual[0][0] in texts:
+        which = "They look like texts" if len(texts) == len(by_ending) else f"Files {', '.join(texts)} look like texts"
+        others = f"{which}, which {argument('extensions', ','.join(texts))} opens"
         error = nothing_found(path, "images, texts, records or videos", contents, None)
         return BagwiseError(f"{error} {others}.")
     others = f" and others; more by {argument('modality')} and {argument('extensions')}"
