@@ -189,3 +189,17 @@ def test_messages_are_those_of_python_elsewhere(place):
         raise RuntimeError
     assert argument("label", 3) == "label=3"
     assert in_python("a", "b") == "a"
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("predict", "{MODEL} [SOURCE]..."),
+        ("explain", "{MODEL} [ITEM]"),
+        ("explore", "{MODEL|INDEX} [SOURCE]"),
+        ("search", "{INDEX} [QUERY]..."),
+    ],
+)
+def test_usage_has_optional_arguments_in_brackets(command, usage):
+    lines = [line.strip() for line in bagwise(command, "--help").splitlines()]
+    assert f"Usage: bagwise {command} [OPTIONS] {usage}" in lines

@@ -44,7 +44,7 @@ def predict(
     model: AnyModelPath,
     source: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[SOURCE]...", help="Folder, archive, file of records, table, or single items."),
+        typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or single items."),
     ] = None,
     query_text: QueryText = None,
     row: Row = None,

@@ -30,7 +30,7 @@ def explain(
     session: Session,
     model: AnyModelPath,
     source: Annotated[
-        Path | None, typer.Argument(metavar="[ITEM]", help="An item, or a source of items with --item or --row.")
+        Path | None, typer.Argument(metavar="ITEM", help="An item, or a source of items with --item or --row.")
     ] = None,
     item: Annotated[
         str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID", show_default=False)

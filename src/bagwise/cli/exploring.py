@@ -19,7 +19,7 @@ def explore(
     path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")],
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="[SOURCE]", help="Items to show. Default: those of the index."),
+        typer.Argument(metavar="SOURCE", help="Items to show. Default: those of the index."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 (default): any free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -73,7 +73,7 @@ def search(
     index: Annotated[Path, typer.Argument(metavar="INDEX", help="Index, from bagwise fit or bagwise index.")],
     query: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[QUERY]...", help="Image, text or table; each item of a folder or table is a query."),
+        typer.Argument(metavar="QUERY", help="Image, text or table; each item of a folder or table is a query."),
     ] = None,
     query_text: QueryText = None,
     row: Row = None,

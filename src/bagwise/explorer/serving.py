@@ -163,6 +163,6 @@ def _bound(host: str, port: int) -> socket.socket:
         bound.close()
         raise BagwiseError(
             f"The explorer cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. "
-            "Choose another port, or 0 for any free one."
+            "Choose another host or port; port 0 is any free one."
         ) from error
     return bound
