@@ -14,11 +14,13 @@ import http.client
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
@@ -139,12 +141,18 @@ def measure(path: Path, n_items: int, n_words: int, repeats: int) -> None:
         start = time.perf_counter() - started
         browser.ask("/api/hierarchy")  # waits for what is prepared
         browser.ask("/api/items/0")
-        rows = [timed_kind(browser, name, n_items, n_words, repeats) for name in KINDS]
+        rows = []
+        for name in KINDS:
+            before = processor_seconds(server.pid)
+            rows.append(timed_kind(browser, name, n_items, n_words, repeats))
+            rows[-1]["cpu"] = 1000 * (processor_seconds(server.pid) - before) / repeats
         memory = memory_beside_maps(server.pid)
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)
         server.wait()
     columns = {"kind": "request", "median": "median [ms]", "p95": "95 % below [ms]", "worst": "longest [ms]"}
+    columns["cpu"] = "CPU each [ms]"  # also where other programs take most of the machine
+    print(f"Load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
     print_table(rows, columns)
     print_targets(
         [
@@ -171,7 +179,7 @@ KINDS = (
 )
 
 
-def timed_kind(browser: Browser, kind: str, n_items: int, n_words: int, repeats: int) -> dict[str, object]:
+def timed_kind(browser: Browser, kind: str, n_items: int, n_words: int, repeats: int) -> dict[str, Any]:
     """Ask for one kind of answer, at another number of groups each time."""
     random = np.random.default_rng(KINDS.index(kind))
     times = []
@@ -197,6 +205,12 @@ def timed_kind(browser: Browser, kind: str, n_items: int, n_words: int, repeats:
         times.append(browser.ask(path, text.encode() if kind == "search" else None, **query))
     median, p95 = np.percentile(times, [50, 95]).tolist()
     return {"kind": kind, "median": median, "p95": p95, "worst": max(times)}
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the CPU time that a process has used; Linux only."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_beside_maps(pid: int) -> int:

@@ -215,7 +215,7 @@ def prepare(space: Workspace) -> None:
         lambda: space.visited.wait(_FIRST_VISIT),
         lambda: locked(lambda: views.groups(space, None, views.GroupQuery())),
         lambda: _tree(space),
-        lambda: (space.folded_ids, space.id_ranks, space.numbers),
+        lambda: (space.folded_names, space.folded_ids, space.id_ranks, space.numbers),
     ]
     if space.items is not None and len(space.items):
         held = space.items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -117,7 +118,11 @@ class Server:
         from bagwise.explorer.app import MOST_BYTES, make_app, prepare
         from bagwise.explorer.security import Guard, new_token
 
-        self._prepare = threading.Thread(target=prepare, args=(space,), daemon=True)
+        def prepared() -> None:
+            prepare(space)
+            gc.freeze()  # collections need not look at 100,000 items again and again
+
+        self._prepare = threading.Thread(target=prepared, daemon=True)
         self._socket = _bound(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.token = new_token()

@@ -185,9 +185,7 @@ def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
 
 
 def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
-    members, weights = cut.members(number), cut.class_weights
-    totals = cut.word_totals
-    order = members[np.argsort(-cut.typicality[members], kind="stable")]
+    members, weights, totals = cut.words(number), cut.class_weights, cut.word_totals
     classes: list[dict[str, Any]] = []
     if weights is not None:
         strongest = np.argsort(-np.abs(weights[:, number]), kind="stable")[:_SHOWN_CLASSES]
@@ -196,11 +194,12 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
         "number": number,
         "name": clean(cut.name(number)),
         "n_words": len(members),
-        "share": float(cut.occurrences[number] / max(totals.sum(), 1e-300)),
+        "share": float(cut.occurrences[number] / cut.total),
         "classes": classes,
         "has_patches": bool(cut.items is not None and cut.items.has_samples and number in cut.shown_first),
         "words": [
-            {"word": int(k), "name": _word_name(cut, int(k)), "total": float(totals[k])} for k in order[:most].tolist()
+            {"word": int(k), "name": _word_name(cut, int(k)), "total": float(totals[k])}
+            for k in members[:most].tolist()
         ],
     }
 
@@ -217,11 +216,11 @@ def _word_name(cut: Cut, word: int) -> str:
 
 def _matching(space: Workspace, text: str) -> NDArray[np.int64]:
     """Return the words whose names contain a text, whatever the case."""
-    names, wanted = space.model.word_names, text.casefold()
-    if names is None:
+    wanted = text.casefold()
+    if space.model.word_names is None:
         number = int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else space.model.hierarchy.n_words
         return np.array([number] if number < space.model.hierarchy.n_words else [], np.int64)
-    return np.array([k for k, name in enumerate(names) if wanted in name.casefold()], dtype=np.int64)
+    return np.array([k for k, name in enumerate(space.folded_names) if wanted in name], dtype=np.int64)
 
 
 def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
@@ -269,7 +268,7 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
         cut = space.new_cut(size)
         labels = space.model.hierarchy.cut(size)[order]
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
-        shares = np.add.reduceat(cut.word_totals[order], starts) / max(cut.word_totals.sum(), 1e-300)
+        shares = np.add.reduceat(cut.word_totals[order], starts) / cut.total
         numbers = labels[starts]
         strongest = np.full(size, -1) if cut.class_weights is None else cut.class_weights.argmax(axis=0)
         rows.append(
@@ -281,7 +280,7 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
                 "names": [clean(cut.name(k)) for k in numbers.tolist()],
             }
         )
-    totals = cut.word_totals[order] / max(cut.word_totals.sum(), 1e-300)
+    totals = cut.word_totals[order] / cut.total
     names = space.model.word_names
     return {
         "rows": rows,

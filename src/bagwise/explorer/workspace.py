@@ -18,7 +18,6 @@ from bagwise.model.compact import groups_of
 from bagwise.model.explanation import sum_cells
 from bagwise.model.groups import name_model_group, names_differ, typicality
 from bagwise.training.group_data import typical_patches
-from bagwise.training.index_words import groups_in_order
 from bagwise.training.item_answers import TopClasses
 
 __all__ = ["Cut", "Workspace"]
@@ -92,19 +91,20 @@ class Cut:
         return np.bincount(pairs, minlength=n * n).reshape(n, n)
 
     @cached_property
-    def _members(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return groups_in_order(self.model)
+    def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The words of all groups, one group after the other, the most typical first; where each group ends."""
+        tables = np.atleast_2d(self.model.lookup)
+        order = np.lexsort((np.tile(-typicality(self.model), len(tables)), tables.ravel())) % tables.shape[1]
+        return order, np.cumsum(np.bincount(tables.ravel(), minlength=self.model.n_groups))
 
-    def members(self, group: int) -> NDArray[np.int64]:
-        """Return the words of a group."""
-        words, ends = self._members
-        return np.sort(words[ends[group - 1] if group else 0 : ends[group]])
+    def words(self, group: int) -> NDArray[np.int64]:
+        """Return the words of a group, the most typical first, see `bagwise.model.groups.typicality`."""
+        words, ends = self._ordered
+        return words[ends[group - 1] if group else 0 : ends[group]]
 
     def name(self, group: int) -> str:
         """Return the name of a group; those that are not shown are not named."""
-        if self.names_differ and self.model.tables is None:
-            return name_model_group(self.model, group, self.members(group), self.typicality)
-        return str(self._names[group])
+        return name_model_group(self.model, group, self.words(group)) if self.names_differ else str(self._names[group])
 
     @cached_property
     def _names(self) -> NDArray[Any]:
@@ -113,20 +113,20 @@ class Cut:
     @cached_property
     def occurrences(self) -> NDArray[np.float64]:
         """How often each group occurs in the items, or in those that the model was fitted to."""
-        words, ends = self._members
+        words, ends = self._ordered
         groups = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return np.bincount(groups, self.word_totals[words], len(ends)).astype(np.float64)
-
-    @cached_property
-    def typicality(self) -> NDArray[np.float64]:
-        """How typical each word is, see `bagwise.model.groups.typicality`."""
-        return typicality(self.model)
 
     @cached_property
     def word_totals(self) -> NDArray[np.float64]:
         """Occurrences of each word, as the model has them; equal if it does not."""
         totals = self.model.word_totals
         return np.ones(self.model.hierarchy.n_words) if totals is None else totals
+
+    @cached_property
+    def total(self) -> float:
+        """Occurrences of all words."""
+        return max(float(self.word_totals.sum()), 1e-300)
 
     @cached_property
     def class_weights(self) -> NDArray[np.float64] | None:
@@ -200,6 +200,11 @@ class Workspace:
     def ids(self) -> list[str]:
         """Ids of the items."""
         return [] if self.items is None else list(self.items.ids)
+
+    @cached_property
+    def folded_names(self) -> list[str]:
+        """Names of words without their case, for finding."""
+        return [name.casefold() for name in self.model.word_names or ()]
 
     @cached_property
     def folded_ids(self) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["name_group", "name_groups"]
+__all__ = ["WORDS_IN_NAME", "name_group", "name_groups"]
 
-_WORDS_IN_NAME = 3
+WORDS_IN_NAME = 3
 
 
 def name_groups(
@@ -30,7 +30,7 @@ def name_groups(
     names: dict[str, None] = {}
     start = 0
     for size in sizes:
-        name = stem = name_group(ordered[start : start + min(size, _WORDS_IN_NAME)], size)
+        name = stem = name_group(ordered[start : start + min(size, WORDS_IN_NAME)], size)
         start += size
         count = 1
         while name in names:
@@ -46,5 +46,5 @@ def name_group(words: list[str], size: int) -> str:
     >>> name_group(["car", "auto", "truck", "bus"], 17)
     'car+auto+truck…(17)'
     """
-    first = "+".join(words[:_WORDS_IN_NAME])
-    return first if size <= _WORDS_IN_NAME else f"{first}…({size})"
+    first = "+".join(words[:WORDS_IN_NAME])
+    return first if size <= WORDS_IN_NAME else f"{first}…({size})"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.merging.naming import name_group, name_groups
+from bagwise.merging.naming import WORDS_IN_NAME, name_group, name_groups
 from bagwise.model.cutting import word_mass
 
 if TYPE_CHECKING:
@@ -130,22 +130,23 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
 
 def names_differ(model: Model) -> bool:
     """Whether names of groups differ without numbers added to them, so that one can be named without the others."""
+    if model.tables is not None:
+        return False
     if model.modality in ("images", "videos") or model.word_hashes is not None or model.word_names is None:
         return True
     plain = not any(sign in "\0".join(model.word_names) for sign in "+…#")
     return plain and len(set(model.word_names)) == len(model.word_names)
 
 
-def name_model_group(model: Model, number: int, members: NDArray[np.int64], typical: NDArray[np.float64]) -> str:
-    """Name one group as `name_model_groups` does if `names_differ`; `members` are its words."""
+def name_model_group(model: Model, number: int, members: NDArray[np.int64]) -> str:
+    """Name one group as `name_model_groups` does if `names_differ`; `members` are its words, typical ones first."""
     if number in model.given_names:
         return model.given_names[number]
     if model.modality in ("images", "videos") or model.word_hashes is not None:
         name = f"group{number}"
     else:
-        order = members[np.argsort(-typical[members], kind="stable")].tolist()
-        names = model.word_names
-        name = name_group([f"x{word}" if names is None else names[word] for word in order], len(order))
+        first, names = members[:WORDS_IN_NAME].tolist(), model.word_names
+        name = name_group([f"x{word}" if names is None else names[word] for word in first], len(members))
     return f"{name}#{number}" if name in model.given_names.values() else name
 
 

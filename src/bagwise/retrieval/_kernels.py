@@ -319,6 +319,14 @@ def keys_from_rows(kind, queries, rows, totals, first, bounds, chosen, out):
 
 
 @njit(cache=True, nogil=True)
+def mark_items(starts, items, words, found):
+    """Mark the items in the lists of words; `found` has `BLOCK_ITEMS` entries. One step per entry."""
+    for k in range(words.shape[0]):
+        for p in range(starts[words[k]], starts[words[k] + 1]):
+            found[items[p]] = True
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
 def group_moments_from_lists(lists, members, ends, squared, scale, rooted, sums, squares):
     """Sum the words of each group in every item, and add up these features and their squares.
 

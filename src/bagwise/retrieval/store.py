@@ -36,6 +36,8 @@ _ROUNDING = 1.01 * 2.0**-24
 # Results of all blocks that are held at once, and queries that are searched at once.
 _RESULTS = 1 << 22
 _MOST_QUERIES = 4096
+# Words whose lists are gone through without compiled code.
+_FEW_WORDS = 8
 
 
 def _kernels() -> ModuleType:
@@ -107,8 +109,11 @@ class InvertedBlock(_Arrays):
     def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which items have at least one of these words."""
         found = np.zeros(BLOCK_ITEMS, np.bool_)
-        for word in words.tolist():
-            found[self.items[self.starts[word] : self.starts[word + 1]]] = True
+        if len(words) > _FEW_WORDS:
+            _kernels().mark_items(self.starts, self.items, words, found)
+        else:
+            for word in words.tolist():
+                found[self.items[self.starts[word] : self.starts[word + 1]]] = True
         return found[: len(self)]
 
     def add_group_moments(self, *arguments: Any) -> None:
