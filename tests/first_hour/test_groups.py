@@ -121,6 +121,14 @@ def test_an_index_is_not_replaced_by_a_model(news, tmp_path):
     assert Model.load(tmp_path / "named").given_names == {1: "things"}
 
 
+def test_names_of_another_cut_do_not_change_the_size_of_a_model(news, tmp_path):
+    before = news.read_bytes()
+    assert "--out" in bagwise("groups", news, "--groups", 3, "--rename", "1=things", "--force", code=1)
+    assert news.read_bytes() == before
+    bagwise("groups", news, "--groups", 3, "--rename", "1=things", "--out", tmp_path / "three")
+    assert (Model.load(tmp_path / "three").n_groups, Model.load(tmp_path / "three").given_names) == (3, {1: "things"})
+
+
 def test_lists_of_other_cuts_and_in_other_encodings_give_no_names(news, tmp_path):
     named = ("--out", tmp_path / "named")
     for ending in ("csv", "json"):

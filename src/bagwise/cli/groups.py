@@ -69,6 +69,9 @@ def groups(
         check_outputs([out], force)
     loaded = load_model(model)
     if n_groups is not None:
+        if rename and out is None and n_groups != loaded.n_groups:
+            what = f"The model with names would have {n_groups} groups in place of {loaded.n_groups}"
+            raise BagwiseError(f"{what}. Name a new model with --out.")
         loaded = loaded.cut(n_groups)
     if rename:
         loaded = loaded.rename_groups(_names(rename, loaded))
