@@ -100,6 +100,15 @@ def test_splits_are_a_column_of_the_file_of_labels(photos, tmp_path):
     assert fit(archive, "--labels", path, "--label", "kind", "--split", "part", *QUICK)["test"]["n_items"] == 4
 
 
+def test_spaces_around_the_fields_of_a_file_of_labels_do_not_count(photos, tmp_path):
+    folder, rows = photos
+    path = tmp_path / "l.csv"
+    path.write_text("\n".join(["filename, label, split", *(f"{a}, {b} , {c}" for a, b, c in rows)]))
+    found = open_collection(folder, labels=path)
+    assert list(found.labels) == [row[1] for row in rows]
+    assert list(found.splits) == [row[2] for row in rows]
+
+
 def test_labels_of_rows(tmp_path):
     X, y = table(n_each=4)
     lines = ["key,a,b,c", *(f"k{i},{row[0]:g},{row[1]:g},{row[2]:g}" for i, row in enumerate(X))]

@@ -114,8 +114,8 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str) -> A
         if id is None:
             strange.append(name)
             continue
-        label = "" if label_at is None else row[label_at]
-        split = None if split_at is None or not row[split_at] else split_name(row[split_at])
+        label = "" if label_at is None else row[label_at].strip()
+        split = None if split_at is None else split_name(row[split_at].strip()) or None
         if id in named and named[id] != name and ([label] if label else []) != labels[id]:
             raise BagwiseError(f"item {id!r} is there twice, as {named[id]!r} and {name!r}, with different labels")
         if splits.get(id, split) != split:
