@@ -113,6 +113,11 @@ def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):
     query = next((stripes / "all" / "test" / "down").iterdir())
     bagwise("search", stripes / "stripes.index", query, query, "--page", tmp_path / "found.html")
     assert (tmp_path / "found-2.html").exists()
+    (tmp_path / "found.html").rename(tmp_path / "first.html")
+    again = ("search", stripes / "stripes.index", query, query, "--page", tmp_path / "found.html")
+    assert "found-2.html exists already. Give --force" in bagwise(*again, code=1)
+    assert not (tmp_path / "found.html").exists()
+    bagwise(*again, "--force")
     page = (tmp_path / "found.html").read_text()
     assert page.count("data:image/jpeg") >= 11
     opened = []

@@ -137,7 +137,7 @@ def search(
     )
     if page is not None or open_page:
         shown = [one._replace(itself=[]) for one in answers] if keep_query else answers
-        _write_pages(session, items, index, shown, page, open_page, by)
+        _write_pages(session, items, index, shown, _page_names(page, len(shown), force), open_page, by)
 
 
 class _Answer(NamedTuple):
@@ -179,10 +179,19 @@ def _queries(
             yield str(path) if alone else f"{path}: {item.id}", item, histograms[[number]]
 
 
+def _page_names(page: Path | None, n: int, force: bool) -> list[Path]:
+    """Return the pages of n queries; names of further pages are numbered. Raise if one exists, unless `force`."""
+    if page is None:
+        page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
+    pages = [page if number == 1 else page.with_stem(f"{page.stem}-{number}") for number in range(1, n + 1)]
+    check_outputs(pages, force, "--page")
+    return pages
+
+
 def _write_pages(
-    session: Session, items: Any, index: Path, answers: list[_Answer], page: Path | None, show: bool, by: str | None
+    session: Session, items: Any, index: Path, answers: list[_Answer], pages: list[Path], show: bool, by: str | None
 ) -> None:
-    """Write a page for each query; names of further pages are numbered."""
+    """Write a page for each query."""
     from bagwise.report import write_results
     from bagwise.training.results_data import results_data
 
@@ -190,11 +199,8 @@ def _write_pages(
     if items.path is not None and not items.exist:
         session.note(f"{items.path} does not exist any more, so the page has no items. Give their place by --source.")
     facts = {"Index": index.name, "Items": how_many(len(opened), opened.model.modality)}
-    if page is None:
-        page = Path(tempfile.mkdtemp(prefix="bagwise-")) / "results.html"
-    for number, one in enumerate(answers, 1):
+    for target, one in zip(pages, answers, strict=True):
         told = facts | {"Compared by": _how(opened, by, one.weight)}
-        target = page if number == 1 else page.with_stem(f"{page.stem}-{number}")
         results = results_data(items, one.name, one.query, one.hits, target, itself=one.itself, facts=told)
         session.wrote(write_results(results, target), "page")
         if show:
