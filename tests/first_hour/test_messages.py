@@ -43,7 +43,6 @@ def place(tmp_path_factory):
     (root / "two.csv").write_text("one,two\na b c,x\nd e f,y\n")
     (root / "gap.csv").write_text("a,b\n1,2\n3,\n")
     (root / "negative.csv").write_text("label,a,b\n" + "".join(f"{'xy'[k % 2]},{k - 5},{k}\n" for k in range(12)))
-    (root / "same.csv").write_text("id,a,b\n1,2,3\n1,3,4\n")
     (root / "noheader.csv").write_text("good words,pos\nbad words,neg\n")
     (root / "lines.jsonl").write_text('{"text": "a b", "label": "x"}\nnothing\n')
     (root / "labels.csv").write_text("who,what\na,b\n")
@@ -86,7 +85,7 @@ WRONG = [
     ("fit", "@texts", "--pyramid", 5),
     ("fit", "@texts", "--tables", 2, "--criterion", "aib"),
     *(("fit", f"@{source}") for source in (
-        "mixed", "latin.csv", "latin", "named.csv", "two.csv", "gap.csv", "same.csv", "noheader.csv", "empty", "file",
+        "mixed", "latin.csv", "latin", "named.csv", "two.csv", "gap.csv", "noheader.csv", "empty", "file",
         "arrays.npz", "bomb.npz", "nothing",
     )),
     ("fit", "@lines.jsonl", "--on-error", "raise"),
