@@ -450,7 +450,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     _check(header["term"] in TERMS and header["norm"] in NORMS, "its term or norm cannot be.")
     named = header["group_names"]
     fit = isinstance(named, dict) and all(isinstance(name, str) for name in named.values())
-    fit = fit and all(number.isdecimal() and int(number) < n for number in named)
+    fit = fit and _is_count(n, 1) and all(re.fullmatch("[0-9]{1,9}", number) and int(number) < n for number in named)
     _check(named is None or fit, f"its group_names cannot be {named!r:.100}.")
     factors = header["calibration"]
     fit = isinstance(factors, dict) and factors.keys() <= {str(size) for size in heads}

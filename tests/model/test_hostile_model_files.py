@@ -59,6 +59,12 @@ HEADERS = {  # a change of the header, and what is said of it
     "names in schema 1": ({"group_names": {"0": "x"}}, "not that of a model"),
     "a list of names": ({"schema": 2, "group_names": ["x"]}, "its group_names cannot be"),
     "a name of no group": ({"schema": 2, "group_names": {"99": "x"}}, "its group_names cannot be"),
+    "a name of a long number": ({"schema": 2, "group_names": {"9" * 5000: "x"}}, "its group_names cannot be"),
+    "a name of a number in other letters": ({"schema": 2, "group_names": {"\u0661": "x"}}, "its group_names cannot be"),
+    "a name of a group of unknown many": (
+        {"schema": 2, "n_words": "4", "group_names": {"0": "x"}},
+        "its group_names cannot be|heads or n_words",
+    ),
     "a number as name": ({"schema": 2, "group_names": {"0": 1}}, "its group_names cannot be"),
     "flattened below its merges": ({"schema": 2, "flattened": 2}, "its flattened cannot be"),
     "flattened in words": ({"schema": 2, "flattened": "4"}, "its flattened cannot be"),
