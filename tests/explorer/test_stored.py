@@ -137,8 +137,12 @@ def test_groups_are_named_as_by_the_model(space, word):
 
 def test_what_pages_ask_first_is_prepared(explored):
     space = open_workspace(explored)
+    told = views.items(space, 5, views.ItemQuery())
+    assert told["opening"]
+    assert "excerpt" not in told["items"][0]
     space.visited.set()
     prepare(space)
+    assert "excerpt" in views.items(space, 5, views.ItemQuery())["items"][0]
     kept = views.hierarchy(space)
     space.new_cut = None  # it would fail if it were computed again
     status, _, body = asyncio.run(respond(make_app(space), "GET", "/api/hierarchy", {}, b""))

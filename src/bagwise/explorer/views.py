@@ -335,7 +335,7 @@ def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
     if cut.model.modality != "texts":
         return told
     if not held.ready:
-        return told | {"opening": True}
+        return told | {"opening": True, "items": [row | {"opening": True} for row in rows]}
     return told | {"items": [row | _excerpt(held, row["number"]) for row in rows]}
 
 

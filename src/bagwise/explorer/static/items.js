@@ -129,7 +129,7 @@ export function cell(row, modality) {
     h("span", { class: "id", title: row.id }, row.id),
     row.score !== undefined && row.similarity ? h("span", { class: "small" }, row.score.toFixed(4)) : null,
     answer ? h("span", { class: "answer" }, answer) : null,
-    row.excerpt ? h("span", { class: "excerpt" }, row.excerpt) : null,
+    row.excerpt ? h("span", { class: "excerpt" }, row.excerpt) : row.opening ? h("span", { class: "quiet" }, "The source is being opened …") : null,
     row.problem ? h("span", { class: "problem" }, row.problem) : null);
 }
 

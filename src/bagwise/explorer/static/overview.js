@@ -6,7 +6,8 @@ import { address, go } from "./address.js";
 export async function show(facts) {
   const content = [h("h1", {}, "Overview"), lead(facts)];
   if (facts.path) content.push(section("Error and number of groups", curve(facts)));
-  if (facts.confusion) content.push(section("Confusion matrix", ...confusion(facts)));
+  const how = facts.held_out ? h("p", { class: "small" }, "Items that the model was learned from are predicted by models that were not trained on them.") : null;
+  if (facts.confusion) content.push(section("Confusion matrix", ...[how].filter(Boolean), ...confusion(facts)));
   content.push(section("Model", h("dl", { class: "facts" }, facts.facts.map(([name, value]) =>
     h("div", {}, h("dt", {}, name), h("dd", {}, value))))));
   return { content };
@@ -36,6 +37,7 @@ function shown({ items, error, seen, held_out: held }) {
   const where = ` ${count(items.n)} items of ${items.place} are shown`;
   if (held && held.error !== null) {
     const others = seen && seen.n_new && seen.error_new !== null ? `; of ${count(seen.n_new)} new ones ${percent(seen.error_new)}` : "";
+    if (held.n === items.n) return `${where}, the ones it was learned from: ${percent(held.error)} are wrong, predicted by models that were not trained on them.`;
     return `${where}: of ${count(held.n)} that it was learned from ${percent(held.error)} are wrong, predicted by models that were not trained on them (${held.protocol})${others}.`;
   }
   if (seen && seen.n_seen && !seen.n_new) return `${where}, the ones it was learned from: ${percent(error)} of them are wrong, which says nothing about new items.`;
@@ -98,7 +100,7 @@ function confusion(facts) {
   if (classes.length > 60) return [list];
   const level = (times, i, j) => (i === j || !times ? 0 : Math.max(1, Math.round((8 * times) / Math.max(wrong, 1))));
   const table = h("table", { class: "heat" },
-    h("caption", {}, `Rows are true classes, columns predicted classes. A number leads to its items.${facts.held_out ? " Items that the model was learned from are predicted by models that were not trained on them." : ""}`),
+    h("caption", {}, "Rows are true classes, columns predicted classes. A number leads to its items."),
     h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
     h("tbody", {}, matrix.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
       row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${level(times, i, j)}` }, times ? link(i, j, times, count(times)) : ""))))));
