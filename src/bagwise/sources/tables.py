@@ -61,9 +61,11 @@ def open_table(
     data, label : str, default=None
         ``.npz``: names of the arrays with the matrix and the labels. ``.csv`` and the like: `label` is the column with
         the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, in lower or upper case.
-        Without one, `notes` of the collection name a column that may hold labels, such as ``digit`` or ``species``.
+        Without one, `notes` of the collection name columns that may hold labels, such as ``digit`` or ``species``.
+        They also name columns that tell the class: with another value for each label.
     id, split : str, default=None
-        Columns with id and split, by default ``id`` and ``split``. Without ids, rows are numbered from 0.
+        Columns with id and split, by default ``id`` and ``split``. Without ids, rows are numbered from 0, also if `id`
+        is not given and the column ``id`` has equal values.
     keep : str or sequence of str, default=()
         Columns to use as words although they seem to number the rows. Columns without a name, or named ``Unnamed: 0``,
         ``index``, ``id``, ``row``, ``row_id`` and the like, are left out if their values differ; the first one has the
