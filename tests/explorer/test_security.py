@@ -37,10 +37,14 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(ask):
     assert "set-cookie" not in headers
 
 
-def test_the_token_leads_nowhere_else(ask):
-    _, headers, _ = ask(f"//evil.example/?token={TOKEN}", cookie=None)
+@pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example/", "/a\\..", "/\u0142"])
+def test_the_token_leads_nowhere_else(ask, path):
+    status, headers, _ = ask(f"{path}?token={TOKEN}", cookie=None)
+    assert status == 303
     assert headers["location"].startswith("/")
     assert not headers["location"].startswith("//")
+    assert "\\" not in headers["location"]
+    assert headers["location"].isascii()
 
 
 @pytest.mark.parametrize("origin", [None, "null", "http://evil.example", f"https://{HOST}"])

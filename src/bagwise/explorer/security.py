@@ -7,7 +7,7 @@ import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 __all__ = ["POLICY", "Guard", "new_token"]
 
@@ -106,7 +106,7 @@ class Guard:
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         rest = urlencode([(name, value) for name, values in query.items() if name != "token" for value in values])
         place = urlsplit(scope["path"]).path or "/"
-        place = "/" + place.lstrip("/")  # "//host" would lead elsewhere
+        place = "/" + quote(place.lstrip("/\\"))  # "//host" and "/\\host" would lead elsewhere
         extra = {
             "location": f"{place}?{rest}" if rest else place,
             "set-cookie": f"{cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict",
