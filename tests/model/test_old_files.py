@@ -68,6 +68,23 @@ def test_items_compared_by_groups(tmp_path):
         assert [[list(hit) for hit in hits] for hits in index.search(queries, k=3)] == wanted
 
 
+@pytest.mark.parametrize("schema", [3, 4])
+def test_items_compared_by_words_and_classes(tmp_path, schema):
+    folder = FILES.parent / f"files{schema}"
+    wanted = json.loads((folder / "expected.json").read_text("utf-8"))
+    old = ItemIndex.load(folder / "items.index")
+    queries = counts(4, old.model.hierarchy.n_words, seed=4)
+    for index in (old, ItemIndex.load(old.save(tmp_path / "items.index"))):
+        assert index.by == "both"
+        for hits, told in zip(index.search(queries, k=3), wanted["found"], strict=True):
+            assert [hit.id for hit in hits] == [id for id, _ in told]
+            np.testing.assert_allclose([hit.score for hit in hits], [score for _, score in told], rtol=1e-6)
+        assert (index.answers is None) == (schema == 3)
+        if index.answers is not None:
+            assert (list(index.answers.sizes), index.answers.protocol) == (wanted["sizes"], wanted["protocol"])
+            np.testing.assert_array_equal(index.answers.top.predicted, wanted["predicted"])
+
+
 @pytest.mark.parametrize("mmap", [True, False])
 def test_bags(expected, mmap):
     bags = Bags.load(FILES / "places.bags", mmap=mmap)
