@@ -9,6 +9,7 @@ from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from bagwise import BagIndex, BagwiseError
 from bagwise.kernels import additive_kernel
+from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.histograms import METRICS
 
 
@@ -312,3 +313,37 @@ def test_a_query_alone_finds_the_same_bits_as_among_others(metric, density):
     alone = [index.search(Q[[i]], 15) for i in range(len(Q))]
     np.testing.assert_array_equal(keys, np.concatenate([found[0] for found in alone]))
     np.testing.assert_array_equal(items, np.concatenate([found[1] for found in alone]))
+
+
+@pytest.mark.parametrize("density", [0.3, 0.6])  # inverted lists, dense rows
+@pytest.mark.parametrize(("squared", "rooted"), [(False, False), (True, True)])
+def test_blocks_tell_about_words_and_groups(density, squared, rooted):
+    n_items, n_words = BLOCK_ITEMS + 3000, 12
+    random = np.random.default_rng(0)
+    X = (random.random((n_items, n_words)) * (random.random((n_items, n_words)) < density)).astype(np.float32)
+    index = BagIndex("inner").add(sp.csr_array(X))
+    blocks = index.blocks()
+    assert [len(block) for block in blocks] == [BLOCK_ITEMS, 3000]
+    for number in (0, BLOCK_ITEMS - 1, BLOCK_ITEMS, n_items - 1):
+        np.testing.assert_array_equal(index.row(number).toarray()[0], X[number])
+    for words in ([3], [0, 2, 5], list(range(11))):
+        found = np.concatenate([block.items_with(np.array(words)) for block in blocks])
+        np.testing.assert_array_equal(found, X[:, words].any(axis=1))
+    groups = [[1, 4], [], [7], [0, 2, 3, 5, 6, 8, 9, 10], [11]]
+    members, ends = np.concatenate(groups).astype(np.int64), np.cumsum([len(group) for group in groups])
+    scale = random.random(n_items)
+    sums, squares = np.zeros((2, len(groups)))
+    for first, block in zip((0, BLOCK_ITEMS), blocks, strict=True):
+        padded = np.ones(BLOCK_ITEMS)
+        padded[: len(block)] = scale[first : first + len(block)]
+        block.add_group_moments(members, ends, squared, padded, rooted, sums, squares)
+    words = X.astype(np.float64) ** (2 if squared else 1)
+    features = np.stack([words[:, group].sum(axis=1) for group in groups], axis=1) * scale[:, np.newaxis]
+    features = np.sqrt(features) if rooted else features
+    np.testing.assert_allclose(sums, features.sum(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(squares, (features**2).sum(axis=0), rtol=1e-5)
+
+
+def test_a_row_that_does_not_exist_is_named():
+    with pytest.raises(BagwiseError, match="There is no item 2: there are 2, numbered from 0"):
+        BagIndex("inner").add(np.eye(2)).row(2)
