@@ -128,7 +128,7 @@ def transcript(folder: Path) -> Iterator[str]:
     yield "# The first hour"
     yield ""
     yield "Commands and what they print, made by `python examples/first_hour.py --out docs/first-hour.md`."
-    block = False
+    block = after_heading = False
     for line in HOUR.strip().splitlines():
         if block and not line.startswith("$ "):
             yield "```"
@@ -137,11 +137,12 @@ def transcript(folder: Path) -> Iterator[str]:
             yield from ("", f"#{line}", "")
         elif line.startswith("$ "):
             if not block:
-                yield from ("", "```console")
+                yield from (*([] if after_heading else [""]), "```console")
                 block = True
             yield from run(line, folder)
         elif line:
-            yield from (line,)
+            yield line
+        after_heading = line.startswith("# ")
     if block:
         yield "```"
 
