@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.merging.naming import WORDS_IN_NAME, name_group, name_groups
-from bagwise.model.cutting import word_mass
 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
@@ -92,15 +91,17 @@ def describe_groups(model: Model) -> list[Group]:
 def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     r"""Return a number by which the words of a group are sorted and the first of them name it.
 
-    For texts with weights, that is :math:`\sqrt{n} w^2` of n occurrences and the weight w, the inverse document
-    frequency by default: otherwise words such as "the", which have a low weight but occur everywhere, would name most
-    groups. For others it is the number of occurrences times the weight.
+    For texts with TF-IDF weights w, that is :math:`w^2 e^{-w/2}`, the squared weight times the square root of the part
+    of texts that have the word: it is largest for words in 5 % of all texts. Words such as "the", which occur
+    everywhere, would name most groups otherwise, or words that one text repeats. For others it is the number of
+    occurrences times the weight.
 
     Parameters
     ----------
     model : Model
     occurrences : ndarray of shape (d,), default=None
-        None: those where the model was learned, all equal if it does not know them.
+        None: those where the model was learned, all equal if it does not know them. Of words that are in as many texts,
+        the more frequent comes first.
 
     Examples
     --------
@@ -109,23 +110,26 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     ...     modality="texts",
     ...     hierarchy=Hierarchy(3, [[0, 1], [0, 2]], [2, 1]),
     ...     n_groups=1,
+    ...     term="log",
+    ...     norm="l2",
     ...     word_names=["the", "cat", "purr"],
     ...     word_weights=[1, 4, 6],
-    ...     word_totals=[1000, 16, 4],
+    ...     word_totals=[1000, 16, 400],
     ... )
-    >>> typicality(model)
-    array([31.6227766, 64.       , 72.       ])
+    >>> typicality(model).round(2)
+    array([0.61, 2.17, 1.79])
     >>> model.group_names()
-    array(['purr+cat+the'], dtype=object)
+    array(['cat+purr+the'], dtype=object)
     """
     if occurrences is None:
-        if model.modality != "texts" or model.word_weights is None:
-            return word_mass(model)
-        occurrences = np.ones(model.hierarchy.n_words) if model.word_totals is None else model.word_totals
-    weights = 1.0 if model.word_weights is None else model.word_weights.astype(np.float64)
-    if model.modality == "texts" and model.word_weights is not None:
-        return np.sqrt(np.maximum(occurrences, 0.0)) * weights**2
-    return occurrences * weights
+        totals = model.word_totals
+        occurrences = np.ones(model.hierarchy.n_words) if totals is None else np.maximum(totals, 0.0)
+    if model.word_weights is None:
+        return occurrences
+    weights = model.word_weights.astype(np.float64)
+    if (model.modality, model.term, model.norm) != ("texts", "log", "l2"):
+        return occurrences * weights
+    return weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
 
 
 def names_differ(model: Model) -> bool:

@@ -502,8 +502,8 @@ class Model:
     def group_names(self) -> NDArray[Any]:
         """Return names of the groups: those given, or else their most typical words, or else numbers.
 
-        Words are typical by their frequency; for texts with weights, by its square root times the squared weight, so
-        that words such as "the" do not name every group.
+        Words are typical by their frequency; for texts with TF-IDF weights those that occur in some of the texts, not
+        in nearly all or in one, come first.
 
         Returns
         -------
