@@ -66,15 +66,7 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
         "classes": list(map(clean, model.classes)),
         "classifiers": list(model.heads),
         "facts": _facts(space),
-        "path": None
-        if path is None
-        else {
-            "sizes": list(path.sizes),
-            "errors": list(path.errors),
-            "standard_errors": list(path.standard_errors),
-            "protocol": path.protocol,
-            "one_se": path.one_se,
-        },
+        "path": None if path is None else {**path.to_dict(), "one_se": path.one_se},
         "items": None
         if space.items is None
         else {

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,16 +291,15 @@ class _Terms(NamedTuple):
     shares: NDArray[np.float64]
 
 
-class _Content:
+class _Content(Protocol):
     """What is needed to find the places of words in an item."""
 
     def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> Any:
         """Divide the contributions of terms among places."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class _Row(_Content):
+class _Row:
     names: Sequence[str] | None
     table: Any
     number: int
@@ -313,7 +312,7 @@ class _Row(_Content):
 
 
 @dataclass(frozen=True)
-class _Text(_Content):
+class _Text:
     text: str
     tokenizer: Mapping[str, Any]
     numbers: Any  # from words to their numbers, -1 for others
@@ -349,7 +348,7 @@ class _Text(_Content):
 
 
 @dataclass(frozen=True)
-class _Image(_Content):
+class _Image:
     model: Model
     sample: WordSample
     size: tuple[int, int]  # height and width in pixels

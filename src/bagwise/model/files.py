@@ -97,14 +97,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "normalize": list(model.normalize),
         "classes": list(model.classes),
         "heads": list(model.heads),
-        "path": None
-        if path is None
-        else {
-            "sizes": list(path.sizes),
-            "errors": list(path.errors),
-            "standard_errors": list(path.standard_errors),
-            "protocol": path.protocol,
-        },
+        "path": None if path is None else path.to_dict(),
         "options": model.options,
         "provenance": model.provenance,
     }

@@ -123,6 +123,15 @@ class PathErrors:
         if not isinstance(self.protocol, str):
             raise BagwiseError(f"protocol must be a str, got {self.protocol!r}.")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            "sizes": list(self.sizes),
+            "errors": list(self.errors),
+            "standard_errors": list(self.standard_errors),
+            "protocol": self.protocol,
+        }
+
     def _column(self, name: str) -> list[Any]:
         values = getattr(self, name)
         try:
