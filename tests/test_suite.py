@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mutants import MUTANTS
+from mutant_list import MUTANTS
 from slow import CHECKS, SLOW
 
 HERE = Path(__file__).parent
