@@ -6,7 +6,8 @@ import json
 import pytest
 
 from bagwise.explorer import open_workspace
-from bagwise.explorer.app import MOST_BYTES, make_app
+from bagwise.explorer.app import make_app
+from bagwise.explorer.pages.search import MOST_BYTES
 from bagwise.explorer.security import Guard
 from explorer_requests import HOST, TOKEN, respond
 from small_sources import write_text_folder

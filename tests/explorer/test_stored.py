@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bagwise._io.tensors import read_tensors, write_tensors
-from bagwise.explorer import Workspace, open_workspace, views
+from bagwise.explorer import Workspace, open_workspace, pages
 from bagwise.explorer.app import make_app, prepare
 from bagwise.model.files import INDEX_KIND
 from bagwise.training import FitOptions, ItemIndex, run_fit
@@ -37,23 +37,23 @@ def test_an_index_shows_what_its_source_does(stored, space):
     assert stored.items.place == space.items.place
     assert stored.items.seen.seen.tolist() == space.items.seen.seen.tolist()
     check_groups(stored, space, (1, 2, 5, 7, 10, space.model.hierarchy.n_words))
-    assert views.hierarchy(stored) == views.hierarchy(space)
+    assert pages.groups.hierarchy(stored) == pages.groups.hierarchy(space)
     for number in (0, 3, len(space.items) - 1):
         same = ("text", "why", "id", "label", "training")
-        one, other = (views.item(opened, 5, number) for opened in (stored, space))
+        one, other = (pages.items.item(opened, 5, number) for opened in (stored, space))
         assert {name: one[name] for name in same} == {name: other[name] for name in same}
         for by in ("words", "classes", "both"):
-            one, other = (views.similar(opened, number, 6, by) for opened in (stored, space))
+            one, other = (pages.search.similar(opened, number, 6, by) for opened in (stored, space))
             np.testing.assert_allclose([hit["score"] for hit in one], [hit["score"] for hit in other], atol=1e-5)
         assert {hit["number"] for hit in one[:3]} == {hit["number"] for hit in other[:3]}
-    found = [views.items(opened, 5, views.ItemQuery(sort="id", find="t")) for opened in (stored, space)]
+    found = [pages.items.items(opened, 5, pages.items.ItemQuery(sort="id", find="t")) for opened in (stored, space)]
     assert [row["excerpt"] for row in found[0]["items"]] == [row["excerpt"] for row in found[1]["items"]]
 
 
 def test_training_items_have_answers_of_cross_validation(stored):
     model = stored.model
     for size, error in zip(model.path.sizes, model.path.errors, strict=True):
-        told = views.overview(stored, size)
+        told = pages.overview.overview(stored, size)
         assert told["answered_at"] == size
         n_items, protocol = len(stored.items), "3-fold cross-validation"
         assert told["held_out"] == {"n": n_items, "error": told["error"], "protocol": protocol}
@@ -61,10 +61,10 @@ def test_training_items_have_answers_of_cross_validation(stored):
         assert told["error"] == pytest.approx(error, abs=0.02)
         matrix = np.array(told["confusion"])
         assert 1 - np.trace(matrix) / matrix.sum() == pytest.approx(told["error"])
-    between = views.overview(stored, 7)
+    between = pages.overview.overview(stored, 7)
     assert between["answered_at"] in (5, 10)
-    assert between["confusion"] == views.overview(stored, between["answered_at"])["confusion"]
-    row = views.items(stored, 7, views.ItemQuery())["items"][0]
+    assert between["confusion"] == pages.overview.overview(stored, between["answered_at"])["confusion"]
+    row = pages.items.items(stored, 7, pages.items.ItemQuery())["items"][0]
     assert (row["held_out"], row["answered_at"]) == (True, between["answered_at"])
 
 
@@ -76,15 +76,15 @@ def test_items_whose_source_is_gone_are_listed(tmp_path, explored):
     kept = open_workspace(path)
     removed = kept.ids[1]
     (folder / removed).unlink()
-    assert "is not in" in views.item(kept, None, 1)["problem"]
+    assert "is not in" in pages.items.item(kept, None, 1)["problem"]
     shutil.rmtree(folder)
     space = open_workspace(path)
-    told = views.items(space, 5, views.ItemQuery(most=3))
+    told = pages.items.items(space, 5, pages.items.ItemQuery(most=3))
     assert (told["total"], len(told["items"])) == (len(kept.ids), 3)
     assert told["items"][0]["predicted"]
-    assert "does not exist any more" in views.item(space, 5, 0)["problem"]
-    assert views.overview(space, 5)["held_out"] is None
-    assert len(views.similar(space, 0, 4)) == 4
+    assert "does not exist any more" in pages.items.item(space, 5, 0)["problem"]
+    assert pages.overview.overview(space, 5)["held_out"] is None
+    assert len(pages.search.similar(space, 0, 4)) == 4
 
 
 @pytest.mark.parametrize("modality", ["images", "pyramid", "two", "table", "tables"])
@@ -106,7 +106,9 @@ def test_other_items_are_shown_as_from_their_source(tmp_path, modality):
     assert type(stored.items) is not type(space.items)
     check_groups(stored, space, {fit.model.n_groups, 3})
     if modality == "images":
-        one, other = (views.groups(opened, None, views.GroupQuery())["groups"] for opened in (stored, space))
+        one, other = (
+            pages.groups.groups(opened, None, pages.groups.GroupQuery())["groups"] for opened in (stored, space)
+        )
         assert [group["has_patches"] for group in one] == [group["has_patches"] for group in other]
         assert stored.cut().patches == space.cut().patches
 
@@ -119,7 +121,7 @@ def test_an_index_of_an_earlier_version_is_counted(tmp_path, explored, space):
     assert ItemIndex.load(path).answers is None
     opened = open_workspace(path)
     assert type(opened.items) is type(space.items)
-    assert views.overview(opened, 5) | {"title": ""} == views.overview(space, 5) | {"title": ""}
+    assert pages.overview.overview(opened, 5) | {"title": ""} == pages.overview.overview(space, 5) | {"title": ""}
     assert ItemIndex.load(path).save(tmp_path / "again.index").read_bytes() == path.read_bytes()
 
 
@@ -137,13 +139,13 @@ def test_groups_are_named_as_by_the_model(space, word):
 
 def test_what_pages_ask_first_is_prepared(explored):
     space = open_workspace(explored)
-    told = views.items(space, 5, views.ItemQuery())
+    told = pages.items.items(space, 5, pages.items.ItemQuery())
     assert told["opening"]
     assert "excerpt" not in told["items"][0]
     space.visited.set()
     prepare(space)
-    assert "excerpt" in views.items(space, 5, views.ItemQuery())["items"][0]
-    kept = views.hierarchy(space)
+    assert "excerpt" in pages.items.items(space, 5, pages.items.ItemQuery())["items"][0]
+    kept = pages.groups.hierarchy(space)
     space.new_cut = None  # it would fail if it were computed again
     status, _, body = asyncio.run(respond(make_app(space), "GET", "/api/hierarchy", {}, b""))
     assert (status, json.loads(body)) == (200, kept)

@@ -115,7 +115,8 @@ class Server:
     def __init__(self, space: Workspace, host: str = "127.0.0.1", port: int = 0) -> None:
         for module in ("starlette", "uvicorn"):
             require(module, "explore", "The explorer")
-        from bagwise.explorer.app import MOST_BYTES, make_app, prepare
+        from bagwise.explorer.app import make_app, prepare
+        from bagwise.explorer.pages.search import MOST_BYTES
         from bagwise.explorer.security import Guard, new_token
 
         def prepared() -> None:

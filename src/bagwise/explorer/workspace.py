@@ -90,6 +90,11 @@ class Cut:
         pairs = n * self.items.codes[known] + self.answers.predicted[known].astype(np.int64)
         return np.bincount(pairs, minlength=n * n).reshape(n, n)
 
+    def check_class(self, number: int) -> None:
+        """Raise an error if there is no class of this number."""
+        if not 0 <= number < len(self.model.classes):
+            raise BagwiseError(f"There is no class {number}: there are {len(self.model.classes)}, numbered from 0.")
+
     @cached_property
     def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The words of all groups, one group after the other, the most typical first; where each group ends."""

@@ -13,7 +13,7 @@ from PIL import Image
 
 from bagwise import Model
 from bagwise.errors import BagwiseError
-from bagwise.explorer import Workspace, open_workspace, views
+from bagwise.explorer import Workspace, open_workspace, pages
 from bagwise.explorer.app import make_app
 from bagwise.training import FitOptions, run_fit
 from bagwise.training.seen import SeenItems
@@ -132,13 +132,13 @@ def test_training_items_are_set_apart(space):
     seen = np.arange(len(held)) % 3 > 0
     known = SeenItems(space.ids, seen, np.ones(len(held), np.bool_), exact=True)
     apart = Workspace(space.model, dataclasses.replace(held, seen=known))
-    told = views.overview(apart, 2)["seen"]
+    told = pages.overview.overview(apart, 2)["seen"]
     wrong = space.model.cut(2).predict(held.histograms) != held.collection.labels
     assert (told["n_seen"], told["n_new"]) == (seen.sum(), (~seen).sum())
     assert told["error_seen"] == pytest.approx(wrong[seen].mean())
     assert told["error_new"] == pytest.approx(wrong[~seen].mean())
     for which, chosen in (("training", seen), ("new", ~seen)):
-        rows = views.items(apart, 5, views.ItemQuery(seen=which))["items"]
+        rows = pages.items.items(apart, 5, pages.items.ItemQuery(seen=which))["items"]
         assert [row["number"] for row in rows] == np.flatnonzero(chosen).tolist()
         assert {row["training"] for row in rows} == {which == "training"}
 
@@ -180,21 +180,21 @@ def test_names_are_escaped(ask, space):
 
 def test_a_model_without_items_is_shown(tmp_path, space):
     alone = open_workspace(space.model.save(tmp_path / "alone.bagwise"))
-    told = views.overview(alone, 5)
+    told = pages.overview.overview(alone, 5)
     assert (told["items"], told["error"], told["confusion"], told["searchable"]) == (None, None, None, False)
-    assert views.groups(alone, 5, views.GroupQuery())["total"] == 5
-    assert len(views.hierarchy(alone)["words"]) == space.model.hierarchy.n_words
+    assert pages.groups.groups(alone, 5, pages.groups.GroupQuery())["total"] == 5
+    assert len(pages.groups.hierarchy(alone)["words"]) == space.model.hierarchy.n_words
 
 
 def test_an_image_has_a_heat_map_that_adds_up(tmp_path):
     folder = write_image_folder(tmp_path / "images", n_each=4, side=40, color=True)
     fit = run_fit(folder, FitOptions(n_words=20, n_groups=5, folds=0))
     space = open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder)
-    told = views.item(space, None, 3)
+    told = pages.items.item(space, None, 3)
     why = told["why"]
     assert np.sum(told["heat"]) == pytest.approx(why["of_score"] - why["intercept"], rel=1e-3)
     assert (told["width"], told["height"]) == (40, 40)
-    shown = views.groups(space, None, views.GroupQuery())["groups"]
+    shown = pages.groups.groups(space, None, pages.groups.GroupQuery())["groups"]
     assert [group["number"] for group in shown] == np.argsort(-space.cut().deciding, kind="stable").tolist()
     assert all(group["has_patches"] == bool(space.cut().patches.get(group["number"])) for group in shown)
 
@@ -225,7 +225,7 @@ def test_rows_of_a_table_have_columns(tmp_path):
     path = write_table(tmp_path / "table.csv")
     fit = run_fit(path, FitOptions(n_groups=4, folds=0))
     space = open_workspace(fit.model.save(tmp_path / "table.bagwise"), path)
-    told = views.item(space, None, 2)
+    told = pages.items.item(space, None, 2)
     why = told["why"]
     assert sum(weight for *_, weight in told["columns"]) == pytest.approx(why["of_score"] - why["intercept"], abs=1e-5)
 
@@ -271,14 +271,14 @@ def test_models_with_fewer_cuts_show_those(space, kind):
         )
     else:
         shown = Workspace(model.trim() if kind == "trimmed" else model.compact())
-    told, tree = views.overview(shown, None), views.hierarchy(shown)
+    told, tree = pages.overview.overview(shown, None), pages.groups.hierarchy(shown)
     n = shown.model.n_groups
     sizes = {"trimmed": (1, n), "compact": (n, n), "tables": (1, model.hierarchy.n_words)}[kind]
     assert (told["least_groups"], told["most_groups"]) == sizes
     for size in sizes:
-        assert views.overview(shown, size)["n_groups"] == size
+        assert pages.overview.overview(shown, size)["n_groups"] == size
     with pytest.raises(BagwiseError, match=f"from {sizes[0]} to {sizes[1]}"):
-        views.overview(shown, sizes[1] + 1)
+        pages.overview.overview(shown, sizes[1] + 1)
     assert [row["n_groups"] for row in tree["rows"]][-1] == sizes[1]
     for row in tree["rows"]:
         cut = shown.model.cut(row["n_groups"])
@@ -286,19 +286,19 @@ def test_models_with_fewer_cuts_show_those(space, kind):
         assert row["names"] == [cut.group_names()[k] for k in row["groups"]]
     first, second = (int(k) for k in np.flatnonzero(shown.model.hierarchy.cut(n) == 0)[:2])
     if kind != "tables":  # how words of a group were merged is not known
-        assert views.joined(shown, first, second)["n_groups"] == n
+        assert pages.groups.joined(shown, first, second)["n_groups"] == n
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "\u0663", "3"])
 def test_words_without_names_are_found_by_their_numbers(space, text):
-    found = views.words(Workspace(space.model.compact()), None, text)
+    found = pages.groups.words(Workspace(space.model.compact()), None, text)
     assert [one["word"] for one in found["words"]] == ([] if len(text) > 1 else [3])
 
 
 def test_very_long_texts_are_shown_without_marks(space, monkeypatch):
     cut, one = space.cut(5), space.items.item(0)
-    assert any(mark for _, mark in views.explained(cut, one)["text"])
-    monkeypatch.setattr(views, "_MOST_MARKED", 3)
-    told = views.explained(cut, one)
+    assert any(mark for _, mark in pages.items.explained(cut, one)["text"])
+    monkeypatch.setattr(pages.items, "_MOST_MARKED", 3)
+    told = pages.items.explained(cut, one)
     assert not any(mark for _, mark in told["text"])
     assert told["why"]["groups"]

@@ -1,0 +1,10 @@
+"""The pages of the explorer, each with what it shows, as JSON values, and the addresses that give it."""
+
+from __future__ import annotations
+
+from bagwise.explorer.pages import groups, items, overview, search
+
+__all__ = ["PAGES"]
+
+# By the path of their address; each has `routes(space)`.
+PAGES = {"": overview, "groups": groups, "items": items, "search": search}

@@ -1,0 +1,260 @@
+"""Items: a list with filters, and one item with why it gets its class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from bagwise.errors import BagwiseError
+from bagwise.explorer.items import Items
+from bagwise.explorer.requests import MOST_ROWS, answer_json, maybe_number, number_or, reading, safe, size_of
+from bagwise.explorer.workspace import Cut, Workspace
+from bagwise.report.explained import marked_text, spread_weights
+from bagwise.report.pictures import photograph
+from bagwise.report.texts import clean
+from bagwise.sources.items import Item, ItemError
+
+__all__ = ["ItemQuery", "explained", "item", "items", "routes"]
+
+_SIDES = (160, 640)  # of pictures, in pixels
+_SHOWN_TERMS = 12
+_EXCERPT = 300
+_MOST_TEXT = 100_000
+_MOST_MARKED = 1_000_000  # characters of texts with marks; about 1 s and 50 MB per million
+_HEAT_CELLS = 48  # along the longer side of an image
+SORTS = ("number", "margin", "-margin", "score", "id")
+
+
+def routes(space: Workspace) -> list[BaseRoute]:
+    """Return the addresses of the page."""
+    n = size_of
+
+    def picture(request: Request) -> Response:
+        side = number_or(request.query_params, "side", _SIDES[0])
+        if side not in _SIDES:
+            raise BagwiseError(f"Pictures have a side of {' or '.join(map(str, _SIDES))} pixels, not of {side}.")
+        number = int(request.path_params["number"])
+        if space.items is None or space.model.modality != "images" or number >= len(space.items):
+            return answer_json({"error": f"There is no picture of item {number}."}, 404)
+        content = space.items.item(number).load(side)
+        return Response(photograph(content, side), media_type="image/jpeg")
+
+    return [
+        Route("/api/items", reading(lambda q, _: items(space, n(q), _query(q)))),
+        Route("/api/items/{number:int}", reading(lambda q, p: item(space, n(q), p["number"], maybe_number(q, "of")))),
+        Route("/api/items/{number:int}/picture", safe(picture)),
+    ]
+
+
+def _query(query: QueryParams) -> ItemQuery:
+    return ItemQuery(
+        label=maybe_number(query, "label"),
+        predicted=maybe_number(query, "predicted"),
+        right=query.get("right", ""),
+        seen=query.get("seen", ""),
+        group=maybe_number(query, "group"),
+        find=query.get("find", ""),
+        sort=query.get("sort") or "number",
+        first=number_or(query, "first", 0),
+        most=min(number_or(query, "most", 60), MOST_ROWS),
+    )
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """Which items to show.
+
+    Attributes
+    ----------
+    label, predicted : int or None
+        Only items of this class, or predicted to be of it, by its number.
+    right : {"", "right", "wrong"}
+    seen : {"", "new", "training"}
+        Only items that the model was learned from, or others.
+    group : int or None
+        Only items with a word of this group.
+    find : str
+        Only items whose id contains this text.
+    sort : {"number", "margin", "-margin", "score", "id"}
+    first, most : int
+        Part of the list.
+    """
+
+    label: int | None = None
+    predicted: int | None = None
+    right: str = ""
+    seen: str = ""
+    group: int | None = None
+    find: str = ""
+    sort: str = "number"
+    first: int = 0
+    most: int = 60
+
+
+def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
+    """Return a part of the items, filtered and sorted; without texts while their source is being opened."""
+    cut, held = space.cut(n), space.items
+    if held is None:
+        raise BagwiseError("There are no items: start bagwise explore with their location, or with an index.")
+    with cut.lock:
+        numbers = _chosen(space, cut, held, query)
+        shown = numbers[query.first : query.first + query.most].tolist()
+        rows = [_row(space, cut, number) for number in shown]
+    told = {"total": len(numbers), "items": rows}
+    if cut.model.modality != "texts":
+        return told
+    if not held.ready:
+        return told | {"opening": True, "items": [row | {"opening": True} for row in rows]}
+    return told | {"items": [row | _excerpt(held, row["number"]) for row in rows]}
+
+
+def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArray[np.int64]:
+    chosen = np.ones(len(held), dtype=np.bool_)
+    for codes, wanted in (
+        (held.codes, query.label),
+        (None if query.predicted is None else cut.answers.predicted, query.predicted),
+    ):
+        if wanted is not None:
+            cut.check_class(wanted)
+            chosen &= codes == wanted
+    if query.right:
+        if query.right not in ("right", "wrong"):
+            raise BagwiseError(f"Items are right or wrong, not {query.right!r}.")
+        agree = cut.answers.predicted == held.codes
+        chosen &= (held.codes >= 0) & (agree if query.right == "right" else ~agree)
+    if query.seen:
+        if query.seen not in ("new", "training"):
+            raise BagwiseError(f"Items are new or training, not {query.seen!r}.")
+        known = np.zeros(len(held), np.bool_) if held.seen is None else held.seen.seen
+        chosen &= known if query.seen == "training" else ~known
+    if query.group is not None:
+        if not 0 <= query.group < cut.model.n_groups:
+            raise BagwiseError(f"Groups are numbered from 0 to {cut.model.n_groups - 1}, got {query.group}.")
+        assert cut.of_items is not None
+        chosen &= cut.of_items.with_group(query.group)
+    if query.find:
+        part = query.find.casefold()
+        chosen &= np.array([part in id for id in space.folded_ids], dtype=np.bool_)
+    numbers = np.flatnonzero(chosen)
+    if query.sort not in SORTS:
+        raise BagwiseError(f"Items are sorted by {', '.join(SORTS)}, not by {query.sort!r}.")
+    if query.sort == "id":
+        numbers = numbers[np.argsort(space.id_ranks[numbers])]
+    elif query.sort != "number":
+        keys = cut.answers.score if query.sort == "score" else cut.answers.margin
+        numbers = numbers[np.argsort(-keys[numbers] if query.sort == "-margin" else keys[numbers], kind="stable")]
+    return numbers
+
+
+def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
+    assert space.items is not None
+    code, classes = int(space.items.codes[number]), cut.model.classes
+    row: dict[str, Any] = {
+        "number": number,
+        "id": clean(space.ids[number]),
+        "label": None if code < 0 else clean(classes[code]),
+        "training": None if space.items.seen is None else bool(space.items.seen.seen[number]),
+        "held_out": bool(space.items.held_out is not None and space.items.held_out[number]),
+    }
+    if cut.has_answers:
+        answers = cut.answers
+        row |= {
+            "predicted": clean(classes[answers.predicted[number]]),
+            "score": float(answers.score[number]),
+            "runner_up": clean(classes[answers.runner_up[number]]),
+            "answered_at": cut.answered_at,
+            "margin": float(answers.margin[number]),
+            "right": None if code < 0 else bool(answers.predicted[number] == code),
+        }
+    return row
+
+
+def _excerpt(items: Items, number: int) -> dict[str, str]:
+    """Return the beginning of a text, or why it cannot be read."""
+    try:
+        text = " ".join(items.item(number).load()[: 4 * _EXCERPT].split())
+    except BagwiseError as error:
+        return _problem(error)
+    return {"excerpt": clean(text[:_EXCERPT])}
+
+
+def _problem(error: BagwiseError) -> dict[str, str]:
+    return {"problem": clean(error.reason if isinstance(error, ItemError) else str(error))}
+
+
+def item(space: Workspace, n: int | None, number: int, label: int | None = None) -> dict[str, Any]:
+    """Return one item with its content and why it gets its class; `label` is the class to explain, None the answer."""
+    cut = space.cut(n)
+    if space.items is None or not 0 <= number < len(space.items):
+        raise BagwiseError(f"There is no item {number}.")
+    with cut.lock:
+        told = _row(space, cut, number) | {"protocol": clean(space.items.protocol)}
+    if label is not None:
+        cut.check_class(label)
+    try:
+        return told | explained(cut, space.items.item(number), label)
+    except BagwiseError as error:
+        return told | _problem(error)
+
+
+def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
+    """Return the content of an item and why it gets its class: contributions of groups and words, and places."""
+    model, told = cut.model, dict[str, Any]()
+    if label is not None:
+        cut.check_class(label)
+    if model.n_groups not in model.heads:
+        return {"text": _pieces(one.load(), [])} if model.modality == "texts" else {}
+    why = model.explain(one)
+    wanted = model.classes.index(why.predicted) if label is None else label
+    terms = why.groups(wanted)
+    text = one.load() if model.modality == "texts" else ""
+    places: Any = why.places(wanted) if len(text) <= _MOST_MARKED else []
+    if model.modality == "texts":
+        told["text"] = _pieces(text, places)
+    elif model.modality == "images":
+        told |= _heat(places, one.load().shape)
+    elif model.modality == "table":
+        told["columns"] = [[clean(place.name), place.value, place.weight] for place in places]
+    told["why"] = {
+        "predicted": clean(why.predicted),
+        "score": why.score,
+        "runner_up": clean(why.runner_up),
+        "runner_up_score": why.runner_up_score,
+        "margin": why.margin,
+        "of": wanted,
+        "of_score": why.score_of(wanted),
+        "intercept": why.intercept_of(wanted),
+        "groups": [
+            {"group": term.group, "name": clean(term.name), "contribution": term.contribution}
+            for term in terms[:_SHOWN_TERMS]
+        ],
+        "rest": float(sum(term.contribution for term in terms[_SHOWN_TERMS:])),
+        "n_rest": max(len(terms) - _SHOWN_TERMS, 0),
+        "words": [
+            {"name": f"word {term.word}" if term.name is None else clean(term.name), "contribution": term.contribution}
+            for term in why.words(wanted)[:_SHOWN_TERMS]
+        ],
+    }
+    return told
+
+
+def _pieces(text: str, spans: Any) -> list[list[Any]]:
+    """Return a text in pieces with their marks; very long texts are cut off."""
+    held = [span for span in spans if span.end <= _MOST_TEXT]
+    pieces = marked_text(text[:_MOST_TEXT], held)
+    return [[clean(piece), mark] for piece, mark in [*pieces, *([("…", 0)] if len(text) > _MOST_TEXT else [])]]
+
+
+def _heat(patches: Any, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the weights of patches, spread over the cells of a grid."""
+    height, width = shape[:2]
+    scale = _HEAT_CELLS / max(height, width)
+    heat = spread_weights(max(round(height * scale), 1), max(round(width * scale), 1), patches, scale)
+    return {"width": width, "height": height, "heat": [[float(f"{cell:.4g}") for cell in row] for row in heat.tolist()]}

@@ -1,0 +1,101 @@
+"""The first page: facts of the model, errors along the path of merging, confusion matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.routing import BaseRoute, Route
+
+from bagwise._utils.text import how_many
+from bagwise.explorer.requests import locked, size_of
+from bagwise.explorer.workspace import Cut, Workspace
+from bagwise.report.texts import clean
+from bagwise.training.seen import SeenItems
+
+__all__ = ["overview", "routes"]
+
+
+def routes(space: Workspace) -> list[BaseRoute]:
+    """Return the addresses of the page."""
+
+    def visit(query: QueryParams, path: dict[str, Any]) -> Any:
+        told = overview(space, size_of(query))
+        space.visited.set()
+        return told
+
+    return [Route("/api/overview", locked(space, visit))]
+
+
+def overview(space: Workspace, n: int | None) -> dict[str, Any]:
+    """Return the facts of the model, its errors along the path of merging, and the confusion matrix of the items."""
+    cut, model = space.cut(n), space.model
+    path = model.path
+    least, most = space.sizes
+    return {
+        "title": clean(space.title),
+        "modality": model.modality,
+        "n_words": model.hierarchy.n_words,
+        "n_groups": cut.model.n_groups,
+        "default_groups": model.n_groups,
+        "least_groups": least,
+        "most_groups": most,
+        "classes": list(map(clean, model.classes)),
+        "classifiers": list(model.heads),
+        "facts": _facts(space),
+        "path": None if path is None else {**path.to_dict(), "one_se": path.one_se},
+        "items": None
+        if space.items is None
+        else {
+            "n": len(space.items),
+            "n_labelled": int((space.items.codes >= 0).sum()),
+            "place": clean(space.items.place),
+        },
+        "error": cut.error,
+        "answered_at": cut.answered_at,
+        "held_out": _held_out(cut),
+        "seen": None if space.items is None or space.items.seen is None else _seen(cut, space.items.seen),
+        "confusion": None if cut.confusion is None else cut.confusion.tolist(),
+        "searchable": space.searchable,
+    }
+
+
+def _held_out(cut: Cut) -> dict[str, Any] | None:
+    """Return how many items have answers of cross-validation, and the error of those."""
+    if cut.items is None or cut.items.held_out is None or not cut.has_answers:
+        return None
+    chosen = cut.items.held_out
+    return {"n": int(chosen.sum()), "error": cut.error_of(chosen), "protocol": clean(cut.items.protocol)}
+
+
+def _seen(cut: Cut, seen: SeenItems) -> dict[str, Any]:
+    """Return how many items the model was learned from, and the errors of those and of others."""
+    new = ~seen.seen if seen.exact else seen.compared & ~seen.seen
+    return {
+        "n_seen": seen.n_seen,
+        "n_new": int(new.sum()),
+        "exact": seen.exact,
+        "error_seen": cut.error_of(seen.seen),
+        "error_new": cut.error_of(new),
+    }
+
+
+def _facts(space: Workspace) -> list[tuple[str, str]]:
+    model, made = space.model, space.model.provenance
+    facts = [("Modality", model.modality)]
+    if "source" in made:
+        facts.append(("Learned from", f"{made['source']}, {how_many(made.get('n_items', 0), model.modality)}"))
+    facts.append(("Words", f"{model.hierarchy.n_words:,}"))
+    reason = made.get("criterion_reason")
+    facts.append(("Merged by", str(model.hierarchy.criterion) + (f" ({reason})" if reason else "")))
+    facts += [("Descriptor", record.name) for record in model.descriptor_records]
+    if model.heads:
+        facts.append(("Classifiers", f"at {', '.join(map(str, model.heads))} groups"))
+    if made.get("seconds"):
+        facts.append(("Time of the fit", f"{sum(made['seconds'].values()):.1f} s"))
+    if made.get("created"):
+        facts.append(("Created", str(made["created"])))
+    versions = made.get("versions", {})
+    if versions:
+        facts.append(("Versions", ", ".join(f"{name} {number}" for name, number in versions.items())))
+    return [(name, clean(value)) for name, value in facts]
