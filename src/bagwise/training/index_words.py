@@ -84,6 +84,15 @@ class IndexedWords:
             else rows * self.factor
         )
 
+    def words(self, chosen: NDArray[np.bool_]) -> sp.csr_array:
+        """Return the words of some items, shape (n_chosen, n_cells * d)."""
+        parts, first = [sp.csr_array((0, self.n_columns))], 0
+        for block in self.index.index.blocks():
+            own = np.flatnonzero(chosen[first : first + len(block)])
+            parts.append(sp.csr_array(self._undone(block.rows()[own, : self.n_columns])))
+            first += len(block)
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+
     def spread(self, model: Model) -> NDArray[np.float64]:
         """Return the standard deviation of each feature of a cut of the model. O(entries of the index)."""
         if model.n_cells > 1 or model.normalize not in _FREE_STEPS:
