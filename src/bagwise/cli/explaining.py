@@ -20,6 +20,7 @@ __all__ = ["explain"]
 
 _PANEL = "Use a model"
 _SHOWN_TEXT, _SHOWN_NAME, _SHOWN_TITLE, _SHOWN_GROUP = 2000, 60, 40, 40
+_SHOWN_CHANGES = 8
 # Styles of marks from 1 to 4, for a class and against it.
 _FOR = ("", "green", "bold green", "black on green", "bold black on bright_green")
 _AGAINST = ("", "red", "bold red", "white on red", "bold white on bright_red")
@@ -123,6 +124,8 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     session.say(f"score {then}, margin {found.margin:.3f}")
     if label is not None:
         session.say(f"true class: {printable(label)}")
+    for line in _changes(found):
+        session.say(line)
     session.say()
     places = found.places(shown)
     if isinstance(content, str) and content:
@@ -145,6 +148,26 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
         session.table(["patch at x", "y", "side", shown], numbers)
+
+
+def _changes(found: Any) -> list[str]:
+    """Say what would change the answer: words to leave out, or columns to move."""
+    moves = found.moves()
+    if moves:
+        return [
+            f"would be {printable(move.becomes)} if {printable(shortened(move.name, _SHOWN_NAME))} were {move.to:.6g}, "
+            f"not {move.value:.6g}"
+            for move in moves
+        ]
+    change = found.changes()
+    if change is None:
+        return []
+    if found.word_names is None:
+        return [f"would be {printable(change.becomes)} without {len(change.removed)} of its words"]
+    names = [printable(shortened(one.name, _SHOWN_NAME)) for one in change.removed]
+    rest = len(names) - _SHOWN_CHANGES
+    more = f" and {rest} more words" if rest > 0 else ""
+    return [f"would be {printable(change.becomes)} without {', '.join(names[:_SHOWN_CHANGES])}{more}"]
 
 
 def _words(text: str, found: Any, shown: str, places: Any) -> list[tuple[str, float]]:

@@ -19,6 +19,7 @@ from bagwise.runtime import hash_words
 from bagwise.sources.media import shrunk_size
 
 if TYPE_CHECKING:
+    from bagwise.model.changes import Change, Move
     from bagwise.model.model import Model
     from bagwise.model.parts import DescriptorRecord
     from bagwise.model.vectorizers import WordSample
@@ -106,6 +107,9 @@ class Explanation:
         Of the item.
     probability : float, default=None
         Calibrated probability of the predicted class, where the model has one.
+    model : Model, default=None
+    histogram : CSR array or ndarray of shape (1, n_cells * d), default=None
+        Of the item, for what would change the answer.
 
     Examples
     --------
@@ -127,6 +131,9 @@ class Explanation:
     (array([ 2., -1.]), array([-2.,  1.]))
     >>> why.words()[0], why.places()[1]
     (WordTerm(word=0, name='cat', group=0, contribution=1.0), Span(start=11, end=17, weight=1.0))
+    >>> change = why.changes()
+    >>> [word.name for word in change.removed], change.becomes
+    (['cat', 'kitten'], 'dogs')
     """
 
     classes: tuple[str, ...]
@@ -140,6 +147,8 @@ class Explanation:
     content: _Content | None = None
     id: str | None = None
     probability: float | None = None
+    model: Model | None = None
+    histogram: Any = None
 
     @property
     def _order(self) -> NDArray[np.intp]:
@@ -244,11 +253,52 @@ class Explanation:
         """
         return [] if self.content is None else self.content.places(self.terms, self._shares(label))
 
+    def changes(self, by: str = "words", most: int = 64) -> Change | None:
+        """Return few words or groups of the item without which it gets another class.
+
+        They are found greedily: those that speak most for the predicted class against one of the three with the next
+        scores are removed until the model, asked again, answers with another class; then those that were not needed are
+        put back. So there may be fewer that do the same, but without these the answer is another one. All occurrences
+        of a word are removed; of measurements, the column goes to its least value (``Model.column_shift``).
+
+        Parameters
+        ----------
+        by : {"words", "groups"}, default="words"
+        most : int, default=64
+            Number of words or groups that are removed at most.
+
+        Returns
+        -------
+        change : Change or None
+            None if no such set was found.
+        """
+        from bagwise.model.changes import change_by_removing
+
+        return change_by_removing(self, by, most)
+
+    def moves(self) -> list[Move]:
+        """Return the columns of a table that alone change the answer, at most three, those that move least first.
+
+        Columns are compared in units of their scale, one over their weight (for counts, of the mean count of the row),
+        and move by at most eight units; of many columns, those with the largest weights are tried. Empty for items that
+        are no rows of a table.
+        """
+        from bagwise.model.changes import changing_moves
+
+        return changing_moves(self)
+
     def to_dict(self, label: str | None = None) -> dict[str, Any]:
-        """Return the explanation as JSON values: of one class, or of the predicted class and the runner-up."""
+        """Return the explanation as JSON values: of one class, or of the predicted class and the runner-up.
+
+        The latter has what would change the answer too (`changes` of words, and `moves`).
+        """
         if label is None:
             answer = {"id": self.id, **self.to_dict(self.predicted), "runner_up": self.to_dict(self.runner_up)}
             answer["margin"] = self.margin
+            if self.model is not None:
+                change = self.changes()
+                answer["changes"] = None if change is None else change.to_dict()
+                answer["moves"] = [move._asdict() for move in self.moves()]
             return answer if self.probability is None else answer | {"probability": self.probability}
         return {
             "class": label,
@@ -432,6 +482,8 @@ def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation
             content=contents[k] if contents else None,
             id=ids[k] if ids else None,
             probability=None if probable is None else float(probable[k]),
+            model=model,
+            histogram=histograms[[k]],
         )
         for k in range(len(scores))
     ]
