@@ -13,6 +13,7 @@ from bagwise.model.files import INDEX_KIND
 from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
+from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.training.item_index import _TENSORS_4, index_of_fit
 
@@ -296,3 +297,52 @@ def test_damaged_answers_are_refused(validated, tmp_path, change, message):
     write_tensors(path, INDEX_KIND, 4, kept, tensors)
     with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
         ItemIndex.load(path)
+
+
+SHARED = [(by, metric) for by in ("words", "groups") for metric in (None, "chi2", "intersection", "euclidean")]
+
+
+@pytest.mark.parametrize(("by", "metric"), [*SHARED, ("classes", None), ("both", None)])
+def test_what_items_share_adds_up_to_their_scores(known, by, metric):
+    model, X, codes = known
+    index = ItemIndex.build(model, collection(X, codes), X, by=by, metric=metric)
+    queries, _ = scene(1, seed=3)
+    power = 2 if metric == "euclidean" else 1
+    for wanted in ("words", "classes", "both") if by == "both" else (by,):
+        for query in (queries[[2]], X[[7]], 7):
+            if isinstance(query, int):
+                hits = index.similar(query, 12, by=wanted)
+            else:
+                hits = index.search(query, 12, by=wanted)[0]
+            shared = index.shared(query, [index.ids.index(hit.id) for hit in hits], by=wanted)
+            sums = [sum(one.contribution for one in terms) for terms in shared]
+            np.testing.assert_allclose(sums, [hit.score**power for hit in hits], atol=1e-5)
+            for terms in shared:
+                added = [one.contribution for one in terms]
+                assert added == sorted(added, reverse=True)
+                kinds = {"words": {"word"}, "groups": {"group"}, "classes": {"class"}, "both": {"word", "class"}}
+                assert {one.kind for one in terms} <= kinds[wanted]
+    with pytest.raises(BagwiseError, match="One query"):
+        index.shared(X[:2], [0])
+    with pytest.raises(BagwiseError, match="number must be"):
+        index.shared(X[:1], [len(X)])
+
+
+def test_shared_words_are_in_both_items(known):
+    model, X, codes = known
+    index = ItemIndex.build(model, collection(X, codes), X, by="words")
+    (terms,) = index.shared(X[[3]], [50])
+    assert {one.number for one in terms} == set(np.flatnonzero(X[3] * X[50]).tolist())
+
+
+@pytest.mark.parametrize("metric", ["hellinger", "chi2", "intersection", "euclidean"])
+def test_groups_of_any_cut_are_compared_from_the_words_of_an_index(known, metric):
+    model, X, codes = known
+    index = ItemIndex.build(model, collection(X, codes), X)
+    cut = model.cut(9)
+    features = IndexedWords.of(index).features(cut, ("l1",))
+    ours = index.compared_by_groups(cut, features, metric).search(X[:5], 6)
+    built = ItemIndex.build(cut, collection(X, codes), X, by="groups", metric=metric).search(X[:5], 6)
+    for one, other in zip(ours, built, strict=True):
+        np.testing.assert_allclose([hit.score for hit in one], [hit.score for hit in other], atol=1e-4)
+        assert one[0].id == other[0].id

@@ -15,7 +15,7 @@ from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.threads import number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.retrieval._plain import BLOCK_ITEMS
+from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INNER, INTERSECTION
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
 from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
@@ -312,6 +312,40 @@ class BagIndex:
                 return sp.csr_array((values, words, starts), shape=(1, self.n_words))
             first += len(block)
         raise BagwiseError(f"There is no item {number}: there are {first}, numbered from 0.")
+
+    def contributions(self, query: Any, number: int) -> sp.csr_array:
+        """Return what each word adds to the score of an item: the terms of the sum that defines the metric.
+
+        Parameters
+        ----------
+        query : array-like or sparse matrix of shape (1, n_words)
+        number : int
+            Of the item, in the order of adding.
+
+        Returns
+        -------
+        terms : CSR array of shape (1, n_words)
+            They add up to the score that `search` gives; with the metric "euclidean", to its square.
+
+        Examples
+        --------
+        >>> index = BagIndex("intersection").add([[4, 3, 0], [0, 1, 4]])
+        >>> index.contributions([[1, 5, 2]], 0).toarray()
+        array([[1., 3., 0.]])
+        """
+        rows = check_histograms(query, self._metric, self.n_words, "Queries")
+        one = sp.csr_array(next(self._prepared(rows, 1))[0]).astype(np.float64)
+        other = self.row(number).astype(np.float64)
+        if self._metric.kind == INNER:
+            return sp.csr_array(one.multiply(other))
+        if self._metric.kind == INTERSECTION:
+            return sp.csr_array(one.minimum(other))
+        squares = one - other
+        squares.data **= 2
+        if self._metric.kind == CHI2:
+            sums = (one + other).toarray().ravel()
+            squares.data /= sums[squares.indices]
+        return squares
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:
         """Yield checked rows in the form that the index holds, some at a time."""

@@ -180,6 +180,11 @@ class ClassBlend:
             found[row] = np.concatenate([np.ones(len(equal)), found[row][others]])[: items.shape[1]]
         return found, items
 
+    @staticmethod
+    def are_equal(similarity: float) -> bool:
+        """Whether items of this similarity by words have the same words, so that `search` gives them the score 1."""
+        return similarity >= 1 - _EQUAL
+
     def class_weights(self, index: Any, words: Any, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how well the classes fit each query, from 0 to 1.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -118,12 +119,12 @@ class IndexedWords:
         sums, squares = sum(map_in_order(moments, range(len(blocks)), threads), start=np.zeros((2, model.n_groups)))
         return np.sqrt(np.maximum(squares / n_items - (sums / n_items) ** 2, 0))
 
-    def features(self, model: Model) -> Any:
+    def features(self, model: Model, normalize: Sequence[str] | None = None) -> Any:
         """Return the features of all items for a cut of the model, as `Model.group` gives them."""
-        parts = []
+        steps, parts = model.normalize if normalize is None else normalize, []
         for block in self.index.index.blocks():
             words = self._undone(block.rows()[:, : self.n_columns])
-            parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, model.normalize))
+            parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, steps))
         if all(isinstance(part, np.ndarray) for part in parts):
             return np.concatenate([np.zeros((0, model.n_cells * model.n_groups), np.float32), *parts])
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -30,6 +30,7 @@ from bagwise.training.options import FitOptions
 if TYPE_CHECKING:
     from bagwise.training.evaluate import Evaluation
     from bagwise.training.fit import Fit
+    from bagwise.training.shared_terms import Shared
 
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
@@ -213,15 +214,19 @@ class ItemIndex:
         """
         wanted = self._wanted(by)
         k = min(check_integer(k, "k", 1), len(self))
+        if self.blend is None or self.by == "classes":
+            return self._found(*self.index.search(self.plain_rows(histograms), k))
+        return self._found(*self._blended(*self.words_and_scores(histograms), wanted, k))
+
+    def words_and_scores(self, histograms: Any) -> tuple[Any, NDArray[np.float64]]:
+        """Return the words and the scores of classes of queries, which `ClassBlend` takes."""
+        return _words(self.model, histograms), _scores(self.model, histograms)
+
+    def plain_rows(self, histograms: Any) -> Any:
+        """Return queries as rows of the index, where words and classes are not blended."""
         if self.blend is None:
-            features = _features(self.model, histograms, self.by, self.index.metric)
-            found, numbers = self.index.search(features, k)
-        elif self.by == "classes":
-            found, numbers = self.index.search(self.blend.probabilities(_scores(self.model, histograms)), k)
-        else:
-            words, scores = _words(self.model, histograms), _scores(self.model, histograms)
-            found, numbers = self._blended(words, scores, wanted, k)
-        return self._found(found, numbers)
+            return _features(self.model, histograms, self.by, self.index.metric)
+        return self.blend.probabilities(_scores(self.model, histograms))
 
     def similar(self, number: int, k: int = 10, *, by: str | None = None) -> list[Found]:
         """Find the items that are most like one of them, best first, by what the index holds of it.
@@ -241,12 +246,19 @@ class ItemIndex:
         wanted = self._wanted(by)
         number = check_integer(number, "number", 0, len(self) - 1)
         k = min(check_integer(k, "k", 1), len(self))
-        row = self.index.row(number)
-        if not row.nnz:
+        if not self.index.row(number).nnz:
             return []
+        row, scores = self.held(number)
+        if scores is None:
+            return self._found(*self.index.search(row, k))[0]
+        return self._found(*self._blended(row, scores, wanted, k))[0]
+
+    def held(self, number: int) -> tuple[Any, NDArray[np.float64] | None]:
+        """Return an item as a query: its row, or its words and scores of classes if these are blended."""
+        row = self.index.row(number)
         if self.by != "both" or self.blend is None:
             rooted = self.index.metric == "hellinger"  # square roots of what is given are held
-            return self._found(*self.index.search(row.multiply(row) if rooted else row, k))[0]
+            return sp.csr_array(row.multiply(row)) if rooted else row, None
         if not self.blend.settings.soft:
             raise BagwiseError(
                 "The index has no scores of classes (soft=0). Search for the content of the item instead."
@@ -255,7 +267,54 @@ class ItemIndex:
         profile = row[:, n_words : n_words + n_classes].toarray().astype(np.float64)
         # scores up to a constant, which changes no probability
         scores = 2 * np.log(np.maximum(profile, np.finfo(np.float32).tiny)) / self.blend.settings.soft
-        return self._found(*self._blended(row[:, :n_words], scores, wanted, k))[0]
+        return row[:, :n_words], scores
+
+    def shared(self, query: Any, numbers: Sequence[int], *, by: str | None = None) -> list[list[Shared]]:
+        """Return what items share with a query, and how much each word, group or class adds to their scores.
+
+        Parameters
+        ----------
+        query : int, or CSR array or ndarray of shape (1, n_cells * d)
+            The number of an item, or counts of the words of another one.
+        numbers : sequence of int
+            Items, by their numbers.
+        by
+            As in `search`.
+
+        Returns
+        -------
+        shared : list of lists of Shared
+            For each item, those that add most first. They add up to the score that `search` or `similar` gives; of
+            distances too, where they are differences (with the metric "euclidean" they add up to the squared distance).
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.training import ItemIndex, fit_model
+        >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> model = fit_model(rows, n_groups=2, folds=0)
+        >>> index = ItemIndex.build(model, rows, model.histograms(rows), by="words")
+        >>> [(one.number, round(one.contribution, 3)) for one in index.shared([[9.0, 1.0, 0.0]], [0])[0]]
+        [(0, 0.849), (1, 0.141)]
+        """
+        from bagwise.training.shared_terms import shared_terms
+
+        return shared_terms(self, query, numbers, self._wanted(by))
+
+    def compared_by_groups(self, model: Model, features: Any, metric: str = "hellinger") -> ItemIndex:
+        """Return an index of the same items that compares them by groups of a cut of the model.
+
+        Parameters
+        ----------
+        model : Model
+            Cut at a number of groups.
+        features : CSR array or ndarray of shape (n_items, n_cells * n_groups)
+            Relative frequencies of its groups: ``model.group(histograms, normalize=("l1",))``.
+        metric : str, default="hellinger"
+            See `BagIndex`.
+        """
+        index = BagIndex(metric=metric).add(features)
+        return replace(self, model=model, index=index, by="groups", blend=None, answers=None)
 
     def _blended(
         self, words: Any, scores: NDArray[np.float64], wanted: str, k: int
@@ -288,7 +347,7 @@ class ItemIndex:
         wanted = self._wanted(by)
         if wanted != "both" or self.blend is None:
             return np.full(np.shape(histograms)[0], float(wanted == "classes"))
-        return self.blend.class_weights(self.index, _words(self.model, histograms), _scores(self.model, histograms))
+        return self.blend.class_weights(self.index, *self.words_and_scores(histograms))
 
     def _wanted(self, by: str | None) -> str:
         """Return what to compare by; raise an error if the index has no items, or no features for it."""

@@ -1,0 +1,72 @@
+"""What items that a search found share with the query: terms that add up to their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bagwise._utils.checks import check_integer
+from bagwise.errors import BagwiseError
+
+if TYPE_CHECKING:
+    from bagwise.training.item_index import ItemIndex
+
+__all__ = ["Shared", "shared_terms"]
+
+
+class Shared(NamedTuple):
+    """What two items share: a word, a group or a class, and how much it adds to their score."""
+
+    kind: str  # "word", "group" or "class"
+    number: int
+    name: str
+    contribution: float
+
+
+def shared_terms(index: ItemIndex, query: Any, numbers: Sequence[int], by: str) -> list[list[Shared]]:
+    """Return what items share with a query; see `ItemIndex.shared`."""
+    numbers = [check_integer(number, "number", 0, len(index) - 1) for number in numbers]
+    is_item = isinstance(query, int | np.integer)
+    if not is_item and np.shape(query)[0] != 1:
+        raise BagwiseError(f"One query is compared with items, got {np.shape(query)[0]}.")
+    if index.by != "both" or index.blend is None:
+        row = index.held(int(query))[0] if is_item else index.plain_rows(query)
+        return [_terms(index, index.index.contributions(row, number)) for number in numbers]
+    words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
+    assert scores is not None
+    blend = index.blend
+    alone = blend.rows_alone(words, scores, "words")
+    if by == "both":
+        row = blend.rows(words, scores, blend.class_weights(index.index, words, scores))
+    else:
+        row = blend.rows_alone(words, scores, by)
+    found = []
+    for number in numbers:
+        by_words = index.index.contributions(alone, number)
+        equal = by == "both" and blend.are_equal(float(by_words.sum()))  # its score is 1
+        found.append(_terms(index, by_words if equal else index.index.contributions(row, number)))
+    return found
+
+
+def _terms(index: ItemIndex, row: sp.csr_array) -> list[Shared]:
+    """Name the terms of a score; those of a word in all cells, and those of a class, are added up."""
+    model, by_group = index.model, index.by == "groups"
+    width = model.n_groups if by_group else model.hierarchy.n_words
+    n_columns = 0 if index.by == "classes" else model.n_cells * width
+    columns = row.indices.astype(np.int64)
+    classes = width + (columns - n_columns) % max(len(model.classes), 1)
+    numbers, inverse = np.unique(np.where(columns >= n_columns, classes, columns % width), return_inverse=True)
+    sums = np.bincount(inverse, row.data, len(numbers))
+    order = [k for k in np.argsort(-sums, kind="stable").tolist() if sums[k]]
+    names: Any = model.group_names() if by_group else model.word_names
+    found = []
+    for number, added in zip(numbers[order].tolist(), sums[order].tolist(), strict=True):
+        if number >= width:
+            found.append(Shared("class", number - width, model.classes[number - width], added))
+        else:
+            name = f"word {number}" if names is None else str(names[number])
+            found.append(Shared("group" if by_group else "word", number, name, added))
+    return found
