@@ -11,6 +11,7 @@ from sklearn.metrics import confusion_matrix
 
 from bagwise import merge_words
 from bagwise.report import (
+    Baseline,
     ClassCount,
     ConfusionMatrix,
     Example,
@@ -64,6 +65,7 @@ def digits_report(n_groups=20):
         timings={"merging": merging_seconds, "classifying": classifying_seconds},
         versions={"bagwise": "0", "numpy": np.__version__},
         notes=["A few digits are ambiguous even for people."],
+        baselines=[Baseline("all pixels", 0.1, 0.01, 64), Baseline("most frequent class", 0.9, None, 0, 0.875)],
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ LONG = "a/very_long.name/" + "of-a-class-without-any-space" * 2
 CLIPPED = """() => [...document.querySelectorAll('main *')].filter(element => {
   const box = element.getBoundingClientRect(), style = getComputedStyle(element);
   if (element.closest('.unseen') || !box.width) return false;
+  if (element.closest('[title]') && style.textOverflow === 'ellipsis') return false; // shown on hover
   if (style.overflowX === 'hidden' && element.scrollWidth > element.clientWidth + 1) return true;
   return box.right > innerWidth + 1 && !element.parentElement.closest('.scroll');
 }).map(element => element.outerHTML.slice(0, 120))"""

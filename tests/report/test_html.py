@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bagwise.errors import BagwiseError
 from bagwise.report import (
+    Baseline,
     ClassCount,
     Comparison,
     ConfusionMatrix,
@@ -78,6 +79,7 @@ def data_of(names):
         timings=dict.fromkeys(names, 1.0),
         versions={name: name for name in names},
         notes=names,
+        baselines=[Baseline(name, 0.5, 0.1, 7, 0.25) for name in names],
     )
 
 

@@ -50,6 +50,7 @@ def explain(
     **options: Any,
 ) -> None:
     """Explain the class of an item: the words, patches or columns that decide, and what adds up to the score."""
+    from bagwise.sources.media import in_color
     from bagwise.training.answers import with_classifier
 
     if html is not None:
@@ -73,7 +74,7 @@ def explain(
         given = _chosen(loaded, source, item, row, fit_options(options))
         title = f"{source.name}: {given.id}" if loaded.modality == "table" else given.id
         label = given.labels[0] if given.labels else None
-        content = given.load() if loaded.modality in ("texts", "images") else None
+        content = in_color(given).load() if loaded.modality in ("texts", "images") else None
     found = loaded.explain(given)
     if not found.terms.words.size:
         session.note("The item has no word of the vocabulary: its scores are the intercepts.")

@@ -136,7 +136,7 @@ def names_differ(model: Model) -> bool:
     """Whether names of groups differ without numbers added to them, so that one can be named without the others."""
     if model.tables is not None:
         return False
-    if model.modality in ("images", "videos") or model.word_hashes is not None or model.word_names is None:
+    if _unnamed(model) or model.word_names is None:
         return True
     plain = not any(sign in "\0".join(model.word_names) for sign in "+…#")
     return plain and len(set(model.word_names)) == len(model.word_names)
@@ -146,8 +146,8 @@ def name_model_group(model: Model, number: int, members: NDArray[np.int64]) -> s
     """Name one group as `name_model_groups` does if `names_differ`; `members` are its words, typical ones first."""
     if number in model.given_names:
         return model.given_names[number]
-    if model.modality in ("images", "videos") or model.word_hashes is not None:
-        name = f"group{number}"
+    if _unnamed(model):
+        name = _name_by_class(model, number)
     else:
         first, names = members[:WORDS_IN_NAME].tolist(), model.word_names
         name = name_group([f"x{word}" if names is None else names[word] for word in first], len(members))
@@ -156,8 +156,8 @@ def name_model_group(model: Model, number: int, members: NDArray[np.int64]) -> s
 
 def name_model_groups(model: Model) -> NDArray[Any]:
     """Name the groups of a model; see `Model.group_names`. All names are different."""
-    if model.modality in ("images", "videos") or model.word_hashes is not None:
-        names = np.array([f"group{number}" for number in range(model.n_groups)], dtype=object)
+    if _unnamed(model):
+        names = np.array([_name_by_class(model, number) for number in range(model.n_groups)], dtype=object)
     else:
         d = model.hierarchy.n_words
         words = [f"x{k}" for k in range(d)] if model.word_names is None else model.word_names
@@ -168,6 +168,19 @@ def name_model_groups(model: Model) -> NDArray[Any]:
     for number, name in enumerate(names.tolist()):
         names[number] = model.given_names.get(number, f"{name}#{number}" if name in taken else name)
     return names
+
+
+def _unnamed(model: Model) -> bool:
+    """Whether words have no names, and are not columns either."""
+    return model.modality in ("images", "videos") or model.word_hashes is not None
+
+
+def _name_by_class(model: Model, number: int) -> str:
+    """Name a group of words without names by the class that it speaks for most, and its number."""
+    if model.n_groups not in model.heads:
+        return f"group{number}"
+    weights = model.head.coef[:, number :: model.n_groups].astype(np.float64).mean(axis=1)
+    return f"{model.classes[int(weights.argmax())]} {number}"
 
 
 def checked_group_names(given: Any, n_groups: int) -> dict[int, str]:

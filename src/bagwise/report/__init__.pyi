@@ -1,3 +1,4 @@
+from .data import Baseline as Baseline
 from .data import ClassCount as ClassCount
 from .data import Comparison as Comparison
 from .data import ConfusionMatrix as ConfusionMatrix

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.report.data import Comparison, ConfusionMatrix, MergingCurve
 from bagwise.report.svg import LIGHT, N_LEVELS, Axis, element, line, linear_axis, log_axis, path, text, thinned
-from bagwise.report.texts import count, number, percent, plural, shortened
+from bagwise.report.texts import count, number, one_line, percent, plural, shortened
 
 __all__ = ["MAX_STOPS", "NARROW", "WIDE", "HeatMap", "Layout", "comparison_chart", "heat_map", "level_from"]
 __all__ += ["merging_chart", "series_style"]
@@ -274,7 +275,8 @@ def comparison_chart(comparison: Comparison, layout: Layout = WIDE) -> str:
         drawn += text(shortened(result.name, 28), left + 36, top, "legend")
         if layout is WIDE:
             drawn += element("g", text(label, layout.right, panel.title_at, "readout", "end"), class_="tip")
-        parts.append(element("g", drawn, class_=f"series {kind}", tabindex=0, role="img", aria_label=label))
+        named = element("title", escape(one_line(result.name)))  # in full
+        parts.append(element("g", named, drawn, class_=f"series {kind}", tabindex=0, role="img", aria_label=label))
     n_rows = math.ceil(len(comparison.criteria) / n_columns)
     label = "Chart: error of each criterion against the number of groups"
     return _chart(parts, legend_top + 18 * n_rows, label, layout)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClassCount", "Comparison", "ConfusionMatrix", "CriterionResult", "Example", "Hit", "MergingCurve"]
-__all__ += ["ReportData", "SearchResults", "WordGroup"]
+__all__ = ["Baseline", "ClassCount", "Comparison", "ConfusionMatrix", "CriterionResult", "Example", "Hit"]
+__all__ += ["MergingCurve", "ReportData", "SearchResults", "WordGroup"]
+
+WORDS_IN_TITLE = 3  # of a group without a name
 
 Fact = str | int | float | bool
 
@@ -24,6 +26,16 @@ class ClassCount(NamedTuple):
     name: str
     n_train: int
     n_test: int | None = None
+
+
+class Baseline(NamedTuple):
+    """Error of a simple method, measured as that of the model; `n_features` and `test_error` are None if unknown."""
+
+    name: str
+    error: float
+    standard_error: float | None = None
+    n_features: int | None = None
+    test_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +182,7 @@ class WordGroup:
     vocabulary : str, default=""
         The vocabulary of its words, if there are several.
     name : str, default=""
-        "": groups are called by their numbers.
+        "": groups are called by their first words, or else by their class and number.
     decides : float, default=0.0
         How much it decides, from 0: the standard deviation over items of its contribution to the score of the class
         where that is largest. Groups are sorted by it.
@@ -188,11 +200,13 @@ class WordGroup:
 
     @property
     def title(self) -> str:
-        """Its name; without one, its number and the class that it adds most to."""
-        if self.name not in ("", f"group{self.number}"):
+        """Its name; without one, its first words, or else the class that it adds most to with its number."""
+        if self.name:
             return self.name
+        if self.names:
+            return ", ".join(self.names[:WORDS_IN_TITLE])
         best = max(self.classes, key=lambda one: one[1], default=("", 0.0))
-        return f"Group {self.number}" + (f" · {best[0]}" if best[1] > 0 else "")
+        return f"{best[0]} {self.number}" if best[1] > 0 else f"Group {self.number}"
 
 
 @dataclass(frozen=True)
@@ -248,6 +262,8 @@ class ReportData:
         Data set and options.
     classes : sequence of ClassCount, default=()
     curve : MergingCurve or None, default=None
+    baselines : sequence of Baseline, default=()
+        Errors of simple methods in the same cross-validation.
     confusion : ConfusionMatrix or None, default=None
     groups : sequence of WordGroup, default=()
         All groups of the model. The page shows those that decide most as cards, and lists the others.
@@ -269,6 +285,7 @@ class ReportData:
     timings: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    baselines: Sequence[Baseline] = ()
 
 
 class CriterionResult(NamedTuple):

@@ -23,6 +23,7 @@ _N_GROUPS, _N_WORDS = 20, 30
 _SIDE = 640  # of pictures, in pixels
 _STRONGEST = 0.85  # opacity of colours over an image, from this quantile of contributions on
 _QUANTILE = 0.98
+_COLORED = 0.4  # of the colours of an image below the heat
 
 
 def marked_text(text: str, spans: Sequence[tuple[int, int, float]]) -> list[tuple[str, int]]:
@@ -47,7 +48,7 @@ def marked_text(text: str, spans: Sequence[tuple[int, int, float]]) -> list[tupl
 
 
 def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, float, float]], side: int = _SIDE) -> bytes:
-    """Draw the weights of patches over an image in grey, as a PNG file. Needs ``bagwise[image]``.
+    """Draw the weights of patches over an image in pale colours, as a PNG file. Needs ``bagwise[image]``.
 
     The weight of a patch is spread over its pixels. Pixels that add to the score are teal, those that lower it red; the
     stronger, the more opaque.
@@ -71,7 +72,9 @@ def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, floa
     opacity = _STRONGEST * np.minimum(np.abs(heat) / largest, 1.0)[..., np.newaxis]
     colours = [np.array([int(LIGHT[name][k : k + 2], 16) for k in (1, 3, 5)]) for name in ("series-1", "series-2")]
     colour = np.where(heat[..., np.newaxis] > 0, *colours)
-    ground = 96 + 0.6 * np.repeat(grey[..., np.newaxis].astype(np.float64), 3, axis=2)  # pale, so that colours show
+    plain = np.repeat(grey[..., np.newaxis].astype(np.float64), 3, axis=2)
+    pale = plain if image.ndim == 2 else _COLORED * image + (1 - _COLORED) * plain  # so that the heat shows
+    ground = 96 + 0.6 * pale
     mixed = (1 - opacity) * np.minimum(ground, 255) + opacity * colour
     return thumbnail(np.rint(mixed).astype(np.uint8), side)
 

@@ -227,6 +227,7 @@ def _environment() -> Any:
         "say": _say,
         "safe_link": _safe_link,
         "seconds": texts.seconds,
+        "short_name": _short_name,
         "shortened": texts.shortened,
         "similarity": lambda value: f"{value:.4f}".replace("-", "\u2212"),
         "uri": _picture_uri,
@@ -256,7 +257,7 @@ def _say(content: list[Sentence] | Sentence) -> Any:
 
 def _part(part: str) -> Any:
     if isinstance(part, Name):
-        return _markup("“<bdi>{}</bdi>”").format(one_line(part))
+        return _markup('<span class="quoted">“{}”</span>').format(_short_name(part))
     if isinstance(part, Phrase):
         return _markup("<bdi>{}</bdi>").format(one_line(part))
     return _markup("<strong>{}</strong>").format(part) if isinstance(part, Strong) else part
@@ -268,6 +269,14 @@ def _breakable(name: str) -> Any:
     if len(shown) <= _UNBROKEN:
         return shown
     return _markup("<wbr>").join(part for part in _PARTS.split(shown) if part)
+
+
+def _short_name(name: str) -> Any:
+    """Render the name of a class or a group on one line; what does not fit is cut off, and shown on hover."""
+    shown = one_line(name)
+    if len(shown) <= _UNBROKEN:
+        return _markup("<bdi>{}</bdi>").format(shown)
+    return _markup('<bdi class="short" title="{0}">{0}</bdi>').format(shown)
 
 
 def _words(names: Sequence[str]) -> Any:

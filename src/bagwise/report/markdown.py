@@ -55,8 +55,9 @@ def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
     <BLANKLINE>
     """
     place = _make_folder(folder)
-    parts = [f"# {escaped(data.title)}"]
-    for section in (_setup, _curve, _confusion, _groups, _examples, _end):
+    about = sentences.about_model(data)
+    parts = [f"# {escaped(data.title)}", *([_say(about)] if about else [])]
+    for section in (_setup, _curve, _baselines, _confusion, _groups, _examples, _end):
         parts += section(data, place)
     return write_atomically(place / "report.md", ("\n\n".join(parts) + "\n").encode())
 
@@ -196,6 +197,17 @@ def _curve(data: ReportData, folder: Path) -> list[str]:
             rows.append([count(size), *("" if value is None else percent(value) for value in values)])
         parts.append(_table(["groups", *(name for name, _ in columns)], rows))
     return parts
+
+
+def _baselines(data: ReportData, folder: Path) -> list[str]:
+    if not data.baselines:
+        return []
+    rows = []
+    for one in data.baselines:
+        features, test = "" if one.n_features is None else count(one.n_features), one.test_error
+        rows.append([escaped(one.name), features, percent(one.error), "" if test is None else percent(test)])
+    about = _say(sentences.about_baselines(data.baselines, "" if data.curve is None else data.curve.protocol))
+    return ["## Simple baselines", about, _table(["method", "features", "error", "test"], rows)]
 
 
 def _confusion(data: ReportData, folder: Path) -> list[str]:

@@ -8,15 +8,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bagwise.report.data import ClassCount, Comparison, ConfusionMatrix, Example, MergingCurve, WordGroup
+from bagwise.report.data import (
+    Baseline,
+    ClassCount,
+    Comparison,
+    ConfusionMatrix,
+    Example,
+    MergingCurve,
+    ReportData,
+    WordGroup,
+)
 from bagwise.report.texts import count, percent, percent_of, plural, seconds
 
-__all__ = ["Confused", "Meaning", "Name", "Phrase", "Sentence", "Strong", "about_classes", "about_comparison"]
+__all__ = ["Confused", "Meaning", "Name", "Phrase", "Sentence", "Strong", "about_baselines", "about_classes"]
 __all__ += [
+    "about_comparison",
     "about_confusion",
     "about_curve",
     "about_examples",
     "about_groups",
+    "about_model",
     "about_pair",
     "about_timings",
     "interval",
@@ -43,6 +54,79 @@ class Strong(str):
 
 
 Sentence = tuple[str | Name | Phrase | Strong, ...]
+
+
+def about_model(data: ReportData) -> Sentence:
+    """Say what the model is good for and where it fails, beside the strongest simple baseline."""
+    curve, confusion = data.curve, data.confusion
+    if not data.classes:
+        n_groups = None if curve is None else curve.n_groups
+        if n_groups is None:
+            return ()
+        return (
+            f"The model describes items by {plural(n_groups, 'group')} of words, for search and clusters; it was "
+            "learned without classes, so nothing is known about its errors.",
+        )
+    if curve is None or not curve.measured or curve.n_groups is None:
+        return ()
+    error, compared, how = _compared(curve, data.baselines)
+    if error is None:
+        return ()
+    known = plural(len(data.classes), "class")
+    said: list[str] = [f"The model tells {known} apart with ", Strong(f"an error of {percent(error)}"), f" {how}"]
+    if compared is not None:
+        baseline, its = compared
+        said += [", against ", Strong(percent(its)), " of the strongest simple baseline (", Phrase(baseline.name), ")"]
+    if confusion is not None and confusion.n_items:
+        said += _best_and_worst(confusion)
+    return (*said, ".")
+
+
+def _compared(
+    curve: MergingCurve, baselines: Sequence[Baseline]
+) -> tuple[float | None, tuple[Baseline, float] | None, str]:
+    """Return the error of the model, the strongest baseline with its error, both of the test or both not, and which."""
+    strongest = min(baselines, key=lambda one: one.error, default=None)
+    test, error = curve.test_error_at(curve.n_groups), curve.error_at(curve.n_groups)
+    if test is not None and not curve.test_is_training and (strongest is None or strongest.test_error is not None):
+        found = None if strongest is None or strongest.test_error is None else (strongest, strongest.test_error)
+        return test, found, f"on {plural(curve.n_test, 'test item')}"
+    if error is None:
+        return (None if curve.test_is_training else test), None, f"on {plural(curve.n_test, 'test item')}"
+    found = None if strongest is None else (strongest, strongest.error)
+    return error, found, f"in {curve.protocol or 'cross-validation'}"
+
+
+def _best_and_worst(confusion: ConfusionMatrix) -> Sentence:
+    """Name the classes with the lowest and the highest fraction of wrong items, and what the latter is taken for."""
+    totals, right = confusion.counts.sum(axis=1), np.diagonal(confusion.counts)
+    known = np.flatnonzero(totals)
+    wrong = (totals - right)[known] / totals[known]
+    best, worst = known[int(wrong.argmin())], known[int(wrong.argmax())]
+    if not wrong.any():
+        return ("; no item of any class is wrong",)
+    if wrong.min() == wrong.max():
+        return (f"; {percent(float(wrong.max()))} of each class are wrong",)
+    others = confusion.counts[worst].copy()
+    others[worst] = 0
+    return (
+        "; it is best at ",
+        Name(confusion.classes[best]),
+        f" ({percent(float(wrong.min()))} wrong) and fails most at ",
+        Name(confusion.classes[worst]),
+        f" ({percent(float(wrong.max()))} wrong, most often taken for ",
+        Name(confusion.classes[int(others.argmax())]),
+        ")",
+    )
+
+
+def about_baselines(baselines: Sequence[Baseline], protocol: str) -> Sentence:
+    """Say how the baselines were measured."""
+    what = "Simple methods, measured in the same folds as the model" if protocol else "Simple methods"
+    shown = (f"{what}, by ", Phrase(protocol), ".") if protocol else (f"{what}.",)
+    if any("TF-IDF" in one.name for one in baselines):
+        return (*shown, " All words with TF-IDF weights are what a linear classifier of texts usually gets.")
+    return shown
 
 
 def about_classes(classes: Sequence[ClassCount]) -> list[Sentence]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bagwise.report import sentences, texts
 from bagwise.report.charts import MAX_STOPS, HeatMap, heat_map
-from bagwise.report.data import Comparison, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
+from bagwise.report.data import Baseline, Comparison, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.svg import thinned
 from bagwise.report.texts import count, one_line, percent, percent_of
 
@@ -47,6 +47,7 @@ def report_view(data: ReportData) -> dict[str, Any]:
         "examples": _examples_view(data),
         "any_test": any(one.n_test is not None for one in data.classes),
         "largest_class": max((one.n_train for one in data.classes), default=0),
+        "model_row": _model_row(data.curve),
         "longest": max(data.timings.values(), default=0.0),
     }
     if data.curve is not None:
@@ -61,6 +62,16 @@ def report_view(data: ReportData) -> dict[str, Any]:
     if data.groups:
         view |= _groups_view(data.groups)
     return view
+
+
+def _model_row(curve: MergingCurve | None) -> Baseline | None:
+    """Return the errors of the model as a row beside those of the baselines; None if they are not known."""
+    if curve is None or curve.n_groups is None:
+        return None
+    error, test = curve.error_at(curve.n_groups), curve.test_error_at(curve.n_groups)
+    if error is None:
+        return None
+    return Baseline("this model", error, curve.standard_error_at(curve.n_groups), curve.n_groups, test)
 
 
 def by_decision(groups: Sequence[WordGroup]) -> list[WordGroup]:
@@ -99,6 +110,7 @@ def _sections(data: ReportData) -> dict[str, str]:
     sections = {
         "setup": ("Data and settings", data.facts or data.classes),
         "curve": ("Error by number of groups" if data.curve and data.curve.measured else "Criterion", data.curve),
+        "baselines": ("Simple baselines", data.baselines),
         "confusion": ("Confusion matrix", data.confusion),
         "groups": ("Word groups", data.groups),
         "examples": ("Examples", data.examples),
@@ -110,7 +122,10 @@ def _sections(data: ReportData) -> dict[str, str]:
 
 
 def _summary(data: ReportData) -> dict[str, Any]:
+    protocol = "" if data.curve is None else data.curve.protocol
     return {
+        "model": sentences.about_model(data),
+        "baselines": sentences.about_baselines(data.baselines, protocol),
         "classes": sentences.about_classes(data.classes) if data.classes else [],
         "curve": _about_curve(data.curve) if data.curve else [],
         "confusion": sentences.about_confusion(data.confusion) if data.confusion else (),

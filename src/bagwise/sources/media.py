@@ -16,7 +16,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, in_python, unknown_name
 from bagwise.sources.archives import ArchiveLimits
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Content, check_encoding, decode_text
+from bagwise.sources.items import Content, Item, check_encoding, decode_text
 from bagwise.sources.places import chosen_endings, collect, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
@@ -185,11 +185,16 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
 
 def images_in_mode(collection: Collection, mode: str) -> Collection:
     """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
-    items = [
-        replace(item, decoder=replace(item.decoder, mode=mode)) if isinstance(item.decoder, ImageDecoder) else item
-        for item in collection
-    ]
-    return collection._replaced(items)
+    return collection._replaced([_in_mode(item, mode) for item in collection])
+
+
+def in_color(item: Item) -> Item:
+    """Return an item whose image file is decoded in colour, for people; the model may need no colours."""
+    return _in_mode(item, "rgb")
+
+
+def _in_mode(item: Item, mode: str) -> Item:
+    return replace(item, decoder=replace(item.decoder, mode=mode)) if isinstance(item.decoder, ImageDecoder) else item
 
 
 def has_color(image: NDArray[Any]) -> bool:

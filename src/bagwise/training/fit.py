@@ -25,6 +25,7 @@ from bagwise.model import Head, Model, PathErrors
 from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.model.vectorizers import Progress, group_features, no_progress, normalize_features
 from bagwise.sources.collection import Collection
+from bagwise.training.baselines import measure_baselines
 from bagwise.training.calibration import HeldOutScores
 from bagwise.training.item_answers import TopClasses
 from bagwise.training.method import (
@@ -226,10 +227,12 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
             hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report, prepared.steps)
     path, held_out, top = None, None, None
     calibration: dict[int, float] = {}
+    baselines: list[dict[str, Any]] = []
     if codes is not None and validated:
         with log.timed("cross-validation"):
             found = cross_validate(data, codes, sizes, method, options, report, prepared.steps)
-        path, held_out, top, calibration = found
+            path, held_out, top, calibration = found
+            baselines = measure_baselines(data, codes, path, method, options)
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)
     elif path is not None:
@@ -261,7 +264,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         path=path,
         options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None, "labels": None},
         provenance=provenance_of(data, codes, classes, log)
-        | {"criterion_reason": method.reason, "n_hashed": len(hashes)},
+        | {"criterion_reason": method.reason, "n_hashed": len(hashes), "baselines": baselines},
         item_hashes=hashes,
     )
     counted = tables is None and method.scaling is None

@@ -20,6 +20,7 @@ from bagwise.report.pictures import thumbnail
 from bagwise.report.views import LIMITS
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
+from bagwise.sources.media import in_color
 
 __all__ = [
     "class_weights",
@@ -64,7 +65,7 @@ def word_groups(
     order = np.lexsort((np.arange(len(totals)), -totals, -measure))
     weights = class_weights(model, grouped) if model.n_groups in model.heads else None
     patches = typical_patches(model, collection, samples, order[: LIMITS.groups])
-    given = model.group_names()
+    called = model.group_names()
     groups = []
     for group in order.tolist():
         members = members_of[group]
@@ -85,7 +86,7 @@ def word_groups(
                 tuple(patches.get(group, ())),
                 classes,
                 _vocabulary(model, members),
-                str(given[group]),
+                "" if names and group not in model.given_names else str(called[group]),
                 float(measure[group]),
             )
         )
@@ -179,7 +180,7 @@ def typical_patches(
             continue
         try:
             # at the size it was described at
-            image = collection[number].load(described[0].get("max_side") if described else None)
+            image = in_color(collection[number]).load(described[0].get("max_side") if described else None)
         except ItemError:  # deleted or changed since the fit
             continue
         groups_of = np.atleast_2d(model.lookup)[:, words]

@@ -16,7 +16,8 @@ from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCur
 from bagwise.report.pictures import photograph
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
-from bagwise.sources.media import ImageDecoder
+from bagwise.sources.media import in_color
+from bagwise.training.baselines import baselines_of
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
 from bagwise.training.group_data import word_groups
@@ -84,6 +85,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         timings=fit.timings,
         versions=model.provenance["versions"],
         notes=notes,
+        baselines=baselines_of(model, evaluation),
     )
 
 
@@ -116,15 +118,14 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         examples=_examples(model, predictions),
         versions=versions(),
         notes=notes,
+        baselines=baselines_of(model, evaluation),
     )
 
 
 def preview(item: Item, modality: str, side: int = PICTURE_SIDE) -> tuple[bytes | None, str | None]:
     """Return an image, in colour, as a JPEG file or None, and the excerpt of a text or None."""
     if modality == "images":
-        if isinstance(item.decoder, ImageDecoder):  # the model may need no colours, people do
-            item = replace(item, decoder=replace(item.decoder, mode="rgb"))
-        return photograph(item.load(), side), None
+        return photograph(in_color(item).load(), side), None
     if modality == "texts":
         return None, excerpt_of(item.load())
     return None, None

@@ -20,6 +20,7 @@ from bagwise.report.explained import marked_text, spread_weights
 from bagwise.report.pictures import photograph
 from bagwise.report.texts import clean
 from bagwise.sources.items import Item, ItemError
+from bagwise.sources.media import in_color
 
 __all__ = ["ItemQuery", "explained", "item", "items", "routes"]
 
@@ -43,7 +44,7 @@ def routes(space: Workspace) -> list[BaseRoute]:
         number = int(request.path_params["number"])
         if space.items is None or space.model.modality != "images" or number >= len(space.items):
             return answer_json({"error": f"There is no picture of item {number}."}, 404)
-        content = space.items.item(number).load(side)
+        content = in_color(space.items.item(number)).load(side)
         return Response(photograph(content, side), media_type="image/jpeg")
 
     return [
