@@ -80,18 +80,22 @@ def test_indexing_gives_what_a_fit_gives(stripes, tmp_path):
     for mine, its in zip(one["queries"], other["queries"], strict=True):
         np.testing.assert_allclose([h["score"] for h in mine["hits"]], [h["score"] for h in its["hits"]], rtol=1e-6)
     assert "index of 24 images, compared by words and classes" in bagwise("info", tmp_path / "again.index")
+    maps = [ItemIndex.load(path).map for path in (tmp_path / "again.index", stripes / "stripes.index")]
+    assert [(one.method, one.n_arranged) for one in maps] == [("spectral", 24)] * 2
 
 
 def test_what_items_are_compared_by_can_be_chosen(words, tmp_path):
     made = (words / "words.bagwise", words / "words", "--force", "--out", tmp_path / "words.index")
     search = ("search", tmp_path / "words.index", "-t", "steel saw")
     for options, by, metric in (
-        (("--by", "groups"), "groups", "hellinger"),
-        (("--by", "classes"), "classes", "inner"),
+        (("--by", "groups", "--map", "none"), "groups", "hellinger"),
+        (("--by", "classes", "--map", "tsne"), "classes", "inner"),
         (("--metric", "chi2"), "words", "chi2"),
         (("--by", "both"), "both", "inner"),
     ):
         assert as_json("index", *made, *options)["by"] == by
+        places = ItemIndex.load(tmp_path / "words.index").map
+        assert ("none" if places is None else places.method) == (*options, "spectral")[3 if "--map" in options else -1]
         found = as_json(*search)
         assert (found["by"], found["metric"]) == (by, metric)
         assert {hit["label"] for hit in found["queries"][0]["hits"][:3]} == {"tools"}
@@ -315,6 +319,8 @@ def test_groups_and_to_are_the_same_option(tmp_path):
         (("compare", "SOURCE", "--criteria", "csm,aibb"), "Unknown --criteria: 'aibb'. Did you mean 'aib'?"),
         (("cluster", "MODEL", "SOURCE", "-c", 2, "--method", "means"), "Unknown --method: 'means'"),
         (("index", "MODEL", "SOURCE", "--metric", "chi"), "Unknown --metric: 'chi'. Did you mean 'chi2'?"),
+        (("index", "MODEL", "SOURCE", "--map", "tsn"), "Unknown --map: 'tsn'. Did you mean 'tsne'?"),
+        (("fit", "SOURCE", "--map", "pca"), "Unknown --map: 'pca'"),
         (("cut", "MODEL", "--to", 9999), "--groups must be from 1 to"),
     ],
 )

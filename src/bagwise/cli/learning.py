@@ -10,7 +10,7 @@ import typer
 
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.cli.options import FIT_OPTIONS, Force, command, fit_options
+from bagwise.cli.options import FIT_OPTIONS, Force, MapMethod, command, fit_options
 from bagwise.cli.outputs import (
     FitOutputs,
     check_outputs,
@@ -22,6 +22,7 @@ from bagwise.cli.outputs import (
 )
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
+from bagwise.cli.using import check_map_method, with_map
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["compare", "demo", "fit", "run_fit"]
@@ -72,6 +73,7 @@ def fit(
     ] = None,
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
     index: Annotated[bool, typer.Option(help="Write NAME.index for bagwise search beside the model.")] = True,
+    map_method: MapMethod = "spectral",
     markdown: Annotated[
         Path | None, typer.Option(help="Also write the report as Markdown with pictures into this folder.")
     ] = None,
@@ -86,6 +88,7 @@ def fit(
 ) -> None:
     """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
     chosen = fit_options(options, n_groups=_number_or_auto(groups))
+    check_map_method(map_method)
     session.resumes = chosen.cache is not None
     model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
     outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
@@ -94,7 +97,7 @@ def fit(
         return
     check_outputs([outputs.model, outputs.report, outputs.index], force)
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
-    run_fit(session, source, chosen, outputs, compact)
+    run_fit(session, source, chosen, outputs, compact, map_method)
 
 
 @command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
@@ -185,7 +188,14 @@ def _left_out(reasons: dict[str, str]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
-def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, compact: bool = False) -> None:
+def run_fit(
+    session: Session,
+    source: Any,
+    options: Any,
+    outputs: FitOutputs,
+    compact: bool = False,
+    map_method: str = "spectral",
+) -> None:
     """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model."""
     from bagwise.training import evaluate_model
     from bagwise.training import run_fit as fit
@@ -216,7 +226,8 @@ def run_fit(session: Session, source: Any, options: Any, outputs: FitOutputs, co
     if outputs.index is not None:
         from bagwise.training.item_index import index_of_fit
 
-        session.wrote(index_of_fit(fitted, evaluation, source, options).save(outputs.index), "index")
+        made = with_map(session, index_of_fit(fitted, evaluation, source, options), map_method)
+        session.wrote(made.save(outputs.index), "index")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.report import write_markdown, write_report
         from bagwise.training import fit_report_data

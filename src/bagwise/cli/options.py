@@ -13,7 +13,18 @@ import typer
 from bagwise.cli.session import session
 from bagwise.descriptors.registry import DESCRIPTORS
 
-__all__ = ["FIT_OPTIONS", "READ_OPTIONS", "Force", "ModelPath", "Options", "QueryText", "Row", "SourcePath", "command"]
+__all__ = [
+    "FIT_OPTIONS",
+    "READ_OPTIONS",
+    "Force",
+    "MapMethod",
+    "ModelPath",
+    "Options",
+    "QueryText",
+    "Row",
+    "SourcePath",
+    "command",
+]
 __all__ += ["fit_options"]
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
@@ -23,6 +34,10 @@ QueryText = Annotated[
     list[str] | None, typer.Option("--query-text", "-t", help="A text; may be given several times.", metavar="TEXT")
 ]
 Row = Annotated[int | None, typer.Option(min=0, help="Only this row of a table, counted from 0.")]
+
+MapMethod = Annotated[
+    str, typer.Option("--map", help="Map of the items in the index, for bagwise explore: spectral, tsne or none.")
+]
 
 # Name of a parameter: its annotated type and default.
 Options = Mapping[str, tuple[Any, Any]]

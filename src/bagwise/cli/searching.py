@@ -12,11 +12,21 @@ import typer
 
 from bagwise._utils.text import how_many
 from bagwise.cli.answering import row_of
-from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, QueryText, Row, SourcePath, command, fit_options
+from bagwise.cli.options import (
+    READ_OPTIONS,
+    Force,
+    MapMethod,
+    ModelPath,
+    QueryText,
+    Row,
+    SourcePath,
+    command,
+    fit_options,
+)
 from bagwise.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
-from bagwise.cli.using import counted, load_model
+from bagwise.cli.using import check_map_method, counted, load_model, with_map
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
@@ -42,10 +52,11 @@ def index(
         str | None,
         typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner."),
     ] = None,
+    map_method: MapMethod = "spectral",
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Index items for bagwise search."""
+    """Index items for bagwise search and bagwise explore."""
     from bagwise.retrieval.histograms import METRICS
     from bagwise.training.item_index import SIMILARITIES, ItemIndex
 
@@ -53,6 +64,7 @@ def index(
         raise unknown_name("--metric", metric, METRICS)
     if by not in ("auto", *SIMILARITIES):
         raise unknown_name("--by", by, ("auto", *SIMILARITIES))
+    check_map_method(map_method)
     target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
@@ -61,6 +73,7 @@ def index(
     made = ItemIndex.build(
         loaded, collection, histograms, source=os.path.abspath(source), options=chosen, by=by, metric=metric
     )
+    made = with_map(session, made, map_method)
     made.save(target)
     session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, compared by {made.described}")
     session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.index.metric)

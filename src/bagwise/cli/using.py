@@ -23,7 +23,7 @@ from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["cluster", "counted", "evaluate", "load_model", "tell_of", "transform"]
+__all__ = ["check_map_method", "cluster", "counted", "evaluate", "load_model", "tell_of", "transform", "with_map"]
 
 _PANEL = "Use a model"
 _MOST_CLASSES = 12
@@ -222,6 +222,21 @@ def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[A
         collection = collection[found.kept]
     session.progress.clear()
     return collection, found.matrix
+
+
+def check_map_method(method: str) -> None:
+    """Raise an error unless `with_map` accepts the method."""
+    from bagwise.training.item_map import MAP_METHODS
+
+    if method not in (*MAP_METHODS, "none"):
+        raise unknown_name("--map", method, (*MAP_METHODS, "none"))
+
+
+def with_map(session: Session, index: Any, method: str) -> Any:
+    """Return an index with a map of its items, unless the method is none."""
+    made = index if method == "none" else index.with_map(method, progress=session.progress)
+    session.progress.clear()
+    return made
 
 
 def tell_of(session: Session, collection: Any, skipped: Any, n_items: int) -> None:

@@ -175,8 +175,13 @@ class ItemAnswers:
         return header, dict(zip(names, (*self.top.arrays, self.origins), strict=True))
 
     @classmethod
-    def from_parts(cls, header: Any, tensors: Mapping[str, NDArray[Any]], model: Model) -> ItemAnswers:
-        """Undo `to_parts`, for tensors that `ANSWER_TENSORS` accepts. Errors begin with "its"."""
+    def from_parts(cls, header: Any, tensors: Mapping[str, NDArray[Any]], model: Model) -> ItemAnswers | None:
+        """Undo `to_parts`, for tensors that `ANSWER_TENSORS` accepts; None without any. Errors begin with "its"."""
+        has = [name for name in ANSWER_TENSORS if name in tensors]
+        if header is None and not has:
+            return None
+        if len(has) < len(ANSWER_TENSORS):
+            raise BagwiseError(f"of the tensors of its answers it has {has}; all or none belong to it.")
         if not isinstance(header, Mapping) or sorted(header) != ["exact", "protocol", "sizes"]:
             raise BagwiseError(f"its answers are {header!r:.100}; expected exact, protocol and sizes.")
         sizes, exact, protocol = header["sizes"], header["exact"], header["protocol"]

@@ -19,12 +19,13 @@ from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, argument, in_python, parameter_name, unknown_name
 from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
 from bagwise.model.model import Model
-from bagwise.model.vectorizers import as_histograms
+from bagwise.model.vectorizers import Progress, as_histograms
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
 from bagwise.training.item_answers import ANSWER_TENSORS, ItemAnswers, TopClasses
+from bagwise.training.item_map import MAP_TENSORS, ItemMap
 from bagwise.training.options import FitOptions
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
 
-_SCHEMA, _SCHEMA_WITH_ANSWERS = 3, 4
+_SCHEMA, _SCHEMA_WITH_ANSWERS, _SCHEMA_WITH_MAP = 3, 4, 5
 _PREFIX = "index."
 _TENSORS_2 = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
     "labels": tensor("int64", "n_items", low=-1),
@@ -49,18 +50,23 @@ _TENSORS = _TENSORS_2 | {
     "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
 }
 _TENSORS_4 = _TENSORS | ANSWER_TENSORS
+_TENSORS_5 = _TENSORS | {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
 # In schema 1 an index was a folder. Items were compared by groups in schemas 1 and 2.
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Items whose features are computed at a time.
 _BATCH = 4096
+# Clusters of a map: as many as classes, within these bounds; the default if there are none.
+_LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 # How items were read; what is new since the first version is only stored if it was said.
 _READ_1 = ("modality", "text", "label", "encoding")
 _READING = (*_READ_1, "id", "sep", "sheet", "extensions")
 
 
-# Model, index, header, ids, labels, blend and answers of a file.
-_Parts: TypeAlias = "tuple[Model, BagIndex, dict[str, Any], Any, Any, ClassBlend | None, ItemAnswers | None]"
+# Model, index, header, ids, labels, blend, answers and map of a file.
+_Parts: TypeAlias = (
+    "tuple[Model, BagIndex, dict[str, Any], Any, Any, ClassBlend | None, ItemAnswers | None, ItemMap | None]"
+)
 
 
 class Found(NamedTuple):
@@ -102,6 +108,8 @@ class ItemIndex:
         Only if items are compared by classes.
     answers : ItemAnswers or None
         Answers for the items at several numbers of groups; None in files of earlier versions.
+    map : ItemMap or None
+        The items in two dimensions, see `with_map`.
 
     Examples
     --------
@@ -122,6 +130,7 @@ class ItemIndex:
     by: str = "groups"
     blend: ClassBlend | None = None
     answers: ItemAnswers | None = None
+    map: ItemMap | None = None
 
     @classmethod
     def build(
@@ -363,6 +372,35 @@ class ItemIndex:
             f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
         )
 
+    def with_map(
+        self, method: str = "spectral", *, random_state: int = 0, progress: Progress | None = None
+    ) -> ItemIndex:
+        """Arrange the items in two dimensions, by what the index holds of them; without classes, if there are words.
+
+        Parameters
+        ----------
+        method : {"spectral", "tsne"}, default="spectral"
+            See `bagwise.training.item_map.ItemMap`.
+        random_state : int, default=0
+        progress : callable, default=None
+            See `fit_model`.
+
+        Returns
+        -------
+        index : ItemIndex
+            The same items, with a map that has as many clusters as the model has classes: at least 2, at most 20, and
+            10 if there are none.
+        """
+        n_words = self.model.n_cells * self.model.hierarchy.n_words if self.by == "both" else None
+        parts = [sp.csr_array(block.rows()[:, :n_words]) for block in self.index.blocks()]
+        rows = sp.csr_array(sp.vstack(parts)) if parts else sp.csr_array((0, 1))
+        if self.index.metric not in ("inner", "hellinger"):  # relative frequencies: compared by their square roots
+            rows = rows.sqrt()
+        n_classes = len(self.model.classes) or _DEFAULT_CLUSTERS
+        n_clusters = min(max(n_classes, _LEAST_CLUSTERS), _MOST_CLUSTERS)
+        found = ItemMap.of(rows, method, n_clusters=n_clusters, random_state=random_state, progress=progress)
+        return replace(self, map=found)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically. An existing file is replaced."""
         classes = sorted({label for label in self.labels if label is not None})
@@ -385,10 +423,14 @@ class ItemIndex:
         if self.blend is not None:
             header["blend"] = self.blend.settings.to_header()
             tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
-        if self.answers is None:
-            return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors)
-        header["answers"], answers = self.answers.to_parts()
-        return write_tensors(path, INDEX_KIND, _SCHEMA_WITH_ANSWERS, header, tensors | answers)
+        schema = _SCHEMA
+        if self.answers is not None:
+            header["answers"], answers = self.answers.to_parts()
+            schema, tensors = _SCHEMA_WITH_ANSWERS, tensors | answers
+        if self.map is not None:
+            header["map"], places = self.map.to_parts()
+            schema, tensors = _SCHEMA_WITH_MAP, tensors | places
+        return write_tensors(path, INDEX_KIND, schema, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ItemIndex:
@@ -400,9 +442,9 @@ class ItemIndex:
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
             parts = (_read_folder if place.is_dir() else _read_file)(place)
-            model, index, header, ids, codes, blend, answers = parts
+            model, index, header, ids, codes, blend, answers, places = parts
             about = _check_items(header, ids, codes, index.ids)
-            return cls(model, index, *about, header.get("by", "groups"), blend, answers)
+            return cls(model, index, *about, header.get("by", "groups"), blend, answers, places)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
 
@@ -424,7 +466,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
 
 
 def _read_file(path: Path) -> _Parts:
-    tables = {2: _TENSORS_2, _SCHEMA: _TENSORS, _SCHEMA_WITH_ANSWERS: _TENSORS_4}
+    tables = {2: _TENSORS_2, _SCHEMA: _TENSORS, _SCHEMA_WITH_ANSWERS: _TENSORS_4, _SCHEMA_WITH_MAP: _TENSORS_5}
     header, tensors = read_tensors(path, INDEX_KIND, tables, mmap=True)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
@@ -432,10 +474,12 @@ def _read_file(path: Path) -> _Parts:
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model)
         blend = _read_blend(header, tensors, model) if header["schema"] >= _SCHEMA else None
-        answers = None
-        if header["schema"] >= _SCHEMA_WITH_ANSWERS:
+        answers, places, schema = None, None, header["schema"]
+        if schema >= _SCHEMA_WITH_ANSWERS:
             answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
-        return model, index, header, ids, tensors["labels"].tolist(), blend, answers
+        if schema >= _SCHEMA_WITH_MAP:
+            places = ItemMap.from_parts(header.get("map"), tensors)
+        return model, index, header, ids, tensors["labels"].tolist(), blend, answers, places
     except BagwiseError as error:
         raise _Damaged(str(error)) from error
 
@@ -463,7 +507,7 @@ def _read_folder(path: Path) -> _Parts:
     if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):
         raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
     index, model = BagIndex.load(path / "items.index"), Model.load(path / "model.bagwise")
-    return model, index, header, header.get("ids"), header.get("labels"), None, None
+    return model, index, header, header.get("ids"), header.get("labels"), None, None, None
 
 
 def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
