@@ -2,7 +2,7 @@
 #   make demo   install, then learn handwritten digits, from images to a report that it prints the place of
 #   make test   install, then lint, types, import rules, tests and doctests
 #   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
-# While you work: make test-fast. Now and then: make fuzz, make mutants (see CONTRIBUTING.md).
+# While you work: make test-fast. Now and then: make properties, make fuzz, make mutants (see CONTRIBUTING.md).
 PYTHON ?= python3
 # installed first, so that nothing else chooses a build of it
 TORCH ?= torch==2.13.0
@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # processes that run tests
 JOBS ?= 2
 
-.PHONY: demo browser test test-fast lint types imports check fuzz mutants bench format clean clean-cache
+.PHONY: demo browser test test-fast lint types imports check properties fuzz mutants bench format clean clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -41,8 +41,13 @@ test-fast: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --hypothesis-profile=fast tests
 
 # the property tests with fresh examples, and ten times as many
-fuzz: $(VENV)/.installed-dev
+properties: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m hypothesis --hypothesis-profile=fuzz tests
+
+# mutated files, N of them, into every loader; goes on where an earlier run was, see fuzz.json
+N ?= 100000
+fuzz: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz.running --inputs $(N)
 
 # break the library in one place at a time: do the tests notice?
 mutants: $(VENV)/.installed-dev

@@ -5,7 +5,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from slow import CHECKS, SLOW
 
-# `make test` draws the same examples every time; `make fuzz` draws fresh ones and more of them, `make test-fast` fewer.
+# `make test` draws the same examples every time; `make properties` fresh ones and more of them, `make test-fast` fewer.
 # Compiling makes first calls slow, so there is no deadline.
 FACTORS = {"test": 1, "fast": 0.2, "fuzz": 10}
 settings.register_profile("test", deadline=None, derandomize=True, database=None)

@@ -102,6 +102,26 @@ def centre_full_words(X: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape)
 
 
+def checked_csr(
+    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int]
+) -> sp.csr_array:
+    """Make a CSR array of lists that may be damaged: compiled code reads what they point to without looking.
+
+    Columns must rise in each row.
+    """
+    sound = len(indptr) == shape[0] + 1 and len(indices) == len(data) == indptr[-1] and indptr[0] == 0
+    if not sound or (np.diff(indptr) < 0).any():
+        raise BagwiseError(f"The rows of a matrix of {shape[0]} rows do not rise from 0 to its {len(data)} numbers.")
+    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise BagwiseError(f"A matrix of {shape[1]} columns has numbers in column {indices.min()} or {indices.max()}.")
+    rises = np.diff(indices) > 0
+    starts = indptr[1:-1]
+    rises[starts[(starts > 0) & (starts < len(indices))] - 1] = True
+    if not rises.all():
+        raise BagwiseError("The columns of a row must rise, each at most once.")
+    return sp.csr_array((data, indices, indptr), shape=shape)
+
+
 def first_not_finite(X: Any) -> tuple[int, int, float] | None:
     """Return row, column and value of the first NaN or infinity in a dense or CSR matrix; None if there is none."""
     values = X.data if sp.issparse(X) else X

@@ -298,7 +298,8 @@ class Engine:
             folded, words = fold_words(d, constant)
             check_fits(len(words), self._limit, self._search)
             self.store = "dense"
-            return folded, words, DenseStore(*criterion.matrices_from_sums(X, words, self._n_threads))
+            matrices = criterion.matrices_from_sums(X, words, self._n_threads)
+            return folded, words, DenseStore(*matrices).checked(criterion.name)
         constant = constant_words(X)
         # before neighbours are found, which can take long
         self.store = _choose_store(self._store, X, d - len(constant[1:]), self._search, self._limit)
@@ -311,7 +312,9 @@ class Engine:
         if len(constant):
             X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
         if self.store == "dense":
-            return folded, words, DenseStore.from_structures(X, *structures, self._n_threads)
+            store = DenseStore.from_structures(X, *structures, self._n_threads)
+            ours = type(criterion).__module__.startswith("bagwise.")
+            return folded, words, store if ours else store.checked(type(criterion).__name__)
         return folded, words, make_factored_store(self.store, X, structures, self._limit, self._n_threads)
 
     def _start_in_kernel_space(self, criterion: TraceRatio) -> Start:

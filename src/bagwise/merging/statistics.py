@@ -20,7 +20,7 @@ from sklearn.utils import check_array
 
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import class_sums, count_unit, first_not_finite
+from bagwise._utils.matrices import checked_csr, class_sums, count_unit, first_not_finite
 from bagwise.errors import BagwiseError
 from bagwise.merging._kernels import move_upper_triangle
 from bagwise.merging.structures import add_gram, between_classes_factor, mirror, row_blocks
@@ -134,6 +134,10 @@ class Statistics:
             value, shape = getattr(self, name), expected.get(name, (d,))
             if value is not None and value.shape != shape:
                 raise BagwiseError(f"{name} must have shape {shape} for {C} classes; got {value.shape}.")
+            if value is not None and name not in ("smallest", "largest"):  # those of no samples are infinite
+                numbers = value.data if sp.issparse(value) else value
+                if numbers.size and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
+                    raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
 
     @classmethod
     def of(
@@ -383,8 +387,7 @@ class Statistics:
                 parts["deviations"] = tensors["deviations"]
             if "gram" in parts and parts["gram"].ndim == 1:
                 lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
-                parts["gram"] = sp.csr_array(lists, shape=(len(tensors["smallest"]),) * 2)
-                parts["gram"].check_format(full_check=True)
+                parts["gram"] = checked_csr(*lists, (len(tensors["smallest"]),) * 2)
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)

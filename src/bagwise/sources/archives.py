@@ -171,6 +171,8 @@ def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
     if len(members) > limits.max_members:
         raise _too_much(path, f"it holds {len(members)} files", "max_members", limits)
     for info in members:
+        if not info.filename:
+            raise BagwiseError(f"{path} is damaged: one of its files has no name.")
         if stat.S_ISLNK(info.external_attr >> 16):
             raise BagwiseError(f"{path} is refused: {info.filename!r} is a link. Pack the file itself.")
         if info.is_dir():
@@ -205,7 +207,12 @@ class Unpacked:
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as anyone may read from it
         weakref.finalize(self, self._file.close)
         with opener(path, "rb") as stream:
-            self._copy(stream)
+            try:
+                self._copy(stream)
+            except OSError as error:  # of bz2; those of the operating system have a number
+                if error.errno is not None:
+                    raise
+                raise BagwiseError(f"{path} is damaged: {error}.") from error
 
     def _copy(self, stream: BinaryIO) -> None:
         compressed = os.path.getsize(self.path)

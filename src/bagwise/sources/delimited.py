@@ -7,6 +7,7 @@ import functools
 import io
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -147,9 +148,10 @@ def _as_csv(content: SheetContent) -> tuple[bytes, tuple[str, ...]]:
             sheet.reset_dimensions()  # what a file says about its size may be wrong
             text = io.StringIO(newline="")
             csv.writer(text).writerows(_filled_rows(sheet.iter_rows(values_only=True)))
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError, SyntaxError, IndexError, TypeError) as error:
-        if isinstance(error, BagwiseError):
-            raise
+    except BagwiseError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, LookupError, ValueError, OSError, EOFError,
+            SyntaxError, TypeError, AttributeError, ArithmeticError) as error:  # fmt: skip
         raise BagwiseError(f"it is not an Excel file (.xlsx), or damaged: {error}") from error
     return text.getvalue().encode("utf-8", "replace"), notes
 

@@ -6,7 +6,9 @@ import csv
 import io
 import math
 import os
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -27,8 +29,12 @@ __all__ = ["READERS", "WITH_COLUMNS"]
 
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
+# What the standard library raises for archives that are not what they should be.
+_DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, OverflowError, AttributeError, tokenize.TokenError)
 # Characters and rows that are looked at.
 _HEAD, _SAMPLE = 1 << 16, 50
+# Bytes that numbers are written by, NaN and infinity among them, and how many of them are read at a time.
+_MTX_BYTES, _PART, _DIGITS = b"0123456789+-.eEnaifytNAIFYT \t\r\n", 1 << 24, 19
 
 
 def read_npz(path: str, reading: Reading) -> RawTable:
@@ -52,7 +58,7 @@ def read_npz(path: str, reading: Reading) -> RawTable:
             return RawTable(_matrix(_array(arrays, x), x), **_npz_others(arrays, label))
     except BagwiseError:
         raise
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, EOFError, *_DAMAGES) as error:
         raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
 
 
@@ -104,7 +110,7 @@ def _strings(values: Any) -> list[str]:
     if array.ndim != 1:
         raise BagwiseError(f"labels have shape {array.shape}; expected one per row.")
     if array.dtype.kind == "f":
-        return [f"{value:.17g}" if value != int(value) else str(int(value)) for value in array.tolist()]
+        return [str(int(value)) if value.is_integer() else f"{value:.17g}" for value in array.tolist()]
     return [str(value) for value in array.tolist()]
 
 
@@ -120,11 +126,39 @@ def read_mtx(path: str, reading: Reading) -> RawTable:
     """Read a Matrix Market file."""
     from scipy.io import mmread
 
+    _check_mtx(path)
     try:
         matrix = mmread(path)
         return RawTable(_as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
     except (ValueError, OverflowError, IndexError, TypeError) as error:
         raise BagwiseError(f"it is not a Matrix Market file, or damaged: {error}") from error
+
+
+def _check_mtx(path: str) -> None:
+    """Raise an error unless a file is a Matrix Market file to the last byte: others may end the process in SciPy."""
+    with open(path, "rb") as file:
+        first = file.readline(_HEAD).decode("latin-1").lower().split()
+        if len(first) != 5 or first[0] != "%%matrixmarket" or first[2] not in ("coordinate", "array"):
+            raise BagwiseError(
+                "it is not a Matrix Market file, or damaged: its first line does not say that it is one."
+            )
+        line = b"%"
+        while line.startswith(b"%") or line.isspace():
+            line = file.readline(_HEAD)
+        sizes, wanted = line.split(), 3 if first[2] == "coordinate" else 2
+        if len(sizes) != wanted or not all(size.isdigit() and 0 < len(size) < _DIGITS for size in sizes):
+            raise BagwiseError(f"it is damaged: its sizes are {line[:80]!r}; expected {wanted} whole numbers.")
+        rows, columns, *n_stored = map(int, sizes)
+        whole = first[4] == "general"  # of others only a triangle is stored
+        n_stored = n_stored or [rows * columns if whole else rows * (rows - 1) // 2]
+        n_lines, last = 0, b"\n"
+        while part := file.read(_PART):
+            if part.translate(None, _MTX_BYTES):
+                raise BagwiseError("it is damaged: there is something else than numbers among its numbers.")
+            n_lines, last = n_lines + part.count(b"\n"), part[-1:]
+        if not rows or not columns or n_lines + (last != b"\n") < n_stored[0]:
+            claimed = f"{rows} rows, {columns} columns and {n_stored[0]} numbers"
+            raise BagwiseError(f"it is damaged: it claims {claimed}, but has {n_lines} lines of numbers.")
 
 
 def read_svmlight(path: str, reading: Reading) -> RawTable:

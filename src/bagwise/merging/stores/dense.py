@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
+from bagwise.errors import BagwiseError
 from bagwise.merging.structures import Structure
 
 __all__ = ["DenseStore", "bytes_of_pairs", "check_fits"]
@@ -30,6 +32,21 @@ class DenseStore:
     def n_words(self) -> int:
         """Number of words, the side of both matrices."""
         return len(self.A)
+
+    def checked(self, who: str) -> DenseStore:
+        """Return the store, or raise an error if a number in it is not finite: searches would not end well.
+
+        Matrices that are formed from finite samples by structures of this library need no check.
+        """
+        for name, matrix in (("preferred", self.A), ("undesired", self.B)):
+            bad = first_not_finite(matrix)
+            if bad is not None:
+                row, column, value = bad
+                raise BagwiseError(
+                    f"The {name} matrix of {who} holds {value} for the words {row} and {column}; all of its numbers "
+                    "must be finite. Check the weights of graphs, or the statistics, that it is made of."
+                )
+        return self
 
 
 # Numbers of 8 bytes per pair of words: A, B, and the index of the polar search.

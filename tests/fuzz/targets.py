@@ -1,0 +1,341 @@
+"""What is fuzzed: for each loader a corpus of small real files, and how a file is loaded and used."""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from PIL import Image
+
+from small_sources import images, table, texts, write_records, write_table, write_text_folder, zipped
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A loader.
+
+    `corpus` makes files in a folder and gives their paths, `use` loads a file and does with it what people do first;
+    `ending` is that of the inputs and `form` how they are mutated, see `mutations.mutated`.
+    """
+
+    form: str
+    ending: str
+    corpus: Callable[[Path], list[Path]]
+    use: Callable[[Path], object]
+
+
+def _kept(*patterns):
+    """Files that the repository has."""
+    return lambda folder: sorted(path for pattern in patterns for path in MODELS.glob(pattern) if path.is_file())
+
+
+def _use_model(path):
+    from bagwise import Model
+
+    model = Model.load(path)
+    model.cut(model.hierarchy.min_groups)
+    model.info(), model.group_names(), model.describe_groups()
+    if model.modality == "texts":
+        model.transform(["the cat", ""])
+    elif model.modality == "table":
+        model.transform(np.ones((2, model.hierarchy.n_words)))
+    elif len(model.vocabularies) == 1 and model.n_cells * model.hierarchy.n_words < 10**6:
+        model.group(np.ones((1, model.n_cells * model.hierarchy.n_words)))
+
+
+def _use_runtime(path):
+    from bagwise import runtime
+
+    model = runtime.load(path)
+    if model.header["items"] == "texts":
+        model.transform_texts(["the cat", ""])
+
+
+def _models(folder):
+    from model_cases import MADE
+
+    return [
+        *_kept("schema*/*.bagwise")(folder),
+        *(make().save(folder / f"{name}.bagwise") for name, make in MADE.items()),
+    ]
+
+
+def _use_hierarchy(path):
+    from bagwise import Hierarchy
+
+    found = Hierarchy.load(path)
+    found.cut(found.min_groups), found.leaf_order(), found.to_linkage() if found.min_groups == 1 else None
+
+
+def _use_bags(path):
+    from bagwise import Bags
+
+    found = Bags.load(path)
+    [one.sum() for one in found], found.lengths
+
+
+def _use_sketch(path):
+    from bagwise.merging import Sketch
+
+    found = Sketch.load(path)
+    found.update(np.ones((1, found.n_features)))
+    found.signature()
+
+
+def _use_statistics(path):
+    from bagwise import merge_words
+    from bagwise.merging import Statistics
+
+    found = Statistics.load(path)
+    for criterion in ("aib", "csm"):
+        merge_words(found, criterion=criterion)
+
+
+def _use_bag_index(path):
+    from bagwise import BagIndex
+
+    for mmap in (True, False):
+        found = BagIndex.load(path, mmap=mmap)
+        if len(found) and found.n_words < 10**6:
+            found.search(np.ones((1, found.n_words)), 3)
+            found.row(0)
+
+
+def _use_item_index(path):
+    from bagwise.training import ItemIndex
+    from bagwise.training.index_words import IndexedWords
+
+    found = ItemIndex.load(path)
+    if len(found):
+        found.similar(0, 2)
+        found.search(np.ones((1, found.model.n_cells * found.model.hierarchy.n_words)), 2)
+    IndexedWords.of(found)
+
+
+def _use_topics(path):
+    from bagwise import LatentDirichlet
+
+    found = LatentDirichlet.load(path)
+    if found.n_features_in_ < 10**5:
+        found.transform(np.ones((1, found.n_features_in_)))
+
+
+def _use_manifold(path):
+    from bagwise import ManifoldBagOfFeatures
+
+    found = ManifoldBagOfFeatures.load(path)
+    found.transform([np.ones((2, found.n_features_in_))])
+
+
+def _use_collection(path):
+    """Open a source, and load its first items; those that cannot be read are told one by one."""
+    from bagwise import open_collection
+    from bagwise.errors import BagwiseError
+
+    found = open_collection(path)
+    for item in found[:4]:
+        with contextlib.suppress(BagwiseError):
+            item.load()
+    assert len(found.labels) == len(found.ids) == len(found)
+
+
+def _written(*files):
+    """Make files from their names and contents."""
+
+    def make(folder):
+        for name, content in files:
+            (folder / name).write_bytes(content() if callable(content) else content)
+        return [folder / name for name, _ in files]
+
+    return make
+
+
+def _csv(folder):
+    quoted = 'id,text,label,split\n1,"a ""quoted"", text\nof two lines",x,train\n2,é…,y,test\n3,,x,train\n'
+    (folder / "quoted.csv").write_text(quoted)
+    (folder / "tabs.csv").write_text("a;b;class\n1,5;2;x\n3;4;y\n", encoding="utf-8-sig")
+    (folder / "wide.csv").write_bytes("naïve,text\n1,ü\n".encode("utf-16"))
+    return [
+        write_records(folder / "records.csv", n_each=3),
+        write_table(folder / "table.csv", n_each=3),
+        *(folder / name for name in ("quoted.csv", "tabs.csv", "wide.csv")),
+    ]
+
+
+def _jsonl():
+    return "\n".join(
+        f'{{"text": "{text}", "label": "{label}", "id": {k}}}' for k, (text, label) in enumerate(texts(2))
+    ).encode()
+
+
+def _npz(folder):
+    X, y = table(n_each=3)
+    np.savez(folder / "dense.npz", X=X, y=y)
+    np.savez_compressed(folder / "split.npz", x_train=X, y_train=y, x_test=X[:2], y_test=y[:2])
+    sp.save_npz(folder / "sparse.npz", sp.csr_matrix(X))
+    return [folder / name for name in ("dense.npz", "split.npz", "sparse.npz")]
+
+
+def _mtx(folder):
+    from scipy.io import mmwrite
+
+    X, _ = table(n_each=2, n_words=4)
+    mmwrite(folder / "sparse.mtx", sp.coo_matrix(X))
+    mmwrite(folder / "dense.mtx", X)
+    mmwrite(folder / "whole.mtx", X.astype(np.int64))
+    mmwrite(folder / "pattern.mtx", sp.coo_matrix(X > 2))
+    return [folder / f"{name}.mtx" for name in ("sparse", "dense", "whole", "pattern")]
+
+
+def _svmlight(folder):
+    from sklearn.datasets import dump_svmlight_file
+
+    X, y = table(n_each=3)
+    dump_svmlight_file(X, np.unique(y, return_inverse=True)[1], str(folder / "rows.svmlight"))
+    (folder / "many.svmlight").write_text("1,2 qid:3 1:0.5 7:1e3 # a note\n-1 2:4\n\n0 1:1\n")
+    return [folder / "rows.svmlight", folder / "many.svmlight"]
+
+
+def _parquet(folder):
+    import pandas as pd
+
+    X, y = table(n_each=3)
+    pd.DataFrame(X, columns=[f"w{k}" for k in range(X.shape[1])]).assign(label=y).to_parquet(folder / "table.parquet")
+    return [folder / "table.parquet"]
+
+
+def _xlsx(folder):
+    import pandas as pd
+
+    X, y = table(n_each=3)
+    pd.DataFrame(X).assign(label=y).to_excel(folder / "table.xlsx", index=False)
+    pd.DataFrame(texts(2), columns=["text", "label"]).to_excel(folder / "records.xlsx", index=False)
+    return [folder / "table.xlsx", folder / "records.xlsx"]
+
+
+def _zip(folder):
+    write_text_folder(folder / "texts", n_each=1)
+    return [zipped(folder / "texts", folder / "texts.zip")]
+
+
+def _tar(compress=bytes, ending="tar"):
+    def make(folder):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for k, (text, label) in enumerate(texts(1)):
+                info = tarfile.TarInfo(f"{label}/{'long' * 40 if k == 0 else ''}é{k}.txt")
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text.encode()))
+        (folder / f"texts.{ending}").write_bytes(compress(packed.getvalue()))
+        return [folder / f"texts.{ending}"]
+
+    return make
+
+
+def _pictures(folder):
+    grey, color = Image.fromarray(images(1)[0][0]), Image.fromarray(images(1, color=True)[0][0])
+    for name, picture, options in (
+        ("grey.png", grey, {}),
+        ("palette.png", color.quantize(8), {}),
+        ("deep.png", Image.fromarray(np.arange(400, dtype=np.uint16).reshape(20, 20)), {}),
+        ("photo.jpg", color, {"quality": 60, "progressive": True}),
+        ("frames.gif", grey, {"save_all": True, "append_images": [grey]}),
+        ("plain.bmp", color, {}),
+        ("strips.tif", color, {"compression": "tiff_lzw"}),
+        ("lossy.webp", color, {}),
+        ("grey.pgm", grey, {}),
+    ):
+        picture.save(folder / name, **options)
+    return sorted(path for path in folder.iterdir())
+
+
+def _use_picture(path):
+    """Load a picture of a folder, under the ending of each format: what it is shows in its bytes."""
+    from bagwise import open_collection
+
+    for mode in ("grey", "rgb"):
+        open_collection(path.parent, modality="images", mode=mode, extensions=(path.suffix,))[0].load()
+
+
+def _use_text(path):
+    """Load a text file of a folder."""
+    from bagwise import open_collection
+
+    open_collection(path.parent, modality="texts", extensions=(path.suffix,))[0].load()
+
+
+def _use_labels(path):
+    """Read a file of labels for a folder of texts."""
+    from bagwise import open_collection
+
+    folder = path.parent / "labelled"
+    folder.mkdir(exist_ok=True)
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("some text")
+    found = open_collection(folder, labels=path)
+    assert len(found.labels) == len(found.ids) == len(found)
+
+
+def _use_cache(path):
+    """Load an item of a cache whose file has these bytes."""
+    import warnings
+
+    from bagwise.descriptors.cache import ArrayCache
+
+    cache = ArrayCache(path.parent / "cache", {"k": 1})
+    place = cache._path("item")
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(path.read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cache.load("item")
+
+
+def _cache(folder):
+    from bagwise.descriptors.cache import ArrayCache
+
+    cache = ArrayCache(folder / "cache", {"k": 1})
+    cache.save("item", {"values": np.arange(6.0), "names": np.arange(3, dtype=np.int32)})
+    return [cache._path("item")]
+
+
+TARGETS = {
+    "model": Target("tensors", ".bagwise", _models, _use_model),
+    "runtime": Target("tensors", ".bagwise", _models, _use_runtime),
+    "hierarchy": Target("tensors", ".hierarchy", _kept("files*/*.hierarchy"), _use_hierarchy),
+    "bags": Target("tensors", ".bags", _kept("files*/*.bags"), _use_bags),
+    "sketch": Target("tensors", ".sketch", _kept("files*/*.sketch"), _use_sketch),
+    "statistics": Target("tensors", ".statistics", _kept("files*/*.statistics"), _use_statistics),
+    "bag index": Target("tensors", ".index", _kept("files*/[!i]*.index"), _use_bag_index),
+    "item index": Target("tensors", ".index", _kept("files*/items.index"), _use_item_index),
+    "topics": Target("tensors", ".topics", _kept("files*/*.topics"), _use_topics),
+    "manifold": Target("tensors", ".manifold", _kept("files*/*.manifold"), _use_manifold),
+    "cache": Target("bytes", ".arrays", _cache, _use_cache),
+    "csv": Target("text", ".csv", _csv, _use_collection),
+    "tsv": Target("text", ".tsv", _written(("t.tsv", b"text\tlabel\nred apple\tx\ngreen\ty\n")), _use_collection),
+    "jsonl": Target("text", ".jsonl", _written(("t.jsonl", _jsonl)), _use_collection),
+    "labels": Target("text", ".csv", _written(("l.csv", b"filename,label\na.txt,x\nb.txt,y\n")), _use_labels),
+    "npz": Target("zip", ".npz", _npz, _use_collection),
+    "mtx": Target("text", ".mtx", _mtx, _use_collection),
+    "svmlight": Target("text", ".svmlight", _svmlight, _use_collection),
+    "parquet": Target("bytes", ".parquet", _parquet, _use_collection),
+    "xlsx": Target("zip", ".xlsx", _xlsx, _use_collection),
+    "zip": Target("zip", ".zip", _zip, _use_collection),
+    "tar": Target("bytes", ".tar", _tar(), _use_collection),
+    "tar.gz": Target("gz", ".tar.gz", _tar(lambda inside: gzip.compress(inside, mtime=0), "tar.gz"), _use_collection),
+    "tar.bz2": Target("bz2", ".tar.bz2", _tar(bz2.compress, "tar.bz2"), _use_collection),
+    "tar.xz": Target("xz", ".tar.xz", _tar(lzma.compress, "tar.xz"), _use_collection),
+    "images": Target("bytes", ".png", _pictures, _use_picture),
+    "text": Target(
+        "text", ".txt", _written(("t.txt", "naïve café\n".encode()), ("b.txt", b"\xff\xfea\x00b\x00")), _use_text
+    ),
+}

@@ -1,0 +1,121 @@
+"""Files that once ended the process, hung, or raised an error that is none of the library: all are refused."""
+
+import bz2
+import dataclasses
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bagwise import BagwiseError, merge_words, open_collection
+from bagwise._utils.matrices import checked_csr
+from bagwise.merging import Sketch, Statistics
+from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.structures import GraphLaplacian, TotalScatter
+
+
+def nameless():
+    """A zip archive with a file without a name."""
+    packed, info = io.BytesIO(), zipfile.ZipInfo("x")
+    info.filename = ""
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr(info, b"text")
+    return packed.getvalue()
+
+
+def npz(**arrays):
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    return packed.getvalue()
+
+
+MTX = b"%%MatrixMarket matrix "
+FOUND = {
+    "no rows.mtx": MTX + b"array integer general\n0 3\n",
+    "garbage.mtx": MTX + b"array real general\n2 2\n1\n2\n3\n4\xff\xff\x00\x00\x00",
+    "fewer numbers.mtx": MTX + b"array real general\n3 3\n1\n2\n",
+    "no sizes.mtx": MTX + b"coordinate real general\n%\n%",
+    "huge.mtx": MTX + b"coordinate real general\n" + b"9" * 30 + b" 1 1\n1 1 1\n",
+    "infinite.svmlight": b"inf 1:1\n1 1:nan\n",
+    "format.npz": npz(format=np.array("xyz"), shape=np.array([2, 2]), data=np.ones(2)),
+    "damaged.tar.bz2": bz2.compress(bytes(10_000))[:-20] + b"\xff" * 20,
+    "nameless.zip": nameless(),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_files_of_others_are_refused(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(FOUND[name])
+    with pytest.raises(BagwiseError, match=name):
+        open_collection(path)
+
+
+X = np.random.default_rng(0).poisson(3, (40, 200)).astype(np.float64)
+
+
+@pytest.mark.parametrize("part", ["gram", "class_sums", "deviations"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_statistics_that_are_not_finite_are_refused(part, value):
+    sums = Statistics.of(X, np.arange(len(X)) % 3, 3, gram=True)
+    changed = getattr(sums, part).copy()
+    changed.flat[3] = value
+    with pytest.raises(BagwiseError, match=f"{part} must hold finite numbers"):
+        dataclasses.replace(sums, **{part: changed})
+
+
+def test_statistics_whose_squares_are_infinite_are_refused():
+    sums = Statistics.of(X, np.arange(len(X)) % 3, 3, gram=True)
+    large = dataclasses.replace(sums, class_sums=sums.class_sums * 1e200)
+    with pytest.raises(BagwiseError, match=r"The preferred matrix of csm holds .* for the words"):
+        merge_words(large, criterion="csm")
+
+
+def test_matrices_of_other_criteria_that_are_not_finite_are_refused():
+    weights = np.ones((len(X), len(X)))
+    weights[3, 4] = weights[4, 3] = np.nan
+
+    class Broken(TraceRatio):
+        name = "broken"
+        supervised = False
+
+        def structures(self, X, y, n_threads=1):
+            return TotalScatter(np.ones(len(X))), GraphLaplacian(sp.csr_array(weights))
+
+    with pytest.raises(BagwiseError, match="The undesired matrix of Broken holds nan"):
+        merge_words(X, criterion=Broken())
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr", "message"),
+    [
+        ([0, 1], [0, 1, 3], "do not rise"),
+        ([0, 1], [0, 2, 1], "do not rise"),
+        ([0, 1], [1, 1, 2], "do not rise"),
+        ([0, 1], [0, 2], "do not rise"),
+        ([0, 2], [0, 1, 2], "in column 0 or 2"),
+        ([-1, 0], [0, 1, 2], "in column -1 or 0"),
+        ([1, 0], [0, 2, 2], "must rise"),
+        ([1, 1], [0, 0, 2], "must rise"),
+    ],
+)
+def test_lists_of_a_sparse_matrix_are_checked(indices, indptr, message):
+    with pytest.raises(BagwiseError, match=message):
+        checked_csr(np.ones(2), np.array(indices), np.array(indptr), (2, 2))
+    assert checked_csr(np.ones(2), np.array([1, 0]), np.array([0, 1, 2]), (2, 2)).toarray().tolist() == [[0, 1], [1, 0]]
+    assert checked_csr(np.ones(2), np.array([0, 1]), np.array([0, 2, 2]), (2, 2)).nnz == 2
+
+
+@pytest.mark.parametrize("change", [{"n_hashes": 2**62}, {"dtype": "\ud800"}])
+def test_sketches_with_absurd_settings_are_refused(change, tmp_path):
+    content = Sketch(6, 8, 3).update(np.ones((2, 6))).save(tmp_path / "a.sketch").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8 : 8 + length])
+    entries["__metadata__"]["bagwise"] = json.dumps(json.loads(entries["__metadata__"]["bagwise"]) | change)
+    header = json.dumps(entries).encode()
+    (tmp_path / "a.sketch").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+    with pytest.raises(BagwiseError, match=next(iter(change))):
+        Sketch.load(tmp_path / "a.sketch")

@@ -1,0 +1,67 @@
+"""Whatever is in a file, it is accepted or refused: see ``make fuzz`` for many more inputs."""
+
+import json
+
+import pytest
+
+from fuzz import running
+from fuzz.targets import TARGETS
+
+N_INPUTS = 2000
+
+
+def test_two_thousand_inputs_are_accepted_or_refused():
+    tallies = running.run({name: running.Tally() for name in TARGETS}, -(-N_INPUTS // len(TARGETS)))
+    assert not list(running.findings(tallies))
+    for name, one in tallies.items():
+        assert one.accepted, f"no input of {name} was accepted, not even the files that inputs are made from"
+        assert one.refused or name == "cache", name  # a damaged file of a cache is computed again
+
+
+def test_the_inputs_of_a_number_are_always_the_same(tmp_path):
+    corpora = [running.corpus_of("csv", tmp_path / name) for name in "ab"]
+    for number in range(40):
+        one, other = (running.input_of("csv", corpus, number) for corpus in corpora)
+        assert one == other
+
+
+class _Process:
+    """What a process says, and whether it hangs or dies after that."""
+
+    def __init__(self, messages, hangs):
+        self.messages, self.hangs = iter(messages), hangs
+
+    def poll(self, seconds):
+        self.next = next(self.messages, None)
+        return self.next is not None or not self.hangs
+
+    def recv(self):
+        if self.next is None:
+            raise EOFError
+        return self.next
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_inputs_that_end_the_process_are_noted_and_left_behind(hangs):
+    said = [
+        ("begin", "csv", 0),
+        ("end", "csv", 0, "accepted", 0.5, 7),
+        ("begin", "csv", 1),
+        ("end", "csv", 1, "KeyError at a.py:3", 0.1, 9),
+        ("begin", "csv", 2),
+    ]
+    tallies, told = {"csv": running.Tally()}, []
+    running._watch(_Process(said, hangs), tallies, told.append)
+    one = tallies["csv"]
+    assert (one.tried, one.accepted, one.refused, one.foreign) == (3, 1, 0, {"KeyError at a.py:3": [1]})
+    assert (one.hangs, one.crashes) == (([2], []) if hangs else ([], [2]))
+    assert (one.slowest_input, one.growth_input, told) == (0, 1, ["csv"])
+    assert len(list(running.findings(tallies))) == 2
+
+
+def test_a_run_goes_on_where_it_was(tmp_path, capsys):
+    state = tmp_path / "state.json"
+    for n in (3, 5):
+        assert running.main(["--inputs", str(n), "--targets", "tsv", "--state", str(state)]) == 0
+        assert json.loads(state.read_text())["tsv"]["tried"] == n
+    assert f"| all | {5} |" in capsys.readouterr().out
