@@ -351,7 +351,7 @@ MUTANTS = [
     Mutant(
         "derived classifiers: shares without square roots",
         "model/cutting.py",
-        'factors = np.sqrt(shares) if "power" in model.normalize else shares',
+        'factors = np.sqrt(shares * _shares(masses, fine, n_fine)) if "power" in model.normalize else shares',
         "factors = shares",
         "first_hour/test_cut.py -k derived",
     ),

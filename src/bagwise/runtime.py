@@ -33,7 +33,8 @@ LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normaliz
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 # Members of headers of schema 2, and what they are where they are missing.
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
-OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None}
+OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None}
+UNUSED = ("edits", "unedited_")  # names of arrays that only the library reads, and checks, begin so
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
@@ -497,6 +498,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
         optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
         if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
             wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
+        optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)

@@ -79,7 +79,7 @@ def test_derived_weights_give_the_same_scores_where_parts_have_constant_shares()
             groups, totals = model.hierarchy.cut(n), model.word_totals
             shares = totals / np.bincount(groups, totals)[groups]
             given = np.random.default_rng(n).random((6, n))[:, groups] * shares
-            head = derive_head(model, 5, n)
+            head = derive_head(model, model.heads[5], model.hierarchy.cut(5), n)
             expected = model.heads[5].scores(model.group(given, 5))
             np.testing.assert_allclose(head.scores(model.group(given, n)), expected, rtol=1e-4, atol=1e-5)
 

@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
+from bagwise._io.tensors import write_tensors
+from bagwise.model import Head, files
 from model_cases import MADE, table_model
+from models.make_models import random_hierarchy
 
 
 def taken_apart(path):
@@ -257,6 +260,57 @@ def test_weights_that_cannot_be_are_refused(value, tmp_path):
     wrong = put_together(tmp_path / "m.bagwise", about | {"schema": 1}, entries, data)
     refused(wrong, "not that of a model")  # schema 1 has no weights
     assert first < last
+
+
+UNEDITED = {  # changes of `unedited` in the header, of arrays, and what is said of them
+    "list": (["x"], {}, "unedited must have n_words"),
+    "no list of heads": ({"heads": "9"}, {}, "Its unedited cannot be"),
+    "heads of too many": ({"heads": [3, 10**9]}, {}, "Its unedited cannot be"),
+    "boolean heads": ({"heads": [True]}, {}, "Its unedited cannot be"),
+    "other heads": ({"heads": [3, 4]}, {}, "Its array 'unedited_head_4_coef' is None"),
+    "too many groups": ({"n_words": 99}, {}, "n_groups must be from"),
+    "names": ({"group_names": {"x": "y"}}, {}, "Members must be numbers"),
+    "names of long numbers": ({"group_names": {"9" * 5000: "y"}}, {}, "Members must be numbers"),
+    "a name of no group": ({"group_names": {"60": "y"}}, {}, "there is no group 60"),
+    "calibration": ({"calibration": {"3": "x"}}, {}, "calibration has a number"),
+    "derived": ({"derived_head": 3}, {}, "Its unedited cannot be"),
+    "path": ({"path": {"sizes": [1]}}, {}, "path must have sizes"),
+    "no edits": ({}, {"edits": None}, "Its array 'edits' is None"),
+    "edits that are no JSON": ({}, {"edits": np.frombuffer(b"[{", np.uint8)}, "Its edits are no JSON"),
+    "deep edits": ({}, {"edits": np.frombuffer(b"[" * 10**5, np.uint8)}, "Its edits are no JSON"),
+    "edits of a kind that is not known": (
+        {},
+        {"edits": np.frombuffer(b'[{"edit": "run", "n_groups": 1}]', np.uint8)},
+        "Unknown edit: 'run'",
+    ),
+    "an empty list of edits": ({}, {"edits": np.frombuffer(b"[]", np.uint8)}, "has `unedited` if it has edits"),
+    "type of edits": ({}, {"edits": np.zeros(3)}, "Its array 'edits' is"),
+    "merges": ({}, {"unedited_merges": np.zeros((59, 2), np.int32)}, "Merge 0 is"),
+    "fewer merges": ({}, {"unedited_merges": np.zeros((3, 2), np.int32)}, "Its array 'unedited_scores'"),
+    "no merges": ({}, {"unedited_merges": None}, "Its array 'unedited_scores'"),
+    "heads": ({}, {"unedited_head_9_coef": np.zeros((3, 8), np.float32)}, "Its array 'unedited_head_9_coef'"),
+    "infinite heads": ({}, {"unedited_head_9_coef": np.full((3, 9), np.inf, np.float32)}, "finite"),
+    "unknown": ({}, {"unedited_code": np.zeros(3, np.uint8)}, "Its array 'unedited_code'"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(UNEDITED))
+def test_edits_that_lie_are_refused_by_the_library_and_not_read_by_the_runtime(case, tmp_path):
+    random = np.random.default_rng(0)
+    heads = {n: Head(random.normal(size=(3, n)), np.zeros(3)) for n in (3, 9)}
+    model = Model(
+        modality="table", hierarchy=random_hierarchy(60, random), n_groups=9, classes=list("abc"), heads=heads
+    )
+    words = next(words for words in model.groups() if len(words) > 3)
+    model = model.apply([{"edit": "move", "n_groups": 9, "words": words[:2].tolist(), "to": 8}])
+    header, tensors = files.parts_of(model)
+    assert {"edits", "unedited_merges", "unedited_scores", "unedited_head_9_coef"} <= tensors.keys()
+    changes, arrays, message = UNEDITED[case]
+    header["unedited"] = header["unedited"] | changes if isinstance(changes, dict) else changes
+    tensors = {name: array for name, array in (tensors | arrays).items() if array is not None}
+    path = write_tensors(tmp_path / "m.bagwise", runtime.KIND, 2, header, tensors)
+    refused(path, message, by=["library"])
+    assert runtime.load(path).n_groups == model.n_groups
 
 
 @pytest.mark.parametrize("value", [-1, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -169,6 +170,9 @@ def _print_model(session: Session, model: Any) -> None:
     if model.given_names:
         names = ", ".join(f"{number} {name}" for number, name in model.given_names.items())
         lines.append(("named groups", names))
+    if model.edits:
+        kinds = Counter(one["edit"] for one in model.edits)
+        lines.append(("edits", ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
     if model.heads:
         lines.append(("classifiers", f"for {ranges(model.heads)} groups"))
     derived = made.get("derived_head")

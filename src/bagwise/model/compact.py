@@ -76,6 +76,8 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "item_hashes": None if hashes is not None else model.item_hashes,  # with others words are counted otherwise
         "options": {name: value for name, value in model.options.items() if name in _OPTIONS and value is not None},
         "provenance": {name: value for name, value in model.provenance.items() if name in known} | {"compact": lost},
+        "edits": (),
+        "unedited": None,
     }
     return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
 

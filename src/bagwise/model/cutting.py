@@ -29,31 +29,48 @@ def word_mass(model: Model) -> NDArray[np.float64]:
     return mass if model.word_weights is None else mass * model.word_weights
 
 
-def derive_head(model: Model, larger: int, n: int) -> Head:
-    r"""Derive a classifier for n groups from that for a larger number of groups, of which each is a part of one.
+def derive_head(model: Model, head: Head, labels: NDArray[np.int64], n: int) -> Head:
+    r"""Derive a classifier for n groups from that for other groups, most often parts of these.
 
-    If every part g of a group always had the same share s_g of its sum, features of parts would be s_g f, or
-    :math:`\sqrt{s_g} f` after square roots, and the weight :math:`\sum_g s_g w_g`, or :math:`\sum_g \sqrt{s_g} w_g`,
-    would give the same scores. Shares are those of all occurrences, see `word_mass`. The intercept stays.
+    If every part p of a group always had the same share :math:`s_p` of its sum, features of parts would be s_p f, or
+    :math:`\sqrt{s_p} f` after square roots, and the weight :math:`\sum_p s_p w_p`, or :math:`\sum_p \sqrt{s_p} w_p`,
+    would give the same scores. Where groups were edited, p is what a group shares with one of the classifier's, and
+    :math:`w_p` the weight of that: sums of words keep it; square roots of sums share it among the parts, each
+    :math:`\sqrt{r_p} w` with its share :math:`r_p` of the classifier's group. Shares are those of all occurrences, see
+    `word_mass`. The intercept stays.
+
+    Parameters
+    ----------
+    model : Model
+        Cut at n groups.
+    head : Head
+    labels : ndarray of shape (d,)
+        The group of each word that the head is for.
+    n : int
     """
-    fine, coarse = model.hierarchy.cut(larger), model.hierarchy.cut(n)
-    whole = np.empty(larger, dtype=np.int64)
-    whole[fine] = coarse  # the group that each part is in
-    parts = np.bincount(fine, word_mass(model), larger)
-    totals = np.bincount(whole, parts, n)
-    equal = 1 / np.bincount(whole, minlength=n)  # in a group without occurrences all parts count the same
-    shares = np.where(totals[whole] > 0, parts / np.where(totals > 0, totals, 1)[whole], equal[whole])
-    factors = np.sqrt(shares) if "power" in model.normalize else shares
-    head, n_classes = model.heads[larger], len(model.classes)
-    weights = head.coef.astype(np.float64).reshape(n_classes * model.n_cells, larger) * factors
+    coarse, mass, n_fine = model.hierarchy.cut(n), word_mass(model), int(labels.max()) + 1
+    pairs, parts = np.unique(labels * n + coarse, return_inverse=True)
+    fine, whole = pairs // n, pairs % n  # the groups that each part is in, of the head and of the model
+    masses: NDArray[np.float64] = np.bincount(parts, mass).astype(np.float64)
+    shares, n_classes = _shares(masses, whole, n), len(model.classes)
+    factors = np.sqrt(shares * _shares(masses, fine, n_fine)) if "power" in model.normalize else shares
+    weights = head.coef.astype(np.float64).reshape(n_classes * model.n_cells, n_fine)[:, fine] * factors
     coef = np.stack([np.bincount(whole, row, n) for row in weights]).astype(np.float32)
     return Head(coef.reshape(n_classes, -1), head.intercept)
+
+
+def _shares(masses: NDArray[np.float64], groups: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """Return the share of each part in its group; in a group without occurrences all parts count the same."""
+    totals, equal = np.bincount(groups, masses, n)[groups], 1 / np.bincount(groups, minlength=n)[groups]
+    return np.where(totals > 0, masses / np.where(totals > 0, totals, 1), equal)
 
 
 def with_derived_head(model: Model) -> None:
     """Add the classifier of a model that has just been cut, if it has none; ``provenance["derived_head"]`` says so.
 
-    One that was derived for another cut is left out, unless larger ones were trimmed.
+    It is derived from that for the smallest number of groups that is not below n. An edited model also has those of
+    before, for groups that were edited, or else the largest of them. One that was derived for another cut is left out,
+    unless larger ones were trimmed.
     """
     n, before = model.n_groups, model.provenance.get("derived_head")
     derived_for = before.get("n_groups") if isinstance(before, dict) else None
@@ -61,9 +78,14 @@ def with_derived_head(model: Model) -> None:
         return
     heads = {size: head for size, head in model.heads.items() if size != derived_for or size == model.flattened}
     told = {name: value for name, value in model.provenance.items() if name != "derived_head"}
+    sources = {size: (head, model.hierarchy) for size, head in heads.items()}
     larger = min((size for size in heads if size > n), default=None)
+    if model.unedited is not None:
+        sources = {size: (head, model.unedited.hierarchy) for size, head in model.unedited.trained.items()} | sources
+        larger = min((size for size in sources if size >= n), default=max(sources, default=None))
     if n not in heads and larger is not None:
-        heads[n] = derive_head(model, larger, n)
+        head, hierarchy = sources[larger]
+        heads[n] = derive_head(model, head, hierarchy.cut(larger), n)
         told["derived_head"] = {"n_groups": n, "from": larger}
     model._set(heads=dict(sorted(heads.items())), provenance=told)
 
@@ -82,7 +104,14 @@ def trim_parameters(model: Model) -> dict[str, Any]:
         merges = np.concatenate([merges_of(hierarchy.cut(n)), hierarchy.merges[n_done:]])
         scores = np.concatenate([np.full(n_done, np.nan), hierarchy.scores[n_done:]])
         changes |= {"hierarchy": Hierarchy(hierarchy.n_words, merges, scores, hierarchy.criterion), "flattened": n}
+    changes |= without_edits(model)
     return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
+
+
+def without_edits(model: Model) -> dict[str, Any]:
+    """Return the parameters of a model that keeps its groups, but not what they were before they were edited."""
+    told = {} if not model.edits else {"provenance": {**model.provenance, "n_edits": len(model.edits)}}
+    return {"edits": (), "unedited": None, **told}
 
 
 def check_flattened(hierarchy: Hierarchy, flattened: Any) -> None:

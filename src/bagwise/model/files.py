@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from bagwise._io.tensors import PackedStrings, check_file_path, kind_of, tensor_
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.compact import encoded_weights, groups_of
+from bagwise.model.editing import MOST_BYTES, Unedited
 from bagwise.model.parts import DescriptorRecord, Head, PathErrors
 from bagwise.runtime import (
     HASH_BITS,
@@ -39,6 +41,9 @@ INDEX_KIND, INDEX_ITEMS = "bagwise.ItemIndex", "items.json"
 
 # The part of a file that hashes of training items may take; bytes of their entry in its header.
 _MOST_HASHED, _ENTRY = 0.01, 80
+
+# Members of "unedited" that are objects or null.
+_OBJECTS = ("calibration", "group_names", "derived_head")
 
 _M = TypeVar("_M")
 
@@ -105,6 +110,8 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     tensors = _group_tensors(model) | weights | _hash_tensors(model)
     if model.column_shift is not None:
         tensors["column_shift"] = model.column_shift
+    if model.unedited is not None:
+        tensors |= _edit_tensors(model)
     used = {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
     if used or not {"merges", "scores"} >= tensors.keys():
         header |= {"schema": SCHEMA, **used}
@@ -135,12 +142,26 @@ def _group_tensors(model: Any) -> dict[str, NDArray[Any]]:
         merges = {"merges": hierarchy.merges[rest].astype(np.int32), "scores": hierarchy.scores[rest]}
         return {"groups": hierarchy.cut(model.flattened).astype(dtype), **merges, **tables}
     one_cut = model.n_groups == hierarchy.min_groups and {*model.heads} <= {model.n_groups}
-    groups = groups_of(hierarchy) if one_cut else None
+    edited = model.unedited is not None and model.unedited.hierarchy != hierarchy
+    groups = groups_of(hierarchy) if one_cut and not edited else None
     tables = {} if model.tables is None else {"tables": model.tables}
     if groups is None:
         return {"merges": hierarchy.merges.astype(np.int32), "scores": hierarchy.scores, **tables}
     dtype = np.uint8 if model.n_groups <= 1 << 8 else np.uint16
     return {name: array.astype(dtype) for name, array in {"groups": groups, **tables}.items()}
+
+
+def _edit_tensors(model: Any) -> dict[str, NDArray[Any]]:
+    """Return the edits, and of what the model was before them what is not the same."""
+    before, tensors = model.unedited, {"edits": np.frombuffer(json.dumps(model.edits).encode(), np.uint8)}
+    if before.hierarchy != model.hierarchy:
+        tensors["unedited_merges"] = before.hierarchy.merges.astype(np.int32)
+        tensors["unedited_scores"] = before.hierarchy.scores
+    for size, head in before.heads.items():
+        if head != model.heads.get(size):
+            tensors[f"unedited_head_{size}_coef"] = head.coef
+            tensors[f"unedited_head_{size}_intercept"] = head.intercept
+    return tensors
 
 
 def _weight_tensors(model: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -165,28 +186,47 @@ def _hash_tensors(model: Any) -> dict[str, NDArray[Any]]:
 def _optional(model: Any) -> dict[str, Any]:
     """Return the members of the header that schema 1 does not have."""
     vocabularies = list(model.vocabularies) if len(model.vocabularies) > 1 else None
-    calibration = {str(size): sharpness for size, sharpness in model.calibration.items()} or None
-    names = {str(number): name for number, name in model.given_names.items()} or None
+    before = model.unedited
+    unedited = before and {
+        "n_words": before.n_groups,
+        "heads": list(before.heads),
+        "path": None if before.path is None else before.path.to_dict(),
+        "calibration": _by_text(before.calibration),
+        "group_names": _by_text(before.given_names),
+        "derived_head": before.derived_head,
+    }
     return {
         "term": model.term,
         "norm": model.norm,
         "vocabularies": vocabularies,
-        "calibration": calibration,
-        "group_names": names,
+        "calibration": _by_text(model.calibration),
+        "group_names": _by_text(model.given_names),
         "flattened": model.flattened,
+        "unedited": unedited,
     }
+
+
+def _by_text(values: Mapping[int, Any]) -> dict[str, Any] | None:
+    """Return a mapping with the texts of its numbers, as JSON has them; None if it is empty."""
+    return {str(number): value for number, value in values.items()} or None
+
+
+def _by_number(values: Mapping[str, Any] | None) -> dict[int, Any]:
+    """Return the mapping of `_by_text`."""
+    if any(re.fullmatch("[0-9]{1,9}", number) is None for number in values or {}):
+        raise BagwiseError(f"Members must be numbers; got {list(values or {})!r:.100}.")
+    return {int(number): value for number, value in (values or {}).items()}
 
 
 def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Turn a header and arrays into parameters of `Model`. Types and shapes of the arrays were checked before."""
     if not isinstance(header["criterion"], str) or not isinstance(header["library"], str):
         raise BagwiseError("Criterion and library must be texts.")
-    descriptor, path = header["descriptor"], header["path"]
+    descriptor = header["descriptor"]
     if descriptor is not None:
         entries = descriptor if header["vocabularies"] and isinstance(descriptor, list) else [descriptor]
         descriptor = [DescriptorRecord(**_fields(one, "descriptor", ("name", "parameters"))) for one in entries]
-    if path is not None:
-        path = PathErrors(**_fields(path, "path", ("sizes", "errors", "standard_errors", "protocol")))
+    path = _path(header["path"])
     return {
         "modality": header["items"],
         "hierarchy": Hierarchy(header["vocabulary_size"], tensors["merges"], tensors["scores"], header["criterion"]),
@@ -202,18 +242,69 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "word_weights": tensors.get("word_weights"),
         "column_shift": tensors.get("column_shift"),
         "tables": tensors.get("tables"),
-        "given_names": {int(number): name for number, name in (header["group_names"] or {}).items()},
+        "given_names": _by_number(header["group_names"]),
         "flattened": header["flattened"],
         "norm": header["norm"],
         "normalize": header["normalize"],
         "classes": header["classes"],
-        "heads": {n: Head(tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]},
-        "calibration": {int(size): sharpness for size, sharpness in (header["calibration"] or {}).items()},
+        "heads": {n: _head(tensors, n) for n in header["heads"]},
+        "calibration": _by_number(header["calibration"]),
         "path": path,
         "item_hashes": tensors.get("item_hashes"),
+        **(_edits(header, tensors) if header["unedited"] is not None or "edits" in tensors else {}),
         "options": header["options"],
         "provenance": header["provenance"],
     }
+
+
+def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the edits, and what the model was before them. Readers that do not need them have not checked them."""
+    before, d, changed = header["unedited"], header["vocabulary_size"], "unedited_merges" in tensors
+    before = _fields(before, "unedited", ("n_words", "heads", "path", "calibration", "group_names", "derived_head"))
+    sizes, named = before["heads"], all(isinstance(before[name], dict | None) for name in before if name in _OBJECTS)
+    counts = isinstance(sizes, list) and all(type(size) is int and 0 < size <= d for size in sizes)
+    if not named or not counts or len(set(sizes)) < len(sizes):
+        raise BagwiseError(f"Its unedited cannot be {before!r:.200}.")
+    text = {"edits": ("|u1", (min(len(tensors.get("edits", ())), MOST_BYTES),))}
+    k = min(len(tensors.get("unedited_merges", ())), d - 1)
+    merges = {"unedited_merges": ("<i4", (k, 2)), "unedited_scores": ("<f8", (k,))} if changed else {}
+    own = [n for n in sizes if n not in header["heads"] or f"unedited_head_{n}_coef" in tensors]
+    n_cells = sum(rows * columns for rows, columns in header["pyramid"])
+    coefs = {f"unedited_head_{n}_coef": ("<f4", (len(header["classes"]), n_cells * n)) for n in own}
+    intercepts = {f"unedited_head_{n}_intercept": ("<f4", (len(header["classes"]),)) for n in own}
+    _check_forms(tensors, text | merges | coefs | intercepts, ("edits", "unedited_"))
+    try:
+        edits = json.loads(tensors["edits"].tobytes())
+    except (ValueError, RecursionError) as error:
+        raise BagwiseError(f"Its edits are no JSON: {error}.") from error
+    pairs, scores = (tensors[f"unedited_{name}" if changed else name] for name in ("merges", "scores"))
+    unedited = Unedited(
+        hierarchy=Hierarchy(d, pairs, scores, header["criterion"]),
+        n_groups=before["n_words"],
+        heads={n: _head(tensors, n, "unedited_" if n in own else "") for n in sorted(sizes)},
+        calibration=_by_number(before["calibration"]),
+        path=_path(before["path"]),
+        given_names=_by_number(before["group_names"]),
+        derived_head=before["derived_head"],
+    )
+    return {"edits": edits, "unedited": unedited}
+
+
+def _check_forms(tensors: dict[str, NDArray[Any]], wanted: dict[str, Any], begin: tuple[str, ...]) -> None:
+    """Check types and shapes of the arrays whose names begin with given ones."""
+    found = {name: (held.dtype.str, held.shape) for name, held in tensors.items() if name.startswith(begin)}
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            raise BagwiseError(f"Its array {name!r:.50} is {found.get(name)}, expected {wanted.get(name)}.")
+
+
+def _head(tensors: dict[str, NDArray[Any]], size: int, before: str = "") -> Head:
+    return Head(tensors[f"{before}head_{size}_coef"], tensors[f"{before}head_{size}_intercept"])
+
+
+def _path(entry: Any) -> PathErrors | None:
+    names = ("sizes", "errors", "standard_errors", "protocol")
+    return None if entry is None else PathErrors(**_fields(entry, "path", names))
 
 
 def _fields(entry: Any, what: str, names: tuple[str, ...]) -> dict[str, Any]:

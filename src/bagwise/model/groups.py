@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ __all__ = [
     "name_model_group",
     "name_model_groups",
     "names_differ",
+    "passed_names",
+    "same_names",
     "typicality",
 ]
 
@@ -207,10 +209,33 @@ def moved_names(model: Model, n: int) -> dict[int, str]:
     """Return the names of those groups that are the same with n groups, by their numbers there."""
     if n == model.n_groups or not model.given_names:
         return dict(model.given_names)
-    if model.tables is not None:
-        return {}
-    before, after = model.lookup, model.hierarchy.cut(n)
-    sizes, others = np.bincount(before, minlength=model.n_groups), np.bincount(after, minlength=n)
+    return {} if model.tables is not None else same_names(model.given_names, model.lookup, model.hierarchy.cut(n))
+
+
+def same_names(names: Mapping[int, str], before: NDArray[np.int64], after: NDArray[np.int64]) -> dict[int, str]:
+    """Return the names of those groups that are the same in another cut of a hierarchy, by their numbers there."""
+    sizes, others = np.bincount(before), np.bincount(after)
     first = np.unique(before, return_index=True)[1]  # cuts are nested: of groups that share a word, one holds the other
-    pairs = [(int(after[first[number]]), number, name) for number, name in model.given_names.items()]
+    pairs = [(int(after[first[number]]), number, name) for number, name in names.items()]
     return dict(sorted((new, name) for new, number, name in pairs if others[new] == sizes[number]))
+
+
+def passed_names(
+    names: Mapping[int, str], before: NDArray[np.int64], after: NDArray[np.int64], first: Sequence[int] = ()
+) -> dict[int, str]:
+    """Pass the name of each group on to the new one that has most of its words, of equal ones the first.
+
+    If several do so to one, it has the name of that which comes first in `first`, or else has more words of it.
+
+    Examples
+    --------
+    >>> names, before, after = {0: "cats", 1: "dogs"}, np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 2])
+    >>> passed_names(names, before, after), passed_names(names, before, after, first=[0, 1])
+    ({0: 'dogs'}, {0: 'cats'})
+    """
+    passed = []
+    for number, name in names.items():
+        counts = np.bincount(after[before == number])
+        rank = first.index(number) if number in first else len(first)
+        passed.append((int(counts.argmax()), rank, -int(counts.max()), number, name))
+    return {new: name for new, *_, name in sorted(passed, reverse=True)}  # the first overwrites the others

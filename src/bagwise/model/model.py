@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
-from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
+from bagwise.codebooks.pyramids import cell_names, n_cells
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
-from bagwise.model.checks import check_words, checked_item_hashes
+from bagwise.model.checks import check_tables, check_words, checked_item_hashes, checked_pyramid
 from bagwise.model.compact import compact_parameters, groups_of
 from bagwise.model.cutting import check_flattened, trim_parameters, with_derived_head
+from bagwise.model.editing import Unedited, apply_edits, check_edits, rename_edits, undo_edits
 from bagwise.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
 from bagwise.model.parts import (
     DescriptorRecord,
@@ -34,15 +35,7 @@ from bagwise.model.parts import (
     json_copy,
     softmax,
 )
-from bagwise.runtime import (
-    ITEMS,
-    MOST_CELLS,
-    MOST_GROUPS,
-    MOST_TABLE,
-    MOST_TABLES,
-    MOST_WORDS,
-    OPTIONAL,
-)
+from bagwise.runtime import ITEMS, MOST_GROUPS, MOST_WORDS, OPTIONAL
 
 if TYPE_CHECKING:
     from bagwise.model.explanation import Explanation
@@ -119,6 +112,10 @@ class Model:
     item_hashes : array-like of int64, default=None
         Hashes of the words of training items, all different and ascending; see `bagwise.training.seen`. A file keeps
         the smallest ones, at most 1 % of its size.
+    edits : sequence of dict, default=()
+        Edits that people made of the groups, in their order; see `apply`. `hierarchy` is the edited one.
+    unedited : Unedited, default=None
+        What the model was before its first edit, if there are edits.
     options, provenance : mapping, default={}
         Options of the fit, and facts about its data. JSON values.
 
@@ -180,6 +177,8 @@ class Model:
     calibration: Mapping[int, float] = field(default_factory=dict)
     path: PathErrors | None = None
     item_hashes: NDArray[np.int64] | None = None
+    edits: tuple[dict[str, Any], ...] = ()
+    unedited: Unedited | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -198,11 +197,11 @@ class Model:
                 f"down to {self.hierarchy.min_groups}. Merge further."
             )
         check_flattened(self.hierarchy, self.flattened)
-        self._set(n_groups=self._checked_size(self.n_groups), pyramid=self._checked_pyramid())
+        self._set(n_groups=self._checked_size(self.n_groups), pyramid=checked_pyramid(self))
         self._set(normalize=resolve_steps(self.normalize))
         check_words(self)
         _ = self.weighting  # checks the names of term and norm
-        self._check_tables()
+        check_tables(self)
         self._check_classes()
         self._set(given_names=checked_group_names(self.given_names, self.n_groups))
         if self.path is not None and not isinstance(self.path, PathErrors):
@@ -213,6 +212,7 @@ class Model:
             if not isinstance(getattr(self, name), Mapping):
                 raise BagwiseError(f"{name} must be a mapping, got {type(getattr(self, name)).__name__}.")
             self._set(**{name: json_copy(dict(getattr(self, name)), name)})
+        check_edits(self)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -225,31 +225,6 @@ class Model:
             what = f"{parameter_name('n_groups')} must be from {least} to {most}"
             raise BagwiseError(f"{what}, where the hierarchy can be cut; got {n}.")
         return n
-
-    def _checked_pyramid(self) -> tuple[tuple[int, int], ...]:
-        grids = resolve_pyramid(self.pyramid)
-        if n_cells(grids) > MOST_CELLS:
-            raise BagwiseError(f"A pyramid has at most {MOST_CELLS} cells, this one has {n_cells(grids)}.")
-        n_columns = n_cells(grids) * self.hierarchy.n_words
-        if n_cells(grids) > 1 and n_columns > MOST_TABLE:
-            raise BagwiseError(
-                f"{n_cells(grids)} cells of {self.hierarchy.n_words} words make {n_columns} columns; a model has at "
-                f"most {MOST_TABLE}. Take fewer words, or no pyramid."
-            )
-        return grids
-
-    def _check_tables(self) -> None:
-        if self.tables is None:
-            return
-        given = np.asarray(self.tables)
-        d, accepted = self.hierarchy.n_words, f"2 to {MOST_TABLES} rows of integers from 0 to {self.n_groups - 1}"
-        sound = given.ndim == 2 and given.dtype.kind in "iu" and 2 <= len(given) <= MOST_TABLES and given.shape[1] == d
-        if not sound or given.min() < 0 or given.max() >= self.n_groups:
-            shown = f"{given.dtype} of shape {given.shape}"
-            raise BagwiseError(f"tables must be {accepted}, one for each of {d} words; got {shown}.")
-        if sum(len(np.unique(table)) for table in given) > len(np.unique(given)):
-            raise BagwiseError("A group must belong to one table, but some occur in several. Number them through.")
-        self._set(tables=frozen(given.astype(np.int32)))
 
     def _check_classes(self) -> None:
         self._set(classes=checked_names(self.classes, "classes", unique=True))
@@ -441,7 +416,7 @@ class Model:
         their given names. With several tables, another number of groups than theirs gives a cut of the hierarchy,
         without tables.
         """
-        if n != self.n_groups and groups_of(self.hierarchy) is not None:
+        if n != self.n_groups and self.unedited is None and groups_of(self.hierarchy) is not None:
             raise BagwiseError(
                 f"This model is compact: it always has {self.n_groups} groups, not {n}. Cut the model it was made from."
             )
@@ -459,7 +434,8 @@ class Model:
         """Return the model without what its number of groups does not need, so that its file is small.
 
         Merges that lead to more groups become a table from words to groups, and classifiers for more groups are left
-        out; it can still be cut at fewer groups. Features, scores and names of groups stay as they are.
+        out; it can still be cut at fewer groups. Features, scores and names of groups stay as they are. Edits are part
+        of the groups and can no longer be undone: ``provenance["n_edits"]`` has their number.
 
         Examples
         --------
@@ -517,6 +493,8 @@ class Model:
     def rename_groups(self, names: Mapping[int, str | None]) -> Model:
         """Return the same model with other names of some groups, by their numbers; None takes a given name back.
 
+        Each name is an edit, see `apply`. All names together must differ.
+
         Examples
         --------
         >>> from bagwise import Hierarchy, Model
@@ -529,11 +507,50 @@ class Model:
         >>> model.rename_groups({0: "felines"}).group_names()
         array(['felines', 'dog'], dtype=object)
         """
-        changed = {**self.given_names, **names}
-        other = copy.copy(self)
-        kept = {number: name for number, name in changed.items() if name is not None}
-        other._set(given_names=checked_group_names(kept, self.n_groups))
-        return other
+        return self.apply(rename_edits(self, names))
+
+    def apply(self, edits: Iterable[Mapping[str, Any]]) -> Model:
+        """Return an edited model, cut at the number of groups after the last edit. Nothing is learned.
+
+        An edit is an object of JSON values. Groups are numbers at the ``n_groups`` of the edit, after all edits before
+        it; words are numbers, or names where words have names:
+
+        - ``{"edit": "rename", "n_groups": 37, "group": 3, "name": "felines"}``; the name None takes a name back
+        - ``{"edit": "move", "n_groups": 37, "words": [17, 405], "to": 3}``; None: to a new group of their own
+        - ``{"edit": "split", "n_groups": 37, "group": 3}``, where the hierarchy does
+        - ``{"edit": "join", "n_groups": 37, "groups": [3, 7]}``
+        - ``{"edit": "lock", "n_groups": 37, "group": 3}``: the group is whole at every size, is not merged any further,
+          and other edits of it are refused, until an edit "unlock"
+
+        The hierarchy is edited: at the new number of groups it has the edited ones, at others it keeps as much of the
+        order of merges as these leave, see `bagwise.merging.regrouping.regroup`. Classifiers, calibration and errors
+        stay for numbers of groups whose groups are unchanged; a classifier for the edited groups is derived as in
+        `cut`, from the one that the model had before its edits.
+
+        Parameters
+        ----------
+        edits : iterable of mappings
+
+        Returns
+        -------
+        model : Model
+            Its `edits` are those so far and these. They are part of its file; `undo` takes them back.
+
+        Examples
+        --------
+        >>> from bagwise import Hierarchy, Model
+        >>> names = ["cat", "dog", "kitten", "puppy"]
+        >>> hierarchy = Hierarchy(4, [[0, 2], [1, 3], [0, 1]], [3, 2, 1])
+        >>> model = Model(modality="texts", hierarchy=hierarchy, n_groups=2, word_names=names)
+        >>> edited = model.apply([{"edit": "move", "n_groups": 2, "words": ["puppy"], "to": None}])
+        >>> edited.lookup, edited.n_groups, edited.undo() == model
+        (array([0, 1, 0, 2]), 3, True)
+        """
+        return apply_edits(self, edits)
+
+    def undo(self, k: int = 1) -> Model:
+        """Return the model before its last k edits, cut at the number of groups it had then; see `apply`."""
+        return undo_edits(self, k)
 
     def describe_groups(self) -> list[Group]:
         """Return all groups with their names, words, and the class that each speaks for most."""

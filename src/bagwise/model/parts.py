@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
@@ -131,6 +131,14 @@ class PathErrors:
             "standard_errors": list(self.standard_errors),
             "protocol": self.protocol,
         }
+
+    def only(self, sizes: Collection[int]) -> PathErrors | None:
+        """Return the errors at those of its sizes that are among others; None if there are none."""
+        kept = [k for k, size in enumerate(self.sizes) if size in sizes]
+        if not kept:
+            return None
+        errors, deviations = (tuple(column[k] for k in kept) for column in (self.errors, self.standard_errors))
+        return PathErrors(tuple(self.sizes[k] for k in kept), errors, deviations, self.protocol)
 
     def _column(self, name: str) -> list[Any]:
         values = getattr(self, name)
