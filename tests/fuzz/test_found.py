@@ -5,12 +5,13 @@ import dataclasses
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bagwise import BagwiseError, merge_words, open_collection
+from bagwise import BagwiseError, Hierarchy, LatentDirichlet, ManifoldBagOfFeatures, merge_words, open_collection
 from bagwise._utils.matrices import checked_csr
 from bagwise.merging import Sketch, Statistics
 from bagwise.merging.criteria.base import TraceRatio
@@ -109,13 +110,36 @@ def test_lists_of_a_sparse_matrix_are_checked(indices, indptr, message):
     assert checked_csr(np.ones(2), np.array([0, 1]), np.array([0, 2, 2]), (2, 2)).nnz == 2
 
 
-@pytest.mark.parametrize("change", [{"n_hashes": 2**62}, {"dtype": "\ud800"}])
-def test_sketches_with_absurd_settings_are_refused(change, tmp_path):
-    content = Sketch(6, 8, 3).update(np.ones((2, 6))).save(tmp_path / "a.sketch").read_bytes()
+def with_parameters(path, change):
+    """Change parameters in the header of a file."""
+    content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     entries = json.loads(content[8 : 8 + length])
-    entries["__metadata__"]["bagwise"] = json.dumps(json.loads(entries["__metadata__"]["bagwise"]) | change)
+    about = json.loads(entries["__metadata__"]["bagwise"])
+    held = about.get("parameters", about)
+    held |= change
+    entries["__metadata__"]["bagwise"] = json.dumps(about)
     header = json.dumps(entries).encode()
-    (tmp_path / "a.sketch").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
-    with pytest.raises(BagwiseError, match=next(iter(change))):
-        Sketch.load(tmp_path / "a.sketch")
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "change"),
+    [
+        ("stream.sketch", Sketch.load, {"n_hashes": 2**62}),
+        ("stream.sketch", Sketch.load, {"dtype": "\ud800"}),
+        ("merges.hierarchy", Hierarchy.load, {"n_words": 2**63 - 1}),
+        ("words.topics", LatentDirichlet.load, {"n_jobs": 0}),
+        ("words.topics", LatentDirichlet.load, {"max_doc_update_iter": 10**400}),
+        ("words.manifold", ManifoldBagOfFeatures.load, {"bandwidth": 10**400}),
+        ("words.manifold", ManifoldBagOfFeatures.load, {"scale": float("inf")}),
+    ],
+)
+def test_absurd_parameters_in_files_are_refused(name, load, change, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(Path(__file__).parents[1].joinpath("models/files1", name).read_bytes())
+    load(path)
+    with_parameters(path, change)
+    with pytest.raises(BagwiseError, match=name) as caught:
+        load(path)
+    assert next(iter(change)) in str(caught.value) or "claims" in str(caught.value)

@@ -18,6 +18,8 @@ TYPE_NAMES = {
 
 # Checks look at pieces of about this many numbers, so that they take little memory beside the values.
 _PIECE = 1 << 20
+# The largest count, such as of iterations, and the largest number of threads that a file is believed.
+_LARGEST_COUNT, _MOST_JOBS = 1 << 40, 1 << 10
 
 
 def check_integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
@@ -29,6 +31,18 @@ def check_integer(value: Any, name: str, lowest: int, highest: int | None = None
         accepted = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
         raise BagwiseError(f"{name} must be {accepted}, got {value}.")
     return value
+
+
+def check_stored_parameters(parameters: Any, path: Any) -> None:
+    """Raise an error for numbers among the parameters in a file that nobody gives: they overflow, or never end."""
+    for name, value in parameters.items() if isinstance(parameters, dict) else ():
+        whole, real = type(value) is int, type(value) is float
+        sound = abs(value) < _LARGEST_COUNT if whole else np.isfinite(value) if real else True
+        if name == "n_jobs":
+            sound = value is None or (whole and value != 0 and abs(value) <= _MOST_JOBS)
+        if not sound:
+            accepted = "None, or a number of threads" if name == "n_jobs" else f"numbers below {_LARGEST_COUNT}"
+            raise BagwiseError(f"{path} is damaged: its {name} is {value!r:.40}; expected {accepted}.")
 
 
 def as_numpy(values: Any) -> NDArray[Any]:

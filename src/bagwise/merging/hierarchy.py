@@ -19,6 +19,7 @@ __all__ = ["Hierarchy"]
 
 _KIND = "bagwise.Hierarchy"
 _SCHEMA = 1
+_MOST_WORDS = 1 << 26  # of a file: a few merges may be those of any number of words
 _TENSORS = {"merges": tensor("int64", "n_merges", 2), "scores": tensor("float64", "n_merges")}
 
 
@@ -309,6 +310,9 @@ class Hierarchy:
     def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
         """Read a hierarchy that `save` wrote."""
         header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
+        if type(header.get("n_words")) is int and header["n_words"] > _MOST_WORDS:
+            what = f"it claims {header['n_words']} words; at most {_MOST_WORDS} are accepted"
+            raise BagwiseError(f"{os.fspath(path)} is damaged: {what}.")
         return cls(header.get("n_words", -1), tensors["merges"], tensors["scores"], str(header.get("criterion", "")))
 
     def __eq__(self, other: object) -> bool:

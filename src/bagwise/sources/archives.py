@@ -37,7 +37,7 @@ _RATIO_MATTERS_FROM = 1 << 20
 _COPIED_BYTES = 1 << 20
 # What the standard library raises for files that are not what they should be.
 _DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError)
-_DAMAGES += (zlib.error, struct.error, EOFError, NotImplementedError, ValueError)
+_DAMAGES += (zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ __all__ = ["READERS", "WITH_COLUMNS"]
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
 # What the standard library raises for archives that are not what they should be.
-_DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, OverflowError, AttributeError, tokenize.TokenError)
+_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, zlib.error, NotImplementedError, OverflowError, EOFError)
+_DAMAGES += (ValueError, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError)
 # Characters and rows that are looked at.
 _HEAD, _SAMPLE = 1 << 16, 50
 # Bytes that numbers are written by, NaN and infinity among them, and how many of them are read at a time.
@@ -58,7 +59,7 @@ def read_npz(path: str, reading: Reading) -> RawTable:
             return RawTable(_matrix(_array(arrays, x), x), **_npz_others(arrays, label))
     except BagwiseError:
         raise
-    except (ValueError, KeyError, TypeError, EOFError, *_DAMAGES) as error:
+    except _DAMAGES as error:
         raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
 
 
@@ -301,13 +302,15 @@ def read_parquet(path: str, reading: Reading) -> RawTable:
     arrow = require("pyarrow", "io", "Reading Parquet files")
     try:
         table = parquet.read_table(path)
-    except (arrow.ArrowException, OSError) as error:
+        names = table.column_names
+        table.validate(full=True)
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
 
     def strings(i: int) -> list[str]:
         return ["" if value is None else str(value) for value in table.column(i).to_pylist()]
 
-    columns = TableColumns(table.column_names, reading)
+    columns = TableColumns(names, reading)
     types, kinds = arrow.types, [field.type for field in table.schema]
     texts = [i for i, k in enumerate(kinds) if types.is_string(k) or types.is_large_string(k) or types.is_dictionary(k)]
     others = columns.read(strings, texts)

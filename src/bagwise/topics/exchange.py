@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
+from bagwise._utils.checks import check_stored_parameters
 from bagwise.errors import BagwiseError
 
 _KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
@@ -109,5 +110,6 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"needs parameters, n_updates, n_iter and n_documents_seen, and names of all {n_words} words or none."
         )
     given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
+    check_stored_parameters(given, os.fspath(path))
     header["parameters"] = OLD_VALUES | given
     return header | {"words": words}, state

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import Interval, StrOptions, _fit_context
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
+from bagwise._utils.checks import check_stored_parameters
 from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
@@ -459,10 +460,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
             for name in ("scale_", "sigma_histogram_"):
                 if not (np.isfinite(numbers[name]) and numbers[name] > 0):
                     raise BagwiseError(f"its {name} is {numbers[name]}, expected a number above 0")
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise BagwiseError(
                 f"{os.fspath(path)} is not a whole file written by ManifoldBagOfFeatures.save: {error}"
             ) from error
+        check_stored_parameters(parameters, os.fspath(path))
         if parameters.get("target") is None:
             parameters["target"] = target
         try:
