@@ -1,5 +1,6 @@
 """A report of scikit-learn's digits, whose 64 pixels are the words, and a parser of pages."""
 
+import json
 import re
 import time
 from html.parser import HTMLParser
@@ -17,6 +18,8 @@ from bagwise.report import (
     Example,
     MergingCurve,
     ReportData,
+    Tree,
+    TreeRow,
     WordGroup,
     thumbnail,
 )
@@ -65,8 +68,18 @@ def digits_report(n_groups=20):
         timings={"merging": merging_seconds, "classifying": classifying_seconds},
         versions={"bagwise": "0", "numpy": np.__version__},
         notes=["A few digits are ambiguous even for people."],
+        tree=digits_tree(hierarchy, n_groups, names),
         baselines=[Baseline("all pixels", 0.1, 0.01, 64), Baseline("most frequent class", 0.9, None, 0, 0.875)],
     )  # fmt: skip
+
+
+def digits_tree(hierarchy, n_groups, classes):
+    order, totals = hierarchy.leaf_order(), np.full(hierarchy.n_words, 1 / hierarchy.n_words)
+    rows = [
+        TreeRow.of(hierarchy.cut(n)[order], totals, np.arange(n) % len(classes), lambda k: f"group {k}")
+        for n in (1, 2, n_groups)
+    ]
+    return Tree(rows, hierarchy.n_words, classes, n_groups)
 
 
 def _errors_of_folds(Z, y):
@@ -111,17 +124,17 @@ def _examples(X, Z, y, answers, model, per_class=2):
     return examples
 
 
-FORBIDDEN = {"script", "link", "iframe", "object", "embed", "base", "form", "foreignobject", "use", "image"}
+FORBIDDEN = {"link", "iframe", "object", "embed", "base", "form", "foreignobject", "use", "image"}
 VOID = {"br", "img", "input", "link", "meta", "hr", "wbr"}
 
 
 class Page(HTMLParser):
-    """Parse a page; check that tags are balanced, ids unique, and that nothing is loaded or run."""
+    """Parse a page; check that tags are balanced, ids unique, and that nothing is loaded; collect scripts that run."""
 
     def __init__(self, html):
         super().__init__(convert_charrefs=True)
         self.open, self.ids, self.targets, self.tags, self.pictures = [], [], set(), [], []
-        self.texts, self.attributes, self.links = [], [], []
+        self.texts, self.attributes, self.links, self.scripts = [], [], [], []
         self.feed(html)
         self.close()
         assert self.open == []
@@ -167,7 +180,13 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if "style" not in self.open:
+        if "script" in self.open:
+            if self.attributes[-1] == {"type": "application/json", "id": "tree-data"}:
+                json.loads(data)
+            else:
+                assert self.attributes[-1] == {}
+                self.scripts.append(data)
+        elif "style" not in self.open:
             self.texts.append(data)
 
 

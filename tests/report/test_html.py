@@ -22,6 +22,8 @@ from bagwise.report import (
     MergingCurve,
     ReportData,
     SearchResults,
+    Tree,
+    TreeRow,
     WordGroup,
     render_comparison,
     render_report,
@@ -80,22 +82,31 @@ def data_of(names):
         versions={name: name for name in names},
         notes=names,
         baselines=[Baseline(name, 0.5, 0.1, 7, 0.25) for name in names],
+        tree=Tree([TreeRow(n, range(n), [1 / n] * n, range(n), names)], n, names, n),
     )
 
 
-def test_a_page_is_one_file_that_fetches_and_runs_nothing():
+def test_a_page_is_one_file_that_fetches_nothing_and_runs_its_script_alone():
     html = render_report(digits())
     page = Page(html)
     assert len(page.pictures) >= len(digits().examples) + len(digits().groups)
     style = re.search(r"<style>(.*?)</style>", html, re.S)[1]
     policy = next(a["content"] for a in page.attributes if "http-equiv" in a)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert policy.split("; ")[:3] == ["default-src 'none'", "img-src data:", f"style-src 'sha256-{digest}'"]
+    (script,) = page.scripts
+    run = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = ["default-src 'none'", "img-src data:", f"style-src 'sha256-{digest}'", f"script-src 'sha256-{run}'"]
+    assert policy.split("; ")[:4] == allowed
+    assert "innerHTML" not in script
+    assert not re.search(r"\b(import|export)\b.*;$", script, re.M)
     assert set(re.findall(r"var\(--([\w-]+)\)", style)) <= set(re.findall(r"--([\w-]+):", style))
     assert style.count("{") == style.count("}")
     assert "url(" not in style
     assert "@import" not in style
-    assert not re.search(r"https?://", html)
+    assert set(re.findall(r"https?://[^\"]*", html)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    without = Page(render_report(replace(digits(), tree=None)))
+    assert without.scripts == []
+    assert "script-src" not in next(a["content"] for a in without.attributes if "http-equiv" in a)
 
 
 def test_the_figures_of_the_data_are_on_the_page():

@@ -37,7 +37,7 @@ def make_app(space: Workspace) -> Starlette:
     routes.append(Route("/colors.css", colors))
     for module in PAGES.values():
         routes += module.routes(space)
-    routes.append(Mount("/static", StaticFiles(packages=[(__package__, "static")])))
+    routes.append(Mount("/static", StaticFiles(packages=[(__package__, "static"), ("bagwise.report", "static")])))
     return Starlette(routes=routes)
 
 

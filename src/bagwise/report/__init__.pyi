@@ -19,6 +19,8 @@ from .html import render_results as render_results
 from .html import write_comparison as write_comparison
 from .html import write_report as write_report
 from .html import write_results as write_results
+from .icicle import Tree as Tree
+from .icicle import TreeRow as TreeRow
 from .markdown import comparison_table as comparison_table
 from .markdown import write_comparison_markdown as write_comparison_markdown
 from .markdown import write_markdown as write_markdown

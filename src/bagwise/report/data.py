@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.report.icicle import Tree
+
 __all__ = ["Baseline", "ClassCount", "Comparison", "ConfusionMatrix", "CriterionResult", "Example", "Hit"]
 __all__ += ["MergingCurve", "ReportData", "SearchResults", "WordGroup"]
 
@@ -262,8 +264,6 @@ class ReportData:
         Data set and options.
     classes : sequence of ClassCount, default=()
     curve : MergingCurve or None, default=None
-    baselines : sequence of Baseline, default=()
-        Errors of simple methods in the same cross-validation.
     confusion : ConfusionMatrix or None, default=None
     groups : sequence of WordGroup, default=()
         All groups of the model. The page shows those that decide most as cards, and lists the others.
@@ -273,6 +273,10 @@ class ReportData:
     versions : mapping of str to str, default={}
     notes : sequence of str, default=()
         Remarks, such as the number of files that were skipped.
+    baselines : sequence of Baseline, default=()
+        Errors of simple methods in the same cross-validation.
+    tree : Tree or None, default=None
+        Cuts of the hierarchy.
     """
 
     title: str
@@ -286,6 +290,7 @@ class ReportData:
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     baselines: Sequence[Baseline] = ()
+    tree: Tree | None = None
 
 
 class CriterionResult(NamedTuple):

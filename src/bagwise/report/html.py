@@ -1,9 +1,10 @@
 """HTML pages: the report of a model, the comparison of criteria, the results of a search.
 
-Each page is one file without scripts that loads nothing. Three measures make hostile texts harmless: the template
-environment cleans (`bagwise.report.texts.clean`) and escapes every text; a Content-Security-Policy permits only
-pictures inside the file and the style sheet with the given hash; and there is no script: hovering, the choice of
-colours and folding are done by CSS and HTML.
+Each page is one file that loads nothing. Three measures make hostile texts harmless: the template environment cleans
+(`bagwise.report.texts.clean`) and escapes every text; a Content-Security-Policy permits only pictures inside the file,
+and the style sheet and the script with the given hashes; and the only script, which draws the hierarchy of a report,
+sets texts as texts. Hovering, the choice of colours and folding are done by CSS and HTML, and without scripts the
+hierarchy is a picture.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bagwise.errors import BagwiseError
 from bagwise.report import sentences, texts, views
 from bagwise.report.charts import NARROW, WIDE, comparison_chart, level_from, merging_chart
 from bagwise.report.data import Comparison, ReportData, SearchResults
+from bagwise.report.icicle import N_TONES, icicle_chart, script_data, tree_script
 from bagwise.report.sentences import Name, Phrase, Sentence, Strong
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, bar, shades
 from bagwise.report.texts import count, one_line, percent, percent_of
@@ -39,7 +41,8 @@ _MARGIN = 12  # of a chart in a file of its own, in pixels
 def render_report(data: ReportData) -> str:
     """Render the report of a model as an HTML page. Needs ``bagwise[report]``.
 
-    The page is one file that loads nothing and runs no script. It supports light and dark colours and printing.
+    The page is one file that loads nothing. Its only script draws the hierarchy, which is a picture without scripts. It
+    supports light and dark colours and printing.
     Sections without data are left out. Large data are shown in part; the page says so. Equal data give equal pages.
 
     Parameters
@@ -62,7 +65,11 @@ def render_report(data: ReportData) -> str:
     charts = []
     if data.curve is not None:
         charts = [_markup(merging_chart(data.curve, layout=layout)) for layout in (WIDE, NARROW)]
-    return render_page("report.html.j2", merging_charts=charts, **views.report_view(data))
+    tree, script = {}, ""
+    if data.tree is not None:
+        tree = {"tree_chart": _markup(icicle_chart(data.tree)), "tree_data": _markup(script_data(data.tree))}
+        script = tree_script()
+    return render_page("report.html.j2", script, merging_charts=charts, **tree, **views.report_view(data))
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
@@ -187,14 +194,20 @@ def chart_file(chart: str) -> bytes:
     return f"{head}{start}><style>{style}</style>{ground}{rest}\n".encode()
 
 
-def render_page(template: str, **context: Any) -> str:
-    """Render a template with the style sheet and the policy of all pages."""
+def render_page(template: str, script: str = "", **context: Any) -> str:
+    """Render a template with the style sheet and the policy of all pages; the only script that runs is the given."""
     environment = _environment()
     colours = {"light": LIGHT, "dark": DARK, "light_shades": shades(LIGHT), "dark_shades": shades(DARK)}
-    style = environment.get_template("style.css.j2").render(series=_series(), **colours)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return environment.get_template(template).render(style=_markup(style), policy=policy, **context)
+    style = environment.get_template("style.css.j2").render(series=_series(), n_tones=N_TONES, **colours)
+    policy = f"default-src 'none'; img-src data:; style-src {_digest(style)}; "
+    policy += f"script-src {_digest(script)}; " if script else ""
+    policy += "base-uri 'none'; form-action 'none'"
+    inside = {"style": _markup(style), "script": _markup(script), "policy": policy}
+    return environment.get_template(template).render(**inside, **context)
+
+
+def _digest(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode('ascii')}'"
 
 
 def _series() -> list[str]:

@@ -112,6 +112,7 @@ def _sections(data: ReportData) -> dict[str, str]:
         "curve": ("Error by number of groups" if data.curve and data.curve.measured else "Criterion", data.curve),
         "baselines": ("Simple baselines", data.baselines),
         "confusion": ("Confusion matrix", data.confusion),
+        "tree": ("Hierarchy", data.tree),
         "groups": ("Word groups", data.groups),
         "examples": ("Examples", data.examples),
         "timings": ("Timings", data.timings),

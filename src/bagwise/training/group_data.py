@@ -11,11 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise.merging.sizes import path_sizes
 from bagwise.model import Model
+from bagwise.model.compact import groups_of
 from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
 from bagwise.model.groups import typicality
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import WordGroup
+from bagwise.report.icicle import Tree, TreeRow
 from bagwise.report.pictures import thumbnail
 from bagwise.report.views import LIMITS
 from bagwise.sources.collection import Collection
@@ -26,6 +29,7 @@ __all__ = [
     "class_weights",
     "class_weights_of_spread",
     "deciding",
+    "hierarchy_tree",
     "spread",
     "typical_patches",
     "word_groups",
@@ -36,6 +40,7 @@ N_CLASSES_SHOWN = 3
 N_PATCHES = 16
 N_ALL_PATCHES = 384
 PATCH_SIDE = 48
+_TREE_GROUPS = 100  # of the largest cut in the hierarchy of a report
 _BATCH = 1024  # items whose contributions are in memory at a time
 
 
@@ -91,6 +96,30 @@ def word_groups(
             )
         )
     return tuple(groups)
+
+
+def hierarchy_tree(model: Model) -> Tree | None:
+    """Return cuts of the hierarchy for a report, of at most 100 groups, and that of the model if it is not much larger.
+
+    None for models with a single cut.
+    """
+    hierarchy = model.hierarchy
+    if groups_of(hierarchy) is not None:
+        return None
+    least, most = hierarchy.min_groups, model.flattened or hierarchy.n_words
+    sizes = {1, *path_sizes(_TREE_GROUPS), *([model.n_groups] if model.n_groups <= 3 * _TREE_GROUPS else [])}
+    if model.tables is not None:  # groups of tables are no cut
+        sizes.discard(model.n_groups)
+    order = hierarchy.leaf_order()
+    totals = np.ones(hierarchy.n_words) if model.word_totals is None else np.maximum(model.word_totals, 0.0)
+    totals = totals / totals.sum() if totals.any() else np.full(len(totals), 1 / len(totals))
+    rows = []
+    for size in sorted(size for size in sizes if least <= size <= most):
+        cut = model.cut(size)
+        names = cut.group_names()
+        strongest = sum_cells(cut.head.coef, size).argmax(axis=0) if size in cut.heads else None
+        rows.append(TreeRow.of(hierarchy.cut(size)[order], totals[order], strongest, names.__getitem__))
+    return Tree(rows, hierarchy.n_words, model.classes, model.n_groups) if rows else None
 
 
 def deciding(model: Model, features: Any) -> NDArray[np.float64]:

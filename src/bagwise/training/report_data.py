@@ -20,7 +20,7 @@ from bagwise.sources.media import in_color
 from bagwise.training.baselines import baselines_of
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
-from bagwise.training.group_data import word_groups
+from bagwise.training.group_data import hierarchy_tree, word_groups
 from bagwise.training.provenance import versions
 
 __all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
@@ -86,6 +86,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         versions=model.provenance["versions"],
         notes=notes,
         baselines=baselines_of(model, evaluation),
+        tree=hierarchy_tree(model),
     )
 
 
@@ -119,6 +120,7 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         versions=versions(),
         notes=notes,
         baselines=baselines_of(model, evaluation),
+        tree=hierarchy_tree(model),
     )
 
 

@@ -27,6 +27,7 @@ from bagwise.explorer.requests import (
 )
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.merging.sizes import path_sizes
+from bagwise.report.icicle import TreeRow
 from bagwise.report.pictures import mosaic
 from bagwise.report.texts import clean
 
@@ -209,19 +210,8 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
     for size in sorted(sizes):
         cut = space.new_cut(size)
         labels = space.model.hierarchy.cut(size)[order]
-        starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
-        shares = np.add.reduceat(cut.word_totals[order], starts) / cut.total
-        numbers = labels[starts]
-        strongest = np.full(size, -1) if cut.class_weights is None else cut.class_weights.argmax(axis=0)
-        rows.append(
-            {
-                "n_groups": size,
-                "groups": numbers.tolist(),
-                "shares": [float(f"{share:.6g}") for share in shares.tolist()],
-                "classes": strongest[numbers].tolist(),
-                "names": [clean(cut.name(k)) for k in numbers.tolist()],
-            }
-        )
+        strongest = None if cut.class_weights is None else cut.class_weights.argmax(axis=0)
+        rows.append(TreeRow.of(labels, cut.word_totals[order] / cut.total, strongest, cut.name).to_dict())
     totals = cut.word_totals[order] / cut.total
     names = space.model.word_names
     return {

@@ -7,16 +7,17 @@ const HEAD = 92; // room for the number of groups
 const SERIES = 6;
 
 /**
- * @param {object} tree what /api/hierarchy says
+ * @param {object} tree what /api/hierarchy says, or the data of a report
  * @param {number} current number of groups that is shown now
  * @param {(n: number, group: number) => void} choose called when a group is chosen
  */
 export function icicle(tree, current, choose) {
   const rows = tree.rows.map((row) => ({ ...row, starts: starts(row.shares) }));
-  const words = { n_groups: tree.words.length, groups: tree.words, shares: tree.shares, starts: starts(tree.shares), names: tree.names, classes: null };
-  if (words.n_groups > rows[rows.length - 1].n_groups) rows.push(words);
+  const total = tree.n_words ?? tree.words.length; // a report has no row of words
+  const words = tree.words && { n_groups: total, groups: tree.words, shares: tree.shares, starts: starts(tree.shares), names: tree.names, classes: null };
+  if (words && total > rows[rows.length - 1].n_groups) rows.push(words);
   const canvas = h("canvas", { class: "icicle", tabindex: 0, role: "img",
-    "aria-label": `Hierarchy of ${plural(tree.words.length, "word")}: each row is a cut, from ${rows[0].n_groups} to ${rows[rows.length - 1].n_groups} groups. Plus and minus zoom, arrows move, Home shows all.` });
+    "aria-label": `Hierarchy of ${plural(total, "word")}: each row is a cut, from ${rows[0].n_groups} to ${rows[rows.length - 1].n_groups} groups. Plus and minus zoom, arrows move, Home shows all.` });
   const tip = h("p", { class: "tip quiet" }, "Each row is a cut of the hierarchy; a group lies above its parts. Choose one to see its words.");
   let [from, to] = [0, 1]; // the part of all occurrences that is shown
   let frames = 0;
