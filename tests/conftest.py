@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from browsing import CHROMIUM, playwright
 from slow import CHECKS, SLOW
 
 # `make test` draws the same examples every time; `make properties` fresh ones and more of them, `make test-fast` fewer.
@@ -38,6 +39,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for test in functions.values():
         if factor != 1 and is_hypothesis_test(test):
             _scale_examples(test, factor)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium."""
+    with playwright().sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
 
 
 def _scale_examples(test, factor: float) -> None:

@@ -9,6 +9,7 @@ from bagwise.explorer import open_workspace
 from bagwise.explorer.app import make_app
 from bagwise.explorer.pages.search import MOST_BYTES
 from bagwise.explorer.security import Guard
+from browsing import explorer, visits
 from explorer_requests import HOST, TOKEN, respond
 from small_sources import write_text_folder
 
@@ -61,3 +62,17 @@ def answer(ask):
         return json.loads(body)
 
     return read
+
+
+@pytest.fixture(scope="module")
+def address(explored):
+    """The address of an explorer that serves the index; a module may have its own."""
+    with explorer(explored) as opened:
+        yield opened
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open a page of the explorer; see `visits`."""
+    with visits(browser, address) as open_page:
+        yield open_page

@@ -1,77 +1,13 @@
 """The explorer in a real browser: Chromium, driven by Playwright."""
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 
-from commands import SOURCES
+from browsing import IN_BROWSER, playwright, violations
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="browser tests need Chromium: make browser"),
-]
-expect = playwright.expect
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"  # axe-core 4.14.0
-
-
-@pytest.fixture(scope="module")
-def address(explored):
-    command = [sys.executable, "-m", "bagwise", "explore", str(explored), "--no-open"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    line = server.stdout.readline()
-    assert line, server.stderr.read()
-    yield re.search(r"http\S+", line)[0]
-    server.terminate()
-    server.communicate(timeout=30)
-    assert server.returncode == 143
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def visit(browser, address):
-    """Open a page of the explorer; at the end there must have been no error, and no request to another place."""
-    base = address.split("/?")[0]
-    problems, contexts = [], []
-
-    def seen(request):
-        if not request.url.startswith((base, "blob:")):
-            problems.append(request.url)
-
-    def open_page(path="/", width=1280, height=900, **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: message.type in ("error", "warning") and problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: problems.append(dialog.message))
-        page.on("request", seen)
-        page.goto(address)
-        page.wait_for_selector("main h1")
-        if path != "/":
-            page.goto(base + path)
-            page.wait_for_selector("main h1")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert problems == []
+pytestmark = IN_BROWSER
+expect = playwright().expect
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -84,9 +20,7 @@ def test_every_page_fits_its_window_and_is_accessible(visit, width, scheme):
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert page.title().endswith("· texts · bagwise")
         assert "token" not in page.url
-        page.add_script_tag(path=AXE)
-        found = page.evaluate("async () => (await axe.run()).violations")
-        assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found if fault["impact"] != "minor"] == []
+        assert violations(page) == []
 
 
 def test_the_slider_recuts_the_model(visit, space):

@@ -1,13 +1,10 @@
 """Pages in a real browser: Chromium, driven by Playwright."""
 
-import os
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from bagwise.report import (
+    Baseline,
     ClassCount,
     Comparison,
     ConfusionMatrix,
@@ -17,20 +14,19 @@ from bagwise.report import (
     MergingCurve,
     ReportData,
     SearchResults,
+    Tree,
+    TreeRow,
     WordGroup,
     photograph,
     write_comparison,
     write_report,
     write_results,
 )
+from browsing import IN_BROWSER, playwright, violations
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="browser tests need Chromium: make browser"),
-]
-AXE = Path(__file__).parent.parent / "explorer" / "vendor" / "axe.min.js"
+playwright()
+pytestmark = IN_BROWSER
+HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)> & \u2028 \u202e"]
 LONG = "a/very_long.name/" + "of-a-class-without-any-space" * 2
 
 # Elements that stick out of the window, though no box around them scrolls, and texts that are cut off.
@@ -65,6 +61,8 @@ def pages(tmp_path_factory):
         {"merging": 1.5},
         {"numpy": "2"},
         [LONG],
+        [Baseline(LONG, 0.3, 0.1, 900, 0.25)],
+        Tree([TreeRow(1, [0], [1.0], [1], [LONG]), TreeRow(2, [0, 1], [0.75, 0.25], [0, 1], HOSTILE)], 900, classes, 2),
     )
     write_report(report, folder / "report.html")
     results = [CriterionResult(f"{LONG} {i}", [0.5 - i / 30] * 9, [0.01] * 9, 1.0) for i in range(3)]
@@ -77,14 +75,6 @@ def pages(tmp_path_factory):
     return sorted(folder.iterdir())
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_pages_fit_their_window_and_are_accessible(browser, pages, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
@@ -95,9 +85,7 @@ def test_pages_fit_their_window_and_are_accessible(browser, pages, width, scheme
         assert page.evaluate(CLIPPED) == [], path
         shown = page.evaluate("[...document.querySelectorAll('.chart')].map(one => getComputedStyle(one).display)")
         assert shown in ([], ["block", "none"] if width > 640 else ["none", "block"])
-        page.add_script_tag(path=AXE)
-        found = page.evaluate("async () => (await axe.run()).violations")
-        assert [(path.name, fault["id"], fault["nodes"][0]["html"]) for fault in found] == []
+        assert violations(page) == [], path
     context.close()
 
 
@@ -118,6 +106,35 @@ def test_links_lead_to_cards_and_tables_scroll_in_their_boxes(browser, pages):
     assert not more.locator(".words").is_visible()
     more.locator("summary").click()
     assert more.locator(".words").is_visible()
+    context.close()
+
+
+def test_the_hierarchy_is_drawn_by_the_script_and_leads_to_cards(browser, pages):
+    (path,) = [path for path in pages if path.stem == "report"]
+    problems, context = [], browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.goto(path.as_uri())
+    canvas = page.locator("#tree canvas")
+    light = canvas.evaluate("canvas => canvas.toDataURL()")
+    page.locator(".theme label").nth(2).click()  # dark
+    page.wait_for_function("light => document.querySelector('#tree canvas').toDataURL() !== light", arg=light)
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 33)
+    assert page.locator("#tree .tip").inner_text().startswith("At 2 groups: <img src=x onerror=alert(1)> &")
+    page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 33)
+    page.wait_for_url("**#group-1")
+    assert page.locator("#tree img").count() == 0
+    assert problems == []
+    context.close()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.locator("#tree svg rect").count() == 3
+    assert page.locator("#tree svg").is_visible()
     context.close()
 
 

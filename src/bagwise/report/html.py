@@ -67,7 +67,11 @@ def render_report(data: ReportData) -> str:
         charts = [_markup(merging_chart(data.curve, layout=layout)) for layout in (WIDE, NARROW)]
     tree, script = {}, ""
     if data.tree is not None:
-        tree = {"tree_chart": _markup(icicle_chart(data.tree)), "tree_data": _markup(script_data(data.tree))}
+        tree = {
+            "n_tones": N_TONES,
+            "tree_chart": _markup(icicle_chart(data.tree)),
+            "tree_data": _markup(script_data(data.tree)),
+        }
         script = tree_script()
     return render_page("report.html.j2", script, merging_charts=charts, **tree, **views.report_view(data))
 
