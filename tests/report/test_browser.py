@@ -133,8 +133,8 @@ def test_the_hierarchy_is_drawn_by_the_script_and_leads_to_cards(browser, pages)
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
-    assert page.locator("#tree svg rect").count() == 3
-    assert page.locator("#tree svg").is_visible()
+    assert page.locator("#tree-place svg rect").count() == 3
+    assert page.locator("#tree-place svg").is_visible()
     context.close()
 
 
