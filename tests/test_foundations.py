@@ -2,15 +2,20 @@
 
 import io
 import os
+import subprocess
+import sys
 
 import pytest
 
 from bagwise import BagwiseError
+from bagwise._io import atomic
 from bagwise._io.atomic import write_atomically
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import unknown_name
+
+_SAID = {"capture_output": True, "text": True, "check": True}
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -33,6 +38,48 @@ def test_written_files_have_ordinary_rights(tmp_path):
     other = tmp_path / "other"
     other.write_bytes(b"x")
     assert path.stat().st_mode == other.stat().st_mode
+
+
+def test_a_file_keeps_its_rights_and_its_link(tmp_path):
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_atomically(link, b"new")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_dead_processes_left_is_removed_by_the_next_writer(tmp_path):
+    path, process = tmp_path / "file", subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], **_SAID)
+    host, token = atomic._host(), "0" * 16
+    dead, living, others, unlike = (
+        tmp_path / f".{name}.{place}-{number}-{token}.part"
+        for name, place, number in (
+            ("file", host, int(process.stdout)),
+            ("file", host, os.getpid()),
+            ("file", "0" * 8 if host != "0" * 8 else "1" * 8, int(process.stdout)),
+            ("file.csv", host, int(process.stdout)),
+        )
+    )
+    for part in (dead, living, others, unlike):
+        part.write_bytes(b"half")
+    write_atomically(path, b"whole")
+    assert set(tmp_path.iterdir()) == {path, living, others, unlike}
+
+
+def test_errors_of_writing_name_the_file_that_was_wanted(tmp_path):
+    with pytest.raises(BagwiseError, match=r"nowhere/x cannot be saved: there is no folder .*nowhere. Create it first"):
+        write_atomically(tmp_path / "nowhere" / "x", b"x")
+    full = pytest.raises(OSError, match=r"/x cannot be saved: No space left on device. .* Free some space")
+    with full as caught, atomic.open_atomically(tmp_path / "x"):
+        raise OSError(28, "No space left on device")
+    assert caught.value.errno == 28
+    with pytest.raises(FileNotFoundError), atomic.open_atomically(tmp_path / "x"):  # of another file
+        (tmp_path / "missing").read_bytes()
+    write_atomically(tmp_path / ("x" * 250), b"a long name")
+    assert [path.name for path in tmp_path.iterdir()] == ["x" * 250]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class ArrayCache:
         path = self._path(fingerprint)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, _digest(content) + content)
+            write_atomically(path, _digest(content) + content, lasting=False)
         except OSError as error:
             raise BagwiseError(
                 f"Cannot write to the cache folder {self.folder}: {error}. "

@@ -52,13 +52,7 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     """Write a model to one file. See `Model.save`."""
     header, tensors = parts_of(model)
     target = check_file_path(path)
-    if not target.parent.is_dir():
-        raise BagwiseError(f"{target} cannot be saved: there is no folder {target.parent}. Create it first.")
-    try:
-        return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
-    except OSError as error:
-        reason = error.strerror or error
-        raise BagwiseError(f"{target} cannot be saved: {reason}. An existing file was not changed.") from error
+    return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:
