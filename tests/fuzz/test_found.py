@@ -40,6 +40,8 @@ FOUND = {
     "fewer numbers.mtx": MTX + b"array real general\n3 3\n1\n2\n",
     "no sizes.mtx": MTX + b"coordinate real general\n%\n%",
     "huge.mtx": MTX + b"coordinate real general\n" + b"9" * 30 + b" 1 1\n1 1 1\n",
+    "empty rows.mtx": MTX + b"coordinate real general\n1000000 3 1\n1 1 1\n",
+    "long label.csv": b"text,label\n" + b"abc,x\n" * 10 + b"abc," + b"y" * 100_000 + b"\n",
     "infinite.svmlight": b"inf 1:1\n1 1:nan\n",
     "format.npz": npz(format=np.array("xyz"), shape=np.array([2, 2]), data=np.ones(2)),
     "damaged.tar.bz2": bz2.compress(bytes(10_000))[:-20] + b"\xff" * 20,

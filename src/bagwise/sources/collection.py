@@ -20,6 +20,10 @@ from bagwise.sources.items import Item, ItemIterator, ListItem, Skipped, item_er
 __all__ = ["Collection", "as_items"]
 
 
+# Characters of a label: arrays of strings take the width of the longest for all.
+LONGEST_LABEL = 1000
+
+
 class Collection(Sequence[Item]):
     """A sequence of items: images, texts, videos or rows, with their labels, read on demand.
 
@@ -86,6 +90,13 @@ class Collection(Sequence[Item]):
             raise BagwiseError(
                 f"{source} has {n} items with the id {id!r}. Ids must differ; rename items, or choose another column "
                 f"by {argument('id')}."
+            )
+        long = next((one for one in self._items if any(len(label) > LONGEST_LABEL for label in one.labels)), None)
+        if long is not None:
+            n = max(map(len, long.labels))
+            raise BagwiseError(
+                f"{source} has a label of {n:,} characters, that of {long.id!r:.100}; at most {LONGEST_LABEL:,} are "
+                f"accepted. If texts were taken for labels, choose another column by {argument('label')}."
             )
 
     @property

@@ -34,7 +34,9 @@ _DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, zlib.error, NotImpl
 _DAMAGES += (ValueError, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError)
 # Characters and rows that are looked at.
 _HEAD, _SAMPLE = 1 << 16, 50
-# Bytes that numbers are written by, NaN and infinity among them, and how many of them are read at a time.
+# A larger matrix than this has at most so many rows or columns for each of its numbers.
+_MOST_EMPTY, _FEW = 100_000, 10
+# Bytes that numbers are written by, NaN and infinity among them; how many are read at a time; digits of a size.
 _MTX_BYTES, _PART, _DIGITS = b"0123456789+-.eEnaifytNAIFYT \t\r\n", 1 << 24, 19
 
 
@@ -157,7 +159,8 @@ def _check_mtx(path: str) -> None:
             if part.translate(None, _MTX_BYTES):
                 raise BagwiseError("it is damaged: there is something else than numbers among its numbers.")
             n_lines, last = n_lines + part.count(b"\n"), part[-1:]
-        if not rows or not columns or n_lines + (last != b"\n") < n_stored[0]:
+        empty = max(rows, columns) > _MOST_EMPTY and max(rows, columns) > _FEW * n_stored[0]
+        if empty or not rows or not columns or n_lines + (last != b"\n") < n_stored[0]:
             claimed = f"{rows} rows, {columns} columns and {n_stored[0]} numbers"
             raise BagwiseError(f"it is damaged: it claims {claimed}, but has {n_lines} lines of numbers.")
 
