@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
+from bagwise.explorer.item_maps import MapOfItems
 from bagwise.model import Model
 from bagwise.model.vectorizers import WordSample
 from bagwise.sources.collection import Collection
@@ -75,12 +76,15 @@ class Items(ABC):
         Where they come from, for messages.
     seen : SeenItems or None
         Which of them the model was learned from, if that is known.
+    mapped : MapOfItems
+        The items in two dimensions.
     """
 
     ids: Sequence[str]
     codes: NDArray[np.int64]
     place: str
     seen: SeenItems | None
+    mapped: MapOfItems
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -156,6 +160,10 @@ class CountedItems(Items):
     seen: SeenItems | None = None
     word_samples: Mapping[int, WordSample] = field(default_factory=dict)
     make_index: Callable[[], ItemIndex] | None = None
+    mapped: MapOfItems = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mapped", MapOfItems(None, self.codes))
 
     @property
     def ids(self) -> list[str]:  # type: ignore[override]
@@ -248,6 +256,7 @@ class StoredItems(Items):
         path = self._content.path
         self.place = "an unknown place" if path is None else path.name or str(path)
         self.seen = index.answers.seen(index.ids)
+        self.mapped = MapOfItems(index.map, self.codes)
         self._opening = threading.Lock()
 
     @property

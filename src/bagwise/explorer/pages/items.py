@@ -61,6 +61,7 @@ def _query(query: QueryParams) -> ItemQuery:
         right=query.get("right", ""),
         seen=query.get("seen", ""),
         group=maybe_number(query, "group"),
+        selection=query.get("selection", ""),
         find=query.get("find", ""),
         sort=query.get("sort") or "number",
         first=number_or(query, "first", 0),
@@ -81,6 +82,8 @@ class ItemQuery:
         Only items that the model was learned from, or others.
     group : int or None
         Only items with a word of this group.
+    selection : str
+        Only items of a selection on the map, see `bagwise.explorer.pages.map.select`.
     find : str
         Only items whose id contains this text.
     sort : {"number", "margin", "-margin", "score", "id"}
@@ -93,6 +96,7 @@ class ItemQuery:
     right: str = ""
     seen: str = ""
     group: int | None = None
+    selection: str = ""
     find: str = ""
     sort: str = "number"
     first: int = 0
@@ -140,6 +144,10 @@ def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArra
             raise BagwiseError(f"Groups are numbered from 0 to {cut.model.n_groups - 1}, got {query.group}.")
         assert cut.of_items is not None
         chosen &= cut.of_items.with_group(query.group)
+    if query.selection:
+        inside = np.zeros(len(held), dtype=np.bool_)
+        inside[held.mapped.selected(query.selection)] = True
+        chosen &= inside
     if query.find:
         part = query.find.casefold()
         chosen &= np.array([part in id for id in space.folded_ids], dtype=np.bool_)

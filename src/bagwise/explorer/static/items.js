@@ -4,7 +4,7 @@ import { address, changed, go } from "./address.js";
 import { api, count, csv, download, h, plural } from "./dom.js";
 import { shownContent, sum } from "./why.js";
 
-const FILTERS = ["label", "predicted", "right", "seen", "group", "find", "sort"];
+const FILTERS = ["label", "predicted", "right", "seen", "group", "selection", "find", "sort"];
 const PART = 60;
 
 export async function show(facts, parameters) {
@@ -38,6 +38,7 @@ function filters(facts, given) {
       choice("sort", "Order", [["", "as they are"], ["margin", "least certain first"], ["-margin", "most certain first"], ["score", "lowest score first"], ["id", "id"]])] : null,
     facts.seen?.n_seen && facts.seen.n_new ? choice("seen", "Items", [["", "all"], ["new", "new"], ["training", "of the training"]]) : null,
     given.group !== "" ? h("span", {}, `with group ${given.group} `, h("button", { type: "button", onclick: () => go(changed({ group: "" }), true) }, "any group")) : null,
+    given.selection ? h("span", {}, "selected on the map ", h("button", { type: "button", onclick: () => go(changed({ selection: "" }), true) }, "all items")) : null,
     h("button", { type: "button", onclick: () => save(facts, given) }, "Save as CSV"));
 }
 
@@ -142,7 +143,7 @@ async function one(facts, parameters, number) {
     api(`items/${encodeURIComponent(number)}/similar`, { k: 12 }).then(({ hits }) => similar.replaceChildren(...hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality)))),
       (error) => similar.replaceChildren(h("li", { class: "problem" }, error.message)));
   }
-  const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"));
+  const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"), " · ", h("a", { href: address("/map", { item: number }) }, "On the map"));
   return {
     content: [back, h("h1", { class: "itemname" }, told.id),
       h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : "",

@@ -5,12 +5,14 @@ import { api, h, percent, say } from "./dom.js";
 import * as overview from "./overview.js";
 import * as groups from "./groups.js";
 import * as items from "./items.js";
+import * as map from "./map.js";
 import * as search from "./search.js";
 
 const PAGES = {
   "/": { name: "Overview", show: overview.show },
   "/groups": { name: "Groups", show: groups.show },
   "/items": { name: "Items", show: items.show },
+  "/map": { name: "Map", show: map.show },
   "/search": { name: "Search", show: search.show },
 };
 const content = document.getElementById("content");

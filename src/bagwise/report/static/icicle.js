@@ -18,7 +18,7 @@ export function icicle(tree, current, choose) {
   if (words && total > rows[rows.length - 1].n_groups) rows.push(words);
   const canvas = h("canvas", { class: "icicle", tabindex: 0, role: "img",
     "aria-label": `Hierarchy of ${plural(total, "word")}: each row is a cut, from ${rows[0].n_groups} to ${rows[rows.length - 1].n_groups} groups. Plus and minus zoom, arrows move, Home shows all.` });
-  const tip = h("p", { class: "tip quiet" }, "Each row is a cut of the hierarchy; a group lies above its parts. Choose one to see its words.");
+  const tip = h("p", { class: "tip quiet" }, "Each row is a cut of the hierarchy; a group lies above its parts. Choose one to see its words. Ctrl and the wheel zoom; so does the wheel alone while the hierarchy has the focus.");
   let [from, to] = [0, 1]; // the part of all occurrences that is shown
   let frames = 0;
 
@@ -106,7 +106,7 @@ export function icicle(tree, current, choose) {
   }
 
   canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && from === 0 && to === 1 && event.deltaY > 0) return; // the page scrolls
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return; // the page scrolls
     event.preventDefault();
     zoom(Math.exp(event.deltaY * 0.002), place(event));
   }, { passive: false });
