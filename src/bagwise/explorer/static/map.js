@@ -62,6 +62,7 @@ function page(facts, told, by, predicted, parameters, title) {
   const tip = h("div", { class: "maptip" }, h("p", { class: "quiet" }, hint()));
   const list = h("section", { class: "selection", "aria-live": "polite" });
   let chosen = null;
+  let asked = 0; // only the last of several is told
 
   const paint = () => view.setColors({ of, list: by.list.map((one) => one.color), shown: Uint8Array.from(by.list, (_, k) => Number(!hidden.of.has(k))), last: by.last ?? -1 });
   const label = `Map of ${plural(told.map.n_placed, "item")}, coloured by ${by.name}; the table below has their numbers.`;
@@ -81,7 +82,6 @@ function page(facts, told, by, predicted, parameters, title) {
     tell(item, true);
   } else if (known) tip.replaceChildren(h("p", {}, "This item has no words of the vocabulary, so it is not on the map."));
 
-  let asked = 0;
   async function tell(number, byKey) {
     const mine = ++asked;
     if (number === null) return tip.replaceChildren(h("p", { class: "quiet" }, hint()));
@@ -145,8 +145,8 @@ function page(facts, told, by, predicted, parameters, title) {
   const tools = h("div", { class: "filters" },
     h("label", {}, "Colours ", h("select", { onchange: (event) => go(changed({ by: event.target.value }), true) }, by.options.map((one) => h("option", { value: one.by, selected: one.by === by.by }, one.name)))),
     modes,
-    h("span", { class: "tools" }, button("+", "Zoom in", view.zoomIn), button("−", "Zoom out", view.zoomOut), button("all", "Show all", view.showAll), button("Select view", "Select all items in view", view.selectView)),
-    button("Save as PNG", "Save the map as a picture", () => { view.draw(); view.canvas.toBlob((picture) => download(`${facts.title}-map.png`, picture, "image/png")); }));
+    h("span", { class: "tools" }, button("+", "Zoom in", view.zoomIn), button("−", "Zoom out", view.zoomOut), button("all", "Show all", view.showAll), h("button", { type: "button", onclick: view.selectView }, "Select view")),
+    h("button", { type: "button", onclick: () => { view.draw(); view.canvas.toBlob((picture) => download(`${facts.title}-map.png`, picture, "image/png")); } }, "Save as PNG"));
   const content = [title, tools, h("div", { class: "maparea" }, h("div", {}, view.canvas, tip), legend(by, counts, paint)),
     h("p", { class: "small", id: "map-keys" }, "Drag to move, Shift and drag for a lasso. Keys: arrows move, plus and minus zoom, Home shows all, S selects all items in view, Enter opens the item nearest to the middle, Escape clears the selection."),
     list, about(told), maker(told)];

@@ -18,7 +18,7 @@ export function icicle(tree, current, choose) {
   if (words && total > rows[rows.length - 1].n_groups) rows.push(words);
   const canvas = h("canvas", { class: "icicle", tabindex: 0, role: "img",
     "aria-label": `Hierarchy of ${plural(total, "word")}: each row is a cut, from ${rows[0].n_groups} to ${rows[rows.length - 1].n_groups} groups. Plus and minus zoom, arrows move, Home shows all.` });
-  const tip = h("p", { class: "tip quiet" }, "Each row is a cut of the hierarchy; a group lies above its parts. Choose one to see its words. Ctrl and the wheel zoom; so does the wheel alone while the hierarchy has the focus.");
+  const tip = h("p", { class: "tip quiet" }, "Each row is a cut of the hierarchy; a group lies above its parts. Choose one to see its words; Ctrl and the wheel zoom.");
   let [from, to] = [0, 1]; // the part of all occurrences that is shown
   let frames = 0;
 
