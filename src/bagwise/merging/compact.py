@@ -20,6 +20,7 @@ from bagwise._compat import HasMethods, Interval, StrOptions, _check_feature_nam
 from bagwise._utils.checks import check_integer, reset_fitted
 from bagwise.errors import BagwiseError, argument
 from bagwise.merging.criteria.base import class_codes
+from bagwise.merging.display import FittedView
 from bagwise.merging.engine import merge_scoring
 from bagwise.merging.grouping import FLOATS, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
@@ -62,7 +63,7 @@ class CompactPath:
     errors: NDArray[np.float64] | None = None
 
 
-class CompactClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
+class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstimator):
     """A linear classifier whose words are merged into a few groups, so that its answers stay the same.
 
     1. `fit` learns a linear classifier on all words, the teacher.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from bagwise._compat import _check_feature_names_in
 from bagwise._utils.matrices import is_lazy
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.display import FittedView
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
@@ -22,7 +23,7 @@ FLOATS = [np.float64, np.float32]
 Estimator = TypeVar("Estimator")
 
 
-class GroupTransformer(TransformerMixin):
+class GroupTransformer(FittedView, TransformerMixin):
     """Transform, inverse transform and names for an estimator with `labels_`."""
 
     labels_: Any

@@ -336,6 +336,12 @@ class Hierarchy:
         groups = f"{self.min_groups} group{'' if self.min_groups == 1 else 's'}"
         return f"<Hierarchy: {self.n_words} words merged into {groups}{by}>"
 
+    def _repr_html_(self) -> str:
+        from bagwise.merging.display import hierarchy_html  # deferred: only notebooks need it
+        from bagwise.report import notebook
+
+        return notebook.view(notebook.line(repr(self)[1:-1]), hierarchy_html(self))
+
 
 def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:
     """Copy into an array that cannot be written to."""

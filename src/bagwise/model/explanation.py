@@ -331,6 +331,11 @@ class Explanation:
         total = f"{self.score:.4g} = {self.intercept:.4g} + contributions of {n} group{'' if n == 1 else 's'}"
         return f"<Explanation: {self.predicted}, score {total}; then {self.runner_up}, {self.runner_up_score:.4g}>"
 
+    def _repr_html_(self) -> str:
+        from bagwise.model.display import explanation_html  # deferred: only notebooks need it
+
+        return explanation_html(self)
+
 
 class _Terms(NamedTuple):
     """Words of an item, once for each cell and table they count in: with their cell, feature, and share of it."""

@@ -22,6 +22,7 @@ from bagwise.model import files as model_files
 from bagwise.model.checks import check_tables, check_words, checked_item_hashes, checked_pyramid
 from bagwise.model.compact import compact_parameters, groups_of
 from bagwise.model.cutting import check_flattened, trim_parameters, with_derived_head
+from bagwise.model.display import ModelViews
 from bagwise.model.editing import Unedited, apply_edits, check_edits, rename_edits, undo_edits
 from bagwise.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
 from bagwise.model.parts import (
@@ -46,7 +47,7 @@ __all__ = ["Head", "Model", "PathErrors"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Model:
+class Model(ModelViews):
     """A fitted model: it turns items into features of word groups, and features into classes.
 
     1. Count the words of an item over the full vocabulary of d words. Descriptors of images and videos count for their

@@ -292,6 +292,12 @@ class ReportData:
     baselines: Sequence[Baseline] = ()
     tree: Tree | None = None
 
+    def _repr_html_(self) -> str:
+        from bagwise.report.html import render_report
+        from bagwise.report.notebook import embedded
+
+        return embedded(render_report(self))
+
 
 class CriterionResult(NamedTuple):
     """Errors of one criterion at each size, their standard errors (may be empty), and the seconds it took.
@@ -329,6 +335,12 @@ class Comparison:
     criteria: Sequence[CriterionResult]
     protocol: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        from bagwise.report.html import render_comparison
+        from bagwise.report.notebook import embedded
+
+        return embedded(render_comparison(self))
 
 
 @dataclass(frozen=True)
@@ -403,3 +415,9 @@ class SearchResults:
     columns: Sequence[str] = ()
     query_values: Sequence[float] = ()
     source: tuple[str, str] | None = None
+
+    def _repr_html_(self) -> str:
+        from bagwise.report.html import render_results
+        from bagwise.report.notebook import embedded
+
+        return embedded(render_results(self))

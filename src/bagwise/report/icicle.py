@@ -94,6 +94,7 @@ class Tree:
         By increasing number of groups, at least one.
     n_words : int
     classes : sequence of str, default=()
+        Without names, classes are only colours.
     n_groups : int or None, default=None
         The number of groups of the model.
     """
@@ -131,7 +132,7 @@ def icicle_chart(tree: Tree) -> str:
 def _segment(tree: Tree, row: TreeRow, k: int, left: float, top: float, wide: float) -> str:
     speaks = row.classes[k]
     tone = "tone" if speaks < 0 else f"tone-{speaks % N_TONES}"
-    of = "" if speaks < 0 else f", speaks for {one_line(tree.classes[speaks])}"
+    of = "" if speaks < 0 or not tree.classes else f", speaks for {one_line(tree.classes[speaks])}"
     about = f"{one_line(row.names[k])}: {percent(row.shares[k])} of all occurrences{of}"
     gap = 1.0 if wide > 4 else 0.0
     drawn = element("title", escape(about))

@@ -1,0 +1,79 @@
+"""Views of models and explanations in notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from bagwise.report import notebook
+from bagwise.report.texts import percent, plural
+
+if TYPE_CHECKING:
+    from bagwise.model.explanation import Explanation, Span
+    from bagwise.model.model import Model
+
+__all__ = ["ModelViews", "explanation_html"]
+
+_GROUPS, _WORDS, _TERMS = 12, 6, 8
+_MOST_TEXT = 4000  # characters
+
+
+class ModelViews:
+    """How a model shows itself: in notebooks, and in the explorer."""
+
+    def _repr_html_(self) -> str:
+        return _model_html(cast("Model", self))
+
+
+def _model_html(model: Model) -> str:
+    """Return a model as a table of groups, those first that occur often and speak most for a class."""
+    groups = model.describe_groups()
+    totals = [1.0 * len(group.words) if group.total is None else max(group.total, 0.0) for group in groups]
+    whole = sum(totals) or 1.0
+    shares = [total / whole for total in totals]
+    by_class = groups[0].class_name is not None
+    order = sorted(
+        range(len(groups)), key=lambda k: -shares[k] * ((groups[k].class_weight or 0.0) if by_class else 1.0)
+    )
+    rows = []
+    for group, share in ((groups[k], shares[k]) for k in order[:_GROUPS]):
+        words = ", ".join(group.words[:_WORDS]) if model.word_names is not None else plural(len(group.words), "word")
+        cells = [notebook.number_cell(str(group.number)), notebook.name_cell(group.name, 40), notebook.name_cell(words)]
+        cells += [notebook.name_cell(group.class_name or "", 40)] if by_class else []
+        rows.append([*cells, notebook.number_cell(percent(share)), notebook.bar_cell(share, max(shares))])
+    head = ["", "group", "words", *(["speaks for"] if by_class else []), "part of all occurrences", ""]
+    more = len(groups) - len(rows)
+    left = notebook.line(f"and {plural(more, 'more group')}", quiet=True) if more > 0 else ""
+    return notebook.view(notebook.line(repr(model)[1:-1]), *_errors(model), notebook.table(head, rows), left)
+
+
+def _errors(model: Model) -> list[str]:
+    path = model.path
+    if path is None or model.n_groups not in path.sizes:
+        return []
+    place = path.sizes.index(model.n_groups)
+    told = f"error {percent(path.errors[place])} ± {percent(path.standard_errors[place])} in {path.protocol}"
+    baselines = model.provenance.get("baselines") or ()
+    if baselines:
+        told += f"; strongest simple baseline ({baselines[0]['name']}): {percent(baselines[0]['error'])}"
+    return [notebook.line(told, quiet=True)]
+
+
+def explanation_html(why: Explanation) -> str:
+    """Return an explanation as the answer, the highlighted text, and what adds up to the score."""
+    from bagwise.report.explained import marked_text  # deferred: with all pages
+
+    sure = "" if why.probability is None else f", probability {percent(why.probability)}"
+    answer = f"{why.predicted}: score {why.score:.3f}{sure}; then {why.runner_up}: {why.runner_up_score:.3f}"
+    text = getattr(why.content, "text", None)
+    shown = ""
+    if isinstance(text, str):
+        spans = [span for span in cast("list[Span]", why.places()) if span.end <= _MOST_TEXT]
+        shown = notebook.marked(marked_text(text[:_MOST_TEXT], spans) + ([("…", 0)] if len(text) > _MOST_TEXT else []))
+    sums = why.sums(_TERMS)
+    largest = max(abs(value) for _, value, _ in sums)
+    rows = []
+    for name, value, other in sums:
+        numbers = [notebook.number_cell(f"{one:+.3f}") for one in (value, other)]
+        rows.append([notebook.name_cell(name), numbers[0], notebook.bar_cell(value, largest), numbers[1]])
+    head = ["adds to the score", why.predicted, "", why.runner_up]
+    return notebook.view(notebook.line(answer), shown, notebook.table(head, rows))
