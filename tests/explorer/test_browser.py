@@ -111,8 +111,9 @@ def test_colours_are_kept(visit):
 
 def test_a_list_is_saved(visit):
     page = visit("/items?n=5&sort=margin")
+    page.click("text=Export")
     with page.expect_download() as started:
-        page.click("text=Save as CSV")
+        page.click("text=Items as CSV")
     lines = started.value.path().read_text().splitlines()
     assert lines[0] == "id,label,predicted,score,runner_up,margin"
     margins = [float(line.rsplit(",", 1)[1]) for line in lines[1:]]

@@ -43,7 +43,8 @@ def test_an_index_shows_what_its_source_does(stored, space):
         one, other = (pages.items.item(opened, 5, number) for opened in (stored, space))
         assert {name: one[name] for name in same} == {name: other[name] for name in same}
         for by in ("words", "classes", "both"):
-            one, other = (pages.search.similar(opened, number, 6, by) for opened in (stored, space))
+            query = pages.search.SearchQuery(6, by)
+            one, other = (pages.search.similar(opened, 5, number, query)["hits"] for opened in (stored, space))
             np.testing.assert_allclose([hit["score"] for hit in one], [hit["score"] for hit in other], atol=1e-5)
         assert {hit["number"] for hit in one[:3]} == {hit["number"] for hit in other[:3]}
     found = [pages.items.items(opened, 5, pages.items.ItemQuery(sort="id", find="t")) for opened in (stored, space)]
@@ -84,7 +85,7 @@ def test_items_whose_source_is_gone_are_listed(tmp_path, explored):
     assert told["items"][0]["predicted"]
     assert "does not exist any more" in pages.items.item(space, 5, 0)["problem"]
     assert pages.overview.overview(space, 5)["held_out"] is None
-    assert len(pages.search.similar(space, 0, 4)) == 4
+    assert len(pages.search.similar(space, None, 0, pages.search.SearchQuery(4))["hits"]) == 4
 
 
 @pytest.mark.parametrize("modality", ["images", "pyramid", "two", "table", "tables"])

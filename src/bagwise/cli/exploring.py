@@ -21,19 +21,28 @@ def explore(
         Path | None,
         typer.Argument(metavar="SOURCE", help="Items to show. Default: those of the index."),
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OTHER", help="A second model or index, to compare on the same items.", show_default=False
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 (default): any free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
     **options: Any,
 ) -> None:
-    """Explore a model in the browser: its errors, groups, items and search. Ctrl-C ends it."""
+    """Explore a model in the browser: errors, groups, items, search, another model beside it. Ctrl-C ends it."""
     from bagwise._utils.extras import require
 
     for module in ("starlette", "uvicorn"):
         require(module, "explore", "The explorer")
-    from bagwise.explorer import Server, open_workspace
+    from bagwise.explorer import Server, open_other, open_workspace
 
-    space = open_workspace(path, source, fit_options(options), progress=session.progress, note=session.note)
+    told: dict[str, Any] = {"progress": session.progress, "note": session.note}
+    space = open_workspace(path, source, fit_options(options), **told)
+    if compare is not None:
+        space.other = open_other(space, compare, fit_options(options), **told)
     session.progress.clear()
     server = Server(space, host, port)
     if host not in ("127.0.0.1", "localhost", "::1"):

@@ -1,3 +1,4 @@
 from .serving import Server as Server
+from .serving import open_other as open_other
 from .serving import open_workspace as open_workspace
 from .workspace import Workspace as Workspace

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bagwise.errors import BagwiseError
-from bagwise.explorer.pages import PAGES, groups, overview
+from bagwise.explorer.pages import PAGES, groups, overview, search
 from bagwise.explorer.workspace import Workspace
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, shades
 
@@ -84,7 +84,7 @@ def prepare(space: Workspace) -> None:
     ]
     if space.items is not None and len(space.items):
         held = space.items
-        steps += [lambda: held.item(0), lambda: held.similar(0, 2, None)]
+        steps += [lambda: held.item(0), lambda: search.similar(space, None, 0, search.SearchQuery(1))]
     for step in steps:
         with suppress(BagwiseError):
             step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from bagwise.training.seen import SeenItems
 
 if TYPE_CHECKING:
     from bagwise.training.index_words import IndexedWords
-    from bagwise.training.item_index import Found, ItemIndex
+    from bagwise.training.item_index import ItemIndex
 
 __all__ = ["CountedItems", "CutItems", "Items", "StoredItems"]
 
@@ -51,6 +51,11 @@ class CutItems(ABC):
     def answered_at(self) -> int | None:
         """The number of groups that answers are for; None without a classifier."""
 
+    @property
+    def probability(self) -> NDArray[np.float64] | None:
+        """Calibrated probabilities of the answers; None if they are not known."""
+        return None
+
     @abstractmethod
     def class_weights(self) -> NDArray[np.float64]:
         """Return what `bagwise.training.group_data.class_weights` does."""
@@ -62,6 +67,10 @@ class CutItems(ABC):
     @abstractmethod
     def with_group(self, group: int) -> NDArray[np.bool_]:
         """Tell which items have a word of a group."""
+
+    @abstractmethod
+    def scored(self) -> NDArray[np.float64]:
+        """Return the scores that the model gives to the items, shape (n_items, n_classes)."""
 
 
 class Items(ABC):
@@ -123,8 +132,13 @@ class Items(ABC):
         """Return the items as a cut of the model sees them."""
 
     @abstractmethod
-    def similar(self, number: int, k: int, by: str | None) -> list[Found]:
-        """Find the items that are most similar to one of them."""
+    def frequencies(self, model: Model) -> Any:
+        """Return relative frequencies of the groups of a cut of the model in all items."""
+
+    @property
+    def ways(self) -> str | None:
+        """What the index compares items by, see `ItemIndex.by`; None if it has not been built yet."""
+        return None
 
     @property
     @abstractmethod
@@ -198,12 +212,10 @@ class CountedItems(Items):
         """Whether there is an index."""
         return self.make_index is not None
 
-    def similar(self, number: int, k: int, by: str | None) -> list[Found]:
-        """Find the items that are most similar to one of them; none for an item without words."""
-        histogram = self.histograms[[number]]
-        if self.index is None or not abs(histogram).sum() > 0:
-            return []
-        return self.index.search(histogram, k, by=by)[0]
+    def frequencies(self, model: Model) -> Any:
+        """Return relative frequencies of the groups of a cut of the model in all items."""
+        assert self.index is not None
+        return replace(self.index, model=model, by="groups", blend=None).plain_rows(self.histograms)
 
 
 class _CountedCut(CutItems):
@@ -216,9 +228,16 @@ class _CountedCut(CutItems):
 
     @cached_property
     def answers(self) -> TopClasses | None:
-        if self.answered_at is None:
+        return None if self.answered_at is None else TopClasses.of(self.scored())
+
+    @cached_property
+    def probability(self) -> NDArray[np.float64] | None:
+        if self.model.n_groups not in self.model.calibration:
             return None
-        return TopClasses.of(self.model.head.scores(self.features))
+        return self.model.probabilities(self.scored()).max(axis=1)
+
+    def scored(self) -> NDArray[np.float64]:
+        return self.model.head.scores(self.features)
 
     @property
     def answered_at(self) -> int | None:
@@ -263,6 +282,11 @@ class StoredItems(Items):
     def index(self) -> ItemIndex:
         """The index."""
         return self._index
+
+    @property
+    def ways(self) -> str:
+        """What the index compares items by."""
+        return self._index.by
 
     @property
     def searchable(self) -> bool:
@@ -326,9 +350,9 @@ class StoredItems(Items):
         """Return the items as a cut of the model sees them."""
         return _StoredCut(self, model)
 
-    def similar(self, number: int, k: int, by: str | None) -> list[Found]:
-        """Find the items that are most similar to one of them."""
-        return self._index.similar(number, k, by=by)
+    def frequencies(self, model: Model) -> Any:
+        """Return relative frequencies of the groups of a cut of the model in all items."""
+        return self._words.features(model, ("l1",))
 
 
 class _StoredCut(CutItems):
@@ -347,6 +371,9 @@ class _StoredCut(CutItems):
     @cached_property
     def _spread(self) -> NDArray[np.float64]:
         return self.items._words.spread(self.model)
+
+    def scored(self) -> NDArray[np.float64]:
+        return self.model.head.scores(self.items._words.features(self.model))
 
     def class_weights(self) -> NDArray[np.float64]:
         return class_weights_of_spread(self.model, self._spread)

@@ -14,9 +14,11 @@ import numpy as np
 
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
-from bagwise.explorer.items import CountedItems, StoredItems
-from bagwise.explorer.workspace import Workspace
+from bagwise.explorer.comparison import Other
+from bagwise.explorer.items import CountedItems, Items, StoredItems
+from bagwise.explorer.workspace import Origin, Workspace
 from bagwise.model import Model
+from bagwise.training.comparing import same_vocabulary, same_weighting
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_index import ItemIndex, is_item_index
 from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
@@ -26,7 +28,7 @@ from bagwise.training.seen import seen_items
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Progress
 
-__all__ = ["Server", "open_workspace"]
+__all__ = ["Server", "open_other", "open_workspace"]
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 # Hosts that stand for all addresses of a machine, and those of them that lead to the machine itself.
@@ -73,14 +75,14 @@ def open_workspace(
     if source is None and opened is not None and opened.answers is not None and len(opened):
         words = IndexedWords.of(opened)
         if words is not None:
-            return Workspace(model, StoredItems(opened, words), title=place.stem)
+            return _workspace(model, StoredItems(opened, words), Origin(str(place), True))
     if source is None and opened is not None and opened.source:
         if os.path.exists(opened.source):
             source, options = opened.source, FitOptions.from_mapping(opened.reading)
         else:
             note(f"{opened.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
     if source is None:
-        return Workspace(model, title=place.stem)
+        return _workspace(model, None, Origin(str(place), opened is not None))
     collection = open_items(model, source, options)
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
     found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
@@ -96,7 +98,78 @@ def open_workspace(
         return ItemIndex.build(model, collection, found.matrix, options=options)
 
     items = CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
-    return Workspace(model, items, title=place.stem)
+    said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
+    return _workspace(model, items, Origin(str(place), opened is not None, collection.source, said))
+
+
+def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
+    space = Workspace(model, items, title=Path(origin.path).stem)
+    space.origin = origin
+    return space
+
+
+def open_other(
+    space: Workspace,
+    path: str | os.PathLike[str],
+    options: FitOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Other:
+    """Open a second model or index, to compare it with the model of a workspace on the same items.
+
+    An index has answers of its own. For a model with the same vocabulary the words of the items are known already;
+    others count theirs in the source of the items.
+
+    Parameters
+    ----------
+    space : Workspace
+        Of the first model. If it has no items, only groups are compared.
+    path : path
+        File of a model or an index.
+    options, progress, note
+        As for `open_workspace`.
+
+    Returns
+    -------
+    other : Other
+    """
+    items, place = space.items, Path(path)
+    if not place.exists():
+        raise BagwiseError(f"{place} does not exist. Give a model or an index to compare with.")
+    if items is None:
+        return Other(place.stem, open_workspace(path, progress=progress, note=note))
+    if not is_item_index(place):
+        model = Model.load(path)
+        stored = isinstance(items, StoredItems)
+        if same_vocabulary(space.model, model) and (not stored or same_weighting(space.model, model)):
+            return Other(place.stem, _workspace(model, None, Origin(str(place), False)), recounts=True)
+        source, reading = _source_of(space, options)
+        opened = open_workspace(path, source, reading, progress=progress, note=note)
+    else:
+        opened = open_workspace(path, progress=progress, note=note)
+    other = Other(place.stem, opened)
+    if opened.items is not None and not (other.places(space) >= 0).any():
+        ids = [f"{one.ids[0]!r:.60}" for one in (space, opened)]
+        raise BagwiseError(
+            f"{place} has none of the items that are shown: ids there are such as {ids[1]}, here such as {ids[0]}. "
+            "Items are matched by their ids: give an index of the same source, or a model."
+        )
+    return other
+
+
+def _source_of(space: Workspace, options: FitOptions | None) -> tuple[Any, FitOptions | None]:
+    """Return where the items of a workspace can be read, and how."""
+    if isinstance(space.items, CountedItems):
+        return space.items.collection, options
+    assert isinstance(space.items, StoredItems)
+    index = space.items.index
+    if not index.source or not os.path.exists(index.source):
+        raise BagwiseError(
+            f"The other model has other words, which have to be counted, but {index.source or 'the source'} of the "
+            "items does not exist any more. Give their location as SOURCE."
+        )
+    return index.source, FitOptions.from_mapping(index.reading)
 
 
 class Server:

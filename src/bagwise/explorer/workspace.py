@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,11 @@ from bagwise.model.groups import name_model_group, names_differ, typicality
 from bagwise.training.group_data import typical_patches
 from bagwise.training.item_answers import TopClasses
 
-__all__ = ["Cut", "Workspace"]
+if TYPE_CHECKING:
+    from bagwise.explorer.comparison import Other
+    from bagwise.training.item_index import ItemIndex
+
+__all__ = ["Cut", "Origin", "Workspace"]
 
 _HELD_CUTS = 8
 # Groups of a cut that have pictures of patches.
@@ -68,6 +72,19 @@ class Cut:
             raise BagwiseError(f"There is no classifier for {self.model.n_groups} groups, or there are no items.")
         return found
 
+    @property
+    def confidence(self) -> NDArray[Any]:
+        """How certain answers are: calibrated probabilities where they are known, otherwise margins."""
+        known = None if self.of_items is None else self.of_items.probability
+        return self.answers.margin if known is None else known
+
+    @property
+    def confidence_name(self) -> str | None:
+        """What `confidence` is: "probability" or "margin"; None without answers."""
+        if self.of_items is None or not self.has_answers:
+            return None
+        return "margin" if self.of_items.probability is None else "probability"
+
     @cached_property
     def error(self) -> float | None:
         """Fraction of labelled items that are wrong, or None."""
@@ -89,6 +106,11 @@ class Cut:
         n, known = len(self.model.classes), self.items.codes >= 0
         pairs = n * self.items.codes[known] + self.answers.predicted[known].astype(np.int64)
         return np.bincount(pairs, minlength=n * n).reshape(n, n)
+
+    def check_group(self, number: int) -> None:
+        """Raise an error unless there is a group of this number."""
+        if not 0 <= number < self.model.n_groups:
+            raise BagwiseError(f"Groups are numbered from 0 to {self.model.n_groups - 1}, got {number}.")
 
     def check_class(self, number: int) -> None:
         """Raise an error if there is no class of this number."""
@@ -164,6 +186,19 @@ class Cut:
         return typical_patches(self.model, collection, samples, self.shown_first)
 
 
+class Origin(NamedTuple):
+    """Where a workspace comes from.
+
+    `path` is a model, or an index with `is_index`. `source` are items whose words were counted, None for those that the
+    index knows; `reading` are the options that they were read with.
+    """
+
+    path: str
+    is_index: bool
+    source: str | None = None
+    reading: Mapping[str, Any] = {}
+
+
 class Workspace:
     """A model with items, at any number of groups.
 
@@ -183,12 +218,21 @@ class Workspace:
         Held while something of no cut is computed, or patches are read, so that threads do not do the same work.
     visited : threading.Event
         Set when a page has asked for the overview.
+    origin : Origin or None
+        The files that were opened.
+    other : Other or None
+        The model that this one is compared with, see `bagwise.explorer.comparison`.
+    grouped : tuple or None
+        The index by groups that was searched last, after its number of groups and metric.
     """
 
     def __init__(self, model: Model, items: Items | None = None, *, title: str = "") -> None:
         self.model = model
         self.items = items
         self.title = title
+        self.origin: Origin | None = None
+        self.other: Other | None = None
+        self.grouped: tuple[tuple[int, str], ItemIndex] | None = None
         self.lock = threading.RLock()
         self.picture_lock = threading.RLock()
         self.visited = threading.Event()

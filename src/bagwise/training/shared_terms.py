@@ -32,9 +32,10 @@ def shared_terms(index: ItemIndex, query: Any, numbers: Sequence[int], by: str) 
     is_item = isinstance(query, int | np.integer)
     if not is_item and np.shape(query)[0] != 1:
         raise BagwiseError(f"One query is compared with items, got {np.shape(query)[0]}.")
+    names: Any = index.model.group_names() if index.by == "groups" else index.model.word_names
     if index.by != "both" or index.blend is None:
         row = index.held(int(query))[0] if is_item else index.plain_rows(query)
-        return [_terms(index, index.index.contributions(row, number)) for number in numbers]
+        return [_terms(index, names, index.index.contributions(row, number)) for number in numbers]
     words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
     assert scores is not None
     blend = index.blend
@@ -47,11 +48,11 @@ def shared_terms(index: ItemIndex, query: Any, numbers: Sequence[int], by: str) 
     for number in numbers:
         by_words = index.index.contributions(alone, number)
         equal = by == "both" and blend.are_equal(float(by_words.sum()))  # its score is 1
-        found.append(_terms(index, by_words if equal else index.index.contributions(row, number)))
+        found.append(_terms(index, names, by_words if equal else index.index.contributions(row, number)))
     return found
 
 
-def _terms(index: ItemIndex, row: sp.csr_array) -> list[Shared]:
+def _terms(index: ItemIndex, names: Any, row: sp.csr_array) -> list[Shared]:
     """Name the terms of a score; those of a word in all cells, and those of a class, are added up."""
     model, by_group = index.model, index.by == "groups"
     width = model.n_groups if by_group else model.hierarchy.n_words
@@ -61,7 +62,6 @@ def _terms(index: ItemIndex, row: sp.csr_array) -> list[Shared]:
     numbers, inverse = np.unique(np.where(columns >= n_columns, classes, columns % width), return_inverse=True)
     sums = np.bincount(inverse, row.data, len(numbers))
     order = [k for k in np.argsort(-sums, kind="stable").tolist() if sums[k]]
-    names: Any = model.group_names() if by_group else model.word_names
     found = []
     for number, added in zip(numbers[order].tolist(), sums[order].tolist(), strict=True):
         if number >= width:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bagwise.errors import BagwiseError
+from bagwise.explorer.python_lines import group_lines
 from bagwise.explorer.requests import (
     MOST_ROWS,
     answer_json,
@@ -31,7 +32,7 @@ from bagwise.report.icicle import TreeRow
 from bagwise.report.pictures import mosaic
 from bagwise.report.texts import clean
 
-__all__ = ["GroupQuery", "group", "groups", "hierarchy", "hierarchy_text", "joined", "routes", "words"]
+__all__ = ["GroupQuery", "group", "groups", "hierarchy", "hierarchy_text", "joined", "python", "routes", "words"]
 
 _SHOWN_WORDS = 12
 _SHOWN_CLASSES = 3
@@ -61,8 +62,19 @@ def routes(space: Workspace) -> list[BaseRoute]:
             "/api/joined",
             locked(space, lambda q, _: joined(space, needed_number(q, "first"), needed_number(q, "second"))),
         ),
+        Route("/api/python/groups", locked(space, lambda q, _: {"lines": python(space, q)})),
         Route("/api/hierarchy", safe(lambda request: answer_text(hierarchy_text(space)))),
     ]
+
+
+def python(space: Workspace, query: QueryParams) -> str:
+    """Return the Python lines of the page."""
+    asked, number, cut = _query(query), maybe_number(query, "group"), space.cut(size_of(query))
+    if asked.label is not None:
+        cut.check_class(asked.label)
+    if number is not None:
+        cut.check_group(number)
+    return group_lines(space, size_of(query), asked, number)
 
 
 def hierarchy_text(space: Workspace) -> str:
@@ -127,8 +139,7 @@ def groups(space: Workspace, n: int | None, query: GroupQuery) -> dict[str, Any]
 def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
     """Return one group with all of its words."""
     cut = space.cut(n)
-    if not 0 <= number < cut.model.n_groups:
-        raise BagwiseError(f"Groups are numbered from 0 to {cut.model.n_groups - 1}, got {number}.")
+    cut.check_group(number)
     return _group(cut, number, None)
 
 

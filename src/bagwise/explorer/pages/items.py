@@ -13,16 +13,19 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bagwise.errors import BagwiseError
+from bagwise.explorer.comparison import Comparison, compare
 from bagwise.explorer.items import Items
+from bagwise.explorer.python_lines import item_lines, items_lines
 from bagwise.explorer.requests import MOST_ROWS, answer_json, maybe_number, number_or, reading, safe, size_of
 from bagwise.explorer.workspace import Cut, Workspace
+from bagwise.model.changes import Change
 from bagwise.report.explained import marked_text, spread_weights
 from bagwise.report.pictures import photograph
 from bagwise.report.texts import clean
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.media import in_color
 
-__all__ = ["ItemQuery", "explained", "item", "items", "routes"]
+__all__ = ["ItemQuery", "check_number", "explained", "item", "items", "python", "routes"]
 
 _SIDES = (160, 640)  # of pictures, in pixels
 _SHOWN_TERMS = 12
@@ -51,6 +54,7 @@ def routes(space: Workspace) -> list[BaseRoute]:
         Route("/api/items", reading(lambda q, _: items(space, n(q), _query(q)))),
         Route("/api/items/{number:int}", reading(lambda q, p: item(space, n(q), p["number"], maybe_number(q, "of")))),
         Route("/api/items/{number:int}/picture", safe(picture)),
+        Route("/api/python/items", reading(lambda q, _: {"lines": python(space, q)})),
     ]
 
 
@@ -62,11 +66,54 @@ def _query(query: QueryParams) -> ItemQuery:
         seen=query.get("seen", ""),
         group=maybe_number(query, "group"),
         selection=query.get("selection", ""),
+        at_least=_maybe_value(query, "at_least"),
+        at_most=_maybe_value(query, "at_most"),
+        which=query.get("which", ""),
+        second=maybe_number(query, "second"),
+        m=maybe_number(query, "m"),
+        against=query.get("against", ""),
         find=query.get("find", ""),
         sort=query.get("sort") or "number",
         first=number_or(query, "first", 0),
         most=min(number_or(query, "most", 60), MOST_ROWS),
     )
+
+
+def python(space: Workspace, query: QueryParams) -> str:
+    """Return the Python lines of the page."""
+    n, asked, number = size_of(query), _query(query), maybe_number(query, "item")
+    cut = space.cut(n)
+    if space.items is None:
+        raise BagwiseError("There are no items.")
+    if number is not None:
+        label = maybe_number(query, "of")
+        check_number(space, number)
+        if label is not None:
+            cut.check_class(label)
+        return item_lines(space, n, number, label)
+    with cut.lock:
+        _chosen(space, cut, space.items, asked)  # checks what is asked for
+    return items_lines(space, n, asked, compare(space, n, asked.m, asked.against) if asked.compares else None)
+
+
+def check_number(space: Workspace, number: int) -> None:
+    """Raise an error if there is no item of this number."""
+    if space.items is None or not 0 <= number < len(space.items):
+        raise BagwiseError(f"There is no item {number}.")
+
+
+def _maybe_value(query: QueryParams, name: str) -> float | None:
+    """Return a number of the address that need not be whole, or None."""
+    given = query.get(name, "")
+    if not given:
+        return None
+    try:
+        value = float(given)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise BagwiseError(f"{name} must be a number, got {given!r:.40}.")
+    return value
 
 
 @dataclass(frozen=True)
@@ -84,6 +131,14 @@ class ItemQuery:
         Only items with a word of this group.
     selection : str
         Only items of a selection on the map, see `bagwise.explorer.pages.map.select`.
+    at_least, at_most : float or None
+        Only items whose answers are so certain, see `Cut.confidence`.
+    which : str
+        Only items by the answers of the model and of another one, see `bagwise.explorer.comparison.WHICH`.
+    second : int or None
+        Only items for which the other one predicts this class, by its number among the classes of both.
+    m, against : int or None, str
+        The other model, see `bagwise.explorer.comparison.compare`.
     find : str
         Only items whose id contains this text.
     sort : {"number", "margin", "-margin", "score", "id"}
@@ -97,10 +152,21 @@ class ItemQuery:
     seen: str = ""
     group: int | None = None
     selection: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+    which: str = ""
+    second: int | None = None
+    m: int | None = None
+    against: str = ""
     find: str = ""
     sort: str = "number"
     first: int = 0
     most: int = 60
+
+    @property
+    def compares(self) -> bool:
+        """Whether another model is asked for."""
+        return bool(self.which or self.against or self.second is not None or self.m is not None)
 
 
 def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
@@ -112,6 +178,9 @@ def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
         numbers = _chosen(space, cut, held, query)
         shown = numbers[query.first : query.first + query.most].tolist()
         rows = [_row(space, cut, number) for number in shown]
+        if query.compares:
+            other = compare(space, n, query.m, query.against)
+            rows = [row | _second(other, row["number"]) for row in rows]
     told = {"total": len(numbers), "items": rows}
     if cut.model.modality != "texts":
         return told
@@ -140,14 +209,24 @@ def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArra
         known = np.zeros(len(held), np.bool_) if held.seen is None else held.seen.seen
         chosen &= known if query.seen == "training" else ~known
     if query.group is not None:
-        if not 0 <= query.group < cut.model.n_groups:
-            raise BagwiseError(f"Groups are numbered from 0 to {cut.model.n_groups - 1}, got {query.group}.")
+        cut.check_group(query.group)
         assert cut.of_items is not None
         chosen &= cut.of_items.with_group(query.group)
     if query.selection:
         inside = np.zeros(len(held), dtype=np.bool_)
         inside[held.mapped.selected(query.selection)] = True
         chosen &= inside
+    if query.at_least is not None:
+        chosen &= cut.confidence >= query.at_least
+    if query.at_most is not None:
+        chosen &= cut.confidence <= query.at_most
+    if query.compares:
+        other = compare(space, cut.model.n_groups, query.m, query.against)
+        chosen &= other.chosen(query.which)
+        if query.second is not None:
+            if not query.second < len(other.classes):
+                raise BagwiseError(f"There is no class {query.second}: there are {len(other.classes)} from 0.")
+            chosen &= other.answers[1] == query.second
     if query.find:
         part = query.find.casefold()
         chosen &= np.array([part in id for id in space.folded_ids], dtype=np.bool_)
@@ -180,9 +259,15 @@ def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
             "runner_up": clean(classes[answers.runner_up[number]]),
             "answered_at": cut.answered_at,
             "margin": float(answers.margin[number]),
+            "probability": float(cut.confidence[number]) if cut.confidence_name == "probability" else None,
             "right": None if code < 0 else bool(answers.predicted[number] == code),
         }
     return row
+
+
+def _second(other: Comparison, number: int) -> dict[str, Any]:
+    """Return the answer of the other model for an item."""
+    return {"second": clean(other.classes[other.answers[1][number]]), "second_title": clean(other.second_title)}
 
 
 def _excerpt(items: Items, number: int) -> dict[str, str]:
@@ -201,8 +286,8 @@ def _problem(error: BagwiseError) -> dict[str, str]:
 def item(space: Workspace, n: int | None, number: int, label: int | None = None) -> dict[str, Any]:
     """Return one item with its content and why it gets its class; `label` is the class to explain, None the answer."""
     cut = space.cut(n)
-    if space.items is None or not 0 <= number < len(space.items):
-        raise BagwiseError(f"There is no item {number}.")
+    check_number(space, number)
+    assert space.items is not None
     with cut.lock:
         told = _row(space, cut, number) | {"protocol": clean(space.items.protocol)}
     if label is not None:
@@ -231,6 +316,13 @@ def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
         told |= _heat(places, one.load().shape)
     elif model.modality == "table":
         told["columns"] = [[clean(place.name), place.value, place.weight] for place in places]
+    change = why.changes()
+    told["changes"] = None if change is None else _change(change)
+    if model.modality == "table":
+        told["moves"] = [
+            {"name": clean(move.name), "value": move.value, "to": move.to, "becomes": clean(move.becomes)}
+            for move in why.moves()
+        ]
     told["why"] = {
         "predicted": clean(why.predicted),
         "score": why.score,
@@ -252,6 +344,15 @@ def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
         ],
     }
     return told
+
+
+def _change(change: Change) -> dict[str, Any]:
+    """Return the words without which an item gets another class."""
+    return {
+        "becomes": clean(change.becomes),
+        "words": [clean(one.name) for one in change.removed[:_SHOWN_TERMS]],
+        "n_words": len(change.removed),
+    }
 
 
 def _pieces(text: str, spans: Any) -> list[list[Any]]:

@@ -8,12 +8,14 @@ from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Route
 
 from bagwise._utils.text import how_many
+from bagwise.explorer.python_lines import overview_lines
 from bagwise.explorer.requests import locked, size_of
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.report.texts import clean
+from bagwise.training.baselines import baselines_of
 from bagwise.training.seen import SeenItems
 
-__all__ = ["overview", "routes"]
+__all__ = ["overview", "python", "routes"]
 
 
 def routes(space: Workspace) -> list[BaseRoute]:
@@ -24,7 +26,15 @@ def routes(space: Workspace) -> list[BaseRoute]:
         space.visited.set()
         return told
 
-    return [Route("/api/overview", locked(space, visit))]
+    return [
+        Route("/api/overview", locked(space, visit)),
+        Route("/api/python/overview", locked(space, lambda q, _: {"lines": python(space, q)})),
+    ]
+
+
+def python(space: Workspace, query: QueryParams) -> str:
+    """Return the Python lines of the page."""
+    return overview_lines(space, size_of(query))
 
 
 def overview(space: Workspace, n: int | None) -> dict[str, Any]:
@@ -43,6 +53,10 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
         "classes": list(map(clean, model.classes)),
         "classifiers": list(model.heads),
         "facts": _facts(space),
+        "baselines": [
+            {"name": clean(one.name), "error": one.error, "standard_error": one.standard_error}
+            for one in baselines_of(model)
+        ],
         "path": None if path is None else {**path.to_dict(), "one_se": path.one_se},
         "items": None
         if space.items is None
@@ -57,7 +71,18 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
         "seen": None if space.items is None or space.items.seen is None else _seen(cut, space.items.seen),
         "confusion": None if cut.confusion is None else cut.confusion.tolist(),
         "searchable": space.searchable,
+        "search_by": _search_by(space),
+        "confidence": cut.confidence_name,
+        "comparable": space.other is not None,
     }
+
+
+def _search_by(space: Workspace) -> list[str]:
+    """Return what items can be compared by in a search."""
+    if not space.searchable:
+        return []
+    both = bool(space.model.heads) if space.items is None or space.items.ways is None else space.items.ways == "both"
+    return ["words", "classes", "groups"] if both else ["groups"]
 
 
 def _held_out(cut: Cut) -> dict[str, Any] | None:

@@ -13,8 +13,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bagwise.errors import BagwiseError
-from bagwise.explorer.pages.items import explained
-from bagwise.explorer.requests import answer_json, answered, number_or, reading, size_of
+from bagwise.explorer.pages.items import check_number, explained
+from bagwise.explorer.python_lines import search_lines
+from bagwise.explorer.requests import MOST_ROWS, answer_json, answered, needed_number, number_or, reading, size_of
 from bagwise.explorer.workspace import Workspace
 from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
@@ -22,9 +23,13 @@ from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
 
 if TYPE_CHECKING:
-    from bagwise.training.item_index import Found
+    from bagwise.training.item_index import Found, ItemIndex
+    from bagwise.training.shared_terms import Shared
 
-__all__ = ["MOST_BYTES", "routes", "search", "similar"]
+__all__ = ["GROUP_METRICS", "MOST_BYTES", "SearchQuery", "routes", "search", "similar"]
+
+GROUP_METRICS = ("hellinger", "intersection", "chi2", "euclidean")
+_SHOWN_SHARED = 6
 
 # Longest upload.
 MOST_BYTES = 32 << 20
@@ -42,10 +47,16 @@ def routes(space: Workspace) -> list[BaseRoute]:
         return await run_in_threadpool(answered, lambda: _found(space, request.query_params, body))
 
     def like(query: QueryParams, path: dict[str, Any]) -> Any:
-        return {"hits": similar(space, path["number"], number_or(query, "k", 12), query.get("by"))}
+        return similar(space, size_of(query), path["number"], _query(query, 12))
+
+    def python(query: QueryParams, path: dict[str, Any]) -> Any:
+        asked, number = _query(query), needed_number(query, "like")
+        check_number(space, number)
+        return {"lines": search_lines(space, size_of(query), number, asked.k, asked.by, asked.metric)}
 
     return [
         Route("/api/items/{number:int}/similar", reading(like)),
+        Route("/api/python/search", reading(python)),
         Route("/api/search", posted, methods=["POST"]),
     ]
 
@@ -62,7 +73,41 @@ def _found(space: Workspace, query: QueryParams, body: bytes) -> Any:
         query_item = Item("query", Upload(body), ImageDecoder("rgb" if color else "grey"))
     else:
         raise BagwiseError(f"Items of this model are {modality}: pick one of them as query.")
-    return search(space, size_of(query), query_item, number_or(query, "k", 24), query.get("by"))
+    asked, n = _query(query), size_of(query)
+    told = search(space, n, query_item, asked)
+    if space.origin is None or not told["known"]:
+        return told
+    text = body.decode() if modality == "texts" else ""
+    return told | {"lines": search_lines(space, n, text, asked.k, asked.by, asked.metric)}
+
+
+@dataclass(frozen=True)
+class SearchQuery:
+    """How items are compared.
+
+    Attributes
+    ----------
+    k : int
+        Number of items.
+    by : str or None
+        "words", "classes" or "both", see `ItemIndex.search`; "groups": those of the current cut. None: as the index
+        does.
+    metric : str or None
+        For groups, see `BagIndex`; None: "hellinger".
+    """
+
+    k: int = 24
+    by: str | None = None
+    metric: str | None = None
+
+
+def _query(query: QueryParams, k: int = 24) -> SearchQuery:
+    asked = SearchQuery(number_or(query, "k", k), query.get("by") or None, query.get("metric") or None)
+    if not 1 <= asked.k <= MOST_ROWS:
+        raise BagwiseError(f"k must be from 1 to {MOST_ROWS}, got {asked.k}.")
+    if asked.metric is not None and (asked.metric not in GROUP_METRICS or asked.by != "groups"):
+        raise BagwiseError(f"Groups are compared by {', '.join(GROUP_METRICS)}; got {asked.metric!r:.40}.")
+    return asked
 
 
 @dataclass(frozen=True)
@@ -77,36 +122,64 @@ class Upload:
         return io.BytesIO(self.content)
 
 
-def similar(space: Workspace, number: int, k: int, by: str | None = None) -> list[dict[str, Any]]:
-    """Return the items that are most similar to one of them, which is left out."""
-    if space.items is None or not 0 <= number < len(space.items):
-        raise BagwiseError(f"There is no item {number}.")
-    with space.lock:
-        hits = space.items.similar(number, k + 1, by or None)
-    return [hit for hit in _hits(space, hits) if hit["number"] != number][:k]
+def similar(space: Workspace, n: int | None, number: int, query: SearchQuery) -> dict[str, Any]:
+    """Return the items that are most similar to one of them, which is left out, and what they share with it."""
+    check_number(space, number)
+    index = _index(space, n, query)
+    by = None if query.by == "groups" else query.by
+    found = [hit for hit in index.similar(number, query.k + 1, by=by) if space.numbers[hit.id] != number][: query.k]
+    return {"hits": _hits(space, index, number, found, by)}
 
 
-def search(space: Workspace, n: int | None, query: Item, k: int, by: str | None = None) -> dict[str, Any]:
-    """Return the items that are most similar to a new item, and what the model says of it."""
+def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> dict[str, Any]:
+    """Return the items that are most similar to a new item, what they share with it, and what the model says of it."""
     histogram = space.model.histograms(Collection([query], space.model.modality, query.id))
-    if space.items is None or not space.searchable:
-        raise BagwiseError("There are no items to search: start bagwise explore with their location, or an index.")
     if not abs(histogram).sum() > 0:
         return {"hits": [], "known": False}
+    index, by = _index(space, n, asked), None if asked.by == "groups" else asked.by
+    found = index.search(histogram, asked.k, by=by)[0]
+    return {"hits": _hits(space, index, histogram, found, by), "known": True} | explained(space.cut(n), query)
+
+
+def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
+    """Return what is searched: the index of the items, or one by the groups of a cut; the last of these is kept."""
+    items = space.items
+    if items is None or not space.searchable:
+        raise BagwiseError("There are no items to search: start bagwise explore with their location, or an index.")
     with space.lock:  # the index may be built now
-        index = space.items.index
-    assert index is not None
-    hits = _hits(space, index.search(histogram, k, by=by or None)[0])
-    return {"hits": hits, "known": True} | explained(space.cut(n), query)
+        index = items.index
+        assert index is not None
+        if query.by != "groups":
+            return index
+        model, metric = space.cut(n).model, query.metric or GROUP_METRICS[0]
+        key = (model.n_groups, metric)
+        if space.grouped is None or space.grouped[0] != key:
+            space.grouped = key, index.compared_by_groups(model, items.frequencies(model), metric)
+        return space.grouped[1]
 
 
-def _hits(space: Workspace, hits: list[Found]) -> list[dict[str, Any]]:
+def _hits(space: Workspace, index: ItemIndex, query: Any, hits: list[Found], by: str | None) -> list[dict[str, Any]]:
+    """Return items that were found, with what adds most to their scores."""
+    numbers = [space.numbers[hit.id] for hit in hits]
+    shared = index.shared(query, numbers, by=by)
     return [
         {
-            "number": space.numbers[hit.id],
+            "number": number,
             "id": clean(hit.id),
             "label": None if hit.label is None else clean(hit.label),
             "score": hit.score,
+            "shared": [
+                {"kind": one.kind, "name": _name(space, index, one), "contribution": one.contribution}
+                for one in terms[:_SHOWN_SHARED]
+            ],
+            "n_shared": len(terms),
+            "differences": not index.index.larger_is_nearer,
         }
-        for hit in hits
+        for hit, number, terms in zip(hits, numbers, shared, strict=True)
     ]
+
+
+def _name(space: Workspace, index: ItemIndex, one: Shared) -> str:
+    if one.kind == "group":
+        return clean(space.cut(index.model.n_groups).name(one.number))
+    return clean(one.name)

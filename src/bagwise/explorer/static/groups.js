@@ -1,7 +1,8 @@
 // Words and groups: the hierarchy, and the groups of the current cut as cards.
 
 import { address, changed, go } from "./address.js";
-import { api, bar, count, csv, download, h, percent, plural, signed } from "./dom.js";
+import { api, bar, count, h, percent, plural, signed } from "./dom.js";
+import { exporting, flattened } from "./export.js";
 import { icicle } from "./icicle.js";
 
 let tree = null; // of the model, asked for once
@@ -15,7 +16,10 @@ export async function show(facts, parameters) {
   const told = chosen === null ? await api("groups", { n, ...given, most: PART }) : null;
   const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n });
   const drawn = icicle(tree, n, (size, group) => go(address("/groups", { n: size, group })));
-  const content = [h("h1", {}, "Words and groups"), drawn.element, finder(n, drawn)];
+  const table = one ? ["Words", `${facts.title}-${n}-group-${one.number}`, () => [["word", "occurrences"], ...one.words.map((word) => [word.name, word.total])]]
+    : ["Groups", `${facts.title}-${n}-groups`, () => rows(facts, given)];
+  const exports = exporting("groups", { tables: [table], canvases: [["Hierarchy", `${facts.title}-hierarchy`, () => flattened(drawn.element.querySelector("canvas"))]] });
+  const content = [h("h1", {}, "Words and groups"), drawn.element, exports, finder(n, drawn)];
   if (one) content.push(whole(one, n));
   else content.push(filters(facts, given), list(facts, told, given));
   return { content, shown: drawn.draw, leave: drawn.leave };
@@ -28,18 +32,17 @@ function filters(facts, given) {
     facts.classes.length ? h("label", {}, "Speaks for ", h("select", { onchange: change("label") },
       h("option", { value: "" }, "any class"), facts.classes.map((name, k) => h("option", { value: k, selected: given.label === String(k) }, name)))) : null,
     h("label", {}, "Order ", h("select", { onchange: change("sort") },
-      [["decides", "what they decide"], ["size", "how often they occur"], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))),
-    h("button", { type: "button", onclick: () => save(facts, given) }, "Save as CSV"));
+      [["decides", "what they decide"], ["size", "how often they occur"], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))));
 }
 
-async function save(facts, given) {
-  const rows = [["group", "name", "words", "share", "class", "weight"]];
+async function rows(facts, given) {
+  const found = [["group", "name", "words", "share", "class", "weight"]];
   for (let first = 0, total = 1; first < total; first += 200) {
     const told = await api("groups", { n: facts.n_groups, ...given, first, most: 200 });
     total = told.total;
-    rows.push(...told.groups.map((one) => [one.number, one.name, one.n_words, one.share, one.classes[0]?.name, one.classes[0]?.weight]));
+    found.push(...told.groups.map((one) => [one.number, one.name, one.n_words, one.share, one.classes[0]?.name, one.classes[0]?.weight]));
   }
-  download(`${facts.title}-${facts.n_groups}-groups.csv`, csv(rows));
+  return found;
 }
 
 function list(facts, told, given) {

@@ -1,10 +1,12 @@
 // Items: a grid of all of them, of which only what is in view is asked for, and one item with why it got its class.
 
 import { address, changed, go } from "./address.js";
-import { api, count, csv, download, h, plural } from "./dom.js";
-import { shownContent, sum } from "./why.js";
+import { api, count, h, plural } from "./dom.js";
+import { exporting } from "./export.js";
+import { shared } from "./search.js";
+import { changes, heatPicture, shownContent, sum } from "./why.js";
 
-const FILTERS = ["label", "predicted", "right", "seen", "group", "selection", "find", "sort"];
+const FILTERS = ["label", "predicted", "right", "seen", "group", "at_least", "at_most", "which", "second", "m", "against", "selection", "find", "sort"];
 const PART = 60;
 
 export async function show(facts, parameters) {
@@ -19,7 +21,8 @@ async function list(facts, parameters) {
   const first = await api("items", { n, ...given, most: PART });
   const grid = new Grid(first, (from) => api("items", { n, ...given, first: from, most: PART }), facts.modality);
   return {
-    content: [h("h1", {}, "Items"), filters(facts, given), h("p", { class: "small", role: "status" }, `${plural(first.total, "item")}${first.total < facts.items.n ? ` of ${count(facts.items.n)}` : ""}`), grid.element],
+    content: [h("h1", {}, "Items"), filters(facts, given), h("p", { class: "small", role: "status" }, `${plural(first.total, "item")}${first.total < facts.items.n ? ` of ${count(facts.items.n)}` : ""}`),
+      exporting("items", { tables: [["Items", `${facts.title}-items`, () => rows(facts, given)]] }), grid.element],
     shown: () => grid.start(),
     leave: () => grid.stop(),
   };
@@ -37,19 +40,38 @@ function filters(facts, given) {
       choice("right", "Answer", [["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]]),
       choice("sort", "Order", [["", "as they are"], ["margin", "least certain first"], ["-margin", "most certain first"], ["score", "lowest score first"], ["id", "id"]])] : null,
     facts.seen?.n_seen && facts.seen.n_new ? choice("seen", "Items", [["", "all"], ["new", "new"], ["training", "of the training"]]) : null,
+    facts.confidence ? range(facts, given) : null,
+    comparing(facts, given),
     given.group !== "" ? h("span", {}, `with group ${given.group} `, h("button", { type: "button", onclick: () => go(changed({ group: "" }), true) }, "any group")) : null,
-    given.selection ? h("span", {}, "selected on the map ", h("button", { type: "button", onclick: () => go(changed({ selection: "" }), true) }, "all items")) : null,
-    h("button", { type: "button", onclick: () => save(facts, given) }, "Save as CSV"));
+    given.selection ? h("span", {}, "selected on the map ", h("button", { type: "button", onclick: () => go(changed({ selection: "" }), true) }, "all items")) : null);
 }
 
-async function save(facts, given) {
-  const rows = [["id", "label", "predicted", "score", "runner_up", "margin"]];
+/** How certain the answer is: from, to. */
+function range(facts, given) {
+  const change = (name) => (event) => go(changed({ [name]: event.target.value }), true);
+  const bound = (name, label) => h("input", { type: "number", class: "number", step: "any", min: 0, max: facts.confidence === "probability" ? 1 : null, value: given[name], "aria-label": `${label} ${facts.confidence}`, placeholder: label === "Least" ? "0" : facts.confidence === "probability" ? "1" : "any", onchange: change(name) });
+  return h("span", { class: "range" }, `${facts.confidence === "probability" ? "Probability" : "Margin"} from `, bound("at_least", "Least"), " to ", bound("at_most", "Largest"));
+}
+
+const WHICH = [["", "all"], ["disagree", "they disagree"], ["agree", "they agree"], ["first_wrong", "wrong only here"], ["second_wrong", "wrong only in the other"], ["both_wrong", "wrong in both"], ["both_right", "right in both"]];
+
+/** Filter by the answers of another model, if there is one or the page came from the comparison. */
+function comparing(facts, given) {
+  const asked = given.which || given.m || given.second || given.against;
+  if (!facts.comparable && !asked) return null;
+  return [
+    h("label", {}, "Compared ", h("select", { onchange: (event) => go(changed({ which: event.target.value }), true) }, WHICH.map(([value, text]) => h("option", { value, selected: given.which === value }, text)))),
+    asked ? h("button", { type: "button", onclick: () => go(changed({ which: "", second: "", m: "", against: "" }), true) }, "without comparison") : null];
+}
+
+async function rows(facts, given) {
+  const found = [["id", "label", "predicted", "score", "runner_up", "margin", ...(facts.confidence === "probability" ? ["probability"] : []), ...(given.which || given.m || given.against ? ["other"] : [])]];
   for (let first = 0, total = 1; first < total; first += 200) {
     const told = await api("items", { n: facts.n_groups, ...given, first, most: 200 });
     total = told.total;
-    rows.push(...told.items.map((row) => [row.id, row.label, row.predicted, row.score, row.runner_up, row.margin]));
+    found.push(...told.items.map((row) => [row.id, row.label, row.predicted, row.score, row.runner_up, row.margin, ...(facts.confidence === "probability" ? [row.probability] : []), ...(row.second === undefined ? [] : [row.second])]));
   }
-  download(`${facts.title}-items.csv`, csv(rows));
+  return found;
 }
 
 /** Cells of equal height; only those in view exist. */
@@ -130,6 +152,7 @@ export function cell(row, modality) {
     h("span", { class: "id", title: row.id }, row.id),
     row.score !== undefined && row.similarity ? h("span", { class: "small" }, row.score.toFixed(4)) : null,
     answer ? h("span", { class: "answer" }, answer) : null,
+    row.second !== undefined ? h("span", { class: "answer small", title: `${row.second_title}: ${row.second}` }, `${row.second_title}: ${row.second}`) : null,
     row.excerpt ? h("span", { class: "excerpt" }, row.excerpt) : row.opening ? h("span", { class: "quiet" }, "The source is being opened …") : null,
     row.problem ? h("span", { class: "problem" }, row.problem) : null);
 }
@@ -140,10 +163,11 @@ async function one(facts, parameters, number) {
   const picture = facts.modality === "images" ? `/api/items/${encodeURIComponent(number)}/picture?side=640` : null;
   const similar = h("ul", { class: "strip" });
   if (facts.searchable) {
-    api(`items/${encodeURIComponent(number)}/similar`, { k: 12 }).then(({ hits }) => similar.replaceChildren(...hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality)))),
+    api(`items/${encodeURIComponent(number)}/similar`, { k: 12 }).then(({ hits }) => similar.replaceChildren(...hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality), shared(hit)))),
       (error) => similar.replaceChildren(h("li", { class: "problem" }, error.message)));
   }
   const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"), " · ", h("a", { href: address("/map", { item: number }) }, "On the map"));
+  const content = shownContent(told, picture);
   return {
     content: [back, h("h1", { class: "itemname" }, told.id),
       h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : "",
@@ -151,8 +175,17 @@ async function one(facts, parameters, number) {
         told.held_out ? ` The model was learned from this item; it is predicted by a model that was not (${told.protocol}).${told.why && told.why.predicted !== told.predicted ? ` The model itself says ${told.why.predicted}.` : ""}`
           : told.training ? " The model was learned from this item." : ""),
       told.problem ? h("p", { class: "problem" }, told.problem) : null,
-      h("div", { class: "two" }, h("div", {}, shownContent(told, picture)),
-        told.why ? h("section", { class: "why" }, h("h2", {}, "Why"), sum(told.why, facts.classes, (of) => go(changed({ of }), true))) : null),
-      facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), similar) : null].filter(Boolean),
+      h("div", { class: "two" }, h("div", {}, content),
+        told.why ? h("section", { class: "why" }, h("h2", {}, "Why"), sum(told.why, facts.classes, (of) => go(changed({ of }), true)), changes(told)) : null),
+      facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), h("p", {}, h("a", { href: address("/search", { like: number }) }, "Search with this item as the query")), similar) : null,
+      exporting("items", exported(facts, told, content))].filter(Boolean),
   };
+}
+
+/** The terms of the score, the columns of a row, the heat map over an image. */
+function exported(facts, told, content) {
+  const file = `${facts.title}-item`;
+  const tables = told.why ? [["Contributions", file, () => [["term", `adds to ${facts.classes[told.why.of]}`], ["intercept", told.why.intercept], ...told.why.groups.map((one) => [one.name, one.contribution]), ["other groups", told.why.rest], ["score", told.why.of_score]]]] : [];
+  if (told.columns) tables.push(["Columns", `${file}-columns`, () => [["column", "value", "adds"], ...told.columns]]);
+  return { tables, canvases: told.heat ? [["Heat map", `${file}-heat`, () => heatPicture(content)]] : [] };
 }

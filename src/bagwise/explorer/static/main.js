@@ -7,6 +7,7 @@ import * as groups from "./groups.js";
 import * as items from "./items.js";
 import * as map from "./map.js";
 import * as search from "./search.js";
+import * as compare from "./compare.js";
 
 const PAGES = {
   "/": { name: "Overview", show: overview.show },
@@ -14,6 +15,7 @@ const PAGES = {
   "/items": { name: "Items", show: items.show },
   "/map": { name: "Map", show: map.show },
   "/search": { name: "Search", show: search.show },
+  "/compare": { name: "Compare", show: compare.show },
 };
 const content = document.getElementById("content");
 const slider = document.getElementById("size-slider");

@@ -2,6 +2,7 @@
 
 import { count, h, percent, plural, svg } from "./dom.js";
 import { address, go } from "./address.js";
+import { exporting } from "./export.js";
 
 export async function show(facts) {
   const content = [h("h1", {}, "Overview"), lead(facts)];
@@ -9,8 +10,17 @@ export async function show(facts) {
   const how = facts.held_out ? h("p", { class: "small" }, "Items that the model was learned from are predicted by models that were not trained on them.") : null;
   if (facts.confusion) content.push(section("Confusion matrix", ...[how].filter(Boolean), ...confusion(facts)));
   content.push(section("Model", h("dl", { class: "facts" }, facts.facts.map(([name, value]) =>
-    h("div", {}, h("dt", {}, name), h("dd", {}, value))))));
+    h("div", {}, h("dt", {}, name), h("dd", {}, value))))), exported(facts, content));
   return { content };
+}
+
+function exported(facts, content) {
+  const { title, path, confusion: matrix, classes, baselines } = facts;
+  const tables = [];
+  if (path) tables.push(["Curve", `${title}-errors`, () => [["groups", "error", "standard error"], ...path.sizes.map((size, k) => [size, path.errors[k], path.standard_errors[k]]), ...baselines.map((one) => [one.name, one.error, one.standard_error])]]);
+  if (matrix) tables.push(["Confusion matrix", `${title}-confusion`, () => [["true \\ predicted", ...classes], ...matrix.map((row, i) => [classes[i], ...row])]]);
+  const drawings = path ? [["Curve", `${title}-errors`, () => content.flatMap((one) => [...(one.querySelectorAll?.("svg.chart") ?? [])])[0]]] : [];
+  return exporting("overview", { tables, drawings });
 }
 
 function section(title, ...children) {
@@ -50,7 +60,7 @@ function curve(facts) {
   const { sizes, errors, standard_errors: spread, protocol, one_se: small } = facts.path;
   const [width, height, left, right, top, bottom] = [720, 300, 56, 30, 16, 44];
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
-  const most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), 0.01);
+  const most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), ...facts.baselines.map((one) => one.error), 0.01);
   const x = (size) => left + ((width - left - right) * Math.log(size / low)) / Math.max(Math.log(high / low), 1e-9);
   const y = (error) => height - bottom - ((height - top - bottom) * error) / most;
   const step = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((one) => most / one <= 6) ?? 0.5;
@@ -70,6 +80,11 @@ function curve(facts) {
   const lower = sizes.map((size, k) => `${x(size)},${y(errors[k] - (spread[k] ?? 0))}`).reverse();
   parts.push(svg("polygon", { class: "band", points: [...upper, ...lower].join(" ") }));
   parts.push(svg("polyline", { class: "curve", points: sizes.map((size, k) => `${x(size)},${y(errors[k])}`).join(" ") }));
+  for (const one of facts.baselines) {
+    const said = `${one.name}: error ${percent(one.error)}${one.standard_error === null ? "" : ` ± ${percent(one.standard_error)}`}`;
+    parts.push(svg("line", { class: "baseline", x1: left, x2: width - right, y1: y(one.error), y2: y(one.error) }, svg("title", {}, said)),
+      svg("text", { x: width - right, y: y(one.error) - 6, "text-anchor": "end" }, `${one.name} ${percent(one.error)}`));
+  }
   if (facts.n_groups >= low && facts.n_groups <= high) {
     parts.push(svg("line", { class: "mark", x1: x(facts.n_groups), x2: x(facts.n_groups), y1: top, y2: height - bottom }));
   }
@@ -85,7 +100,7 @@ function curve(facts) {
   const here = at < 0 ? `Errors are known at ${sizes.map(count).join(", ")} groups, not at ${count(facts.n_groups)}.`
     : `${count(facts.n_groups)} groups: ${percent(errors[at])} ± ${percent(spread[at] ?? 0)}.`;
   return h("figure", {}, h("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Error against number of groups, ${protocol}` }, parts)),
-    h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", " A point leads to its number of groups."));
+    h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", facts.baselines.length ? " Dashed: what simple methods reach on the same folds." : "", " A point leads to its number of groups."));
 }
 
 /** Each cell leads to its items. */

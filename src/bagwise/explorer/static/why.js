@@ -1,7 +1,8 @@
 // Why an item gets its class: the item with what adds to the score, and the sum.
 
 import { address } from "./address.js";
-import { bar, count, h, signed } from "./dom.js";
+import { bar, count, h, plural, signed } from "./dom.js";
+import { flattened } from "./export.js";
 
 /** The content of an item with weights: a text with marked words, an image with a heat map, or columns. */
 export function shownContent(told, picture) {
@@ -59,4 +60,24 @@ export function sum(why, classes, explain) {
       why.groups.map((one) => row(h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
       why.n_rest ? row(`${count(why.n_rest)} other groups`, why.rest) : null,
       row("score", why.of_score, true))));
+}
+
+/** What would change the answer: words to leave out, or columns to move. */
+export function changes(told) {
+  const parts = (told.moves ?? []).map((move) => h("li", {}, "If ", h("strong", {}, move.name), ` were ${Number(move.to.toPrecision(5))}, not ${Number(move.value.toPrecision(5))}, it would be ${move.becomes}.`));
+  if (told.changes) {
+    const { becomes, words, n_words: n } = told.changes;
+    const named = words.some((word) => !/^word \d+$/.test(word)); // words of images have numbers, which say nothing
+    parts.push(h("li", {}, `Without ${named ? "" : `${plural(n, "word")} that speak most for it, `}`, named ? words.map((word, k) => [k ? ", " : "", h("strong", {}, word)]) : null,
+      named ? `${n > words.length ? ` and ${plural(n - words.length, "more word")}` : ""}, it would be ${becomes}.` : `it would be ${becomes}.`));
+  }
+  if (!parts.length) return told.changes === null ? h("p", { class: "small" }, "No few words were found whose absence would change the answer.") : null;
+  return h("div", { class: "changes" }, h("h3", {}, "What would change the answer"), h("ul", {}, parts));
+}
+
+/** The heat map over its image, as one canvas. */
+export async function heatPicture(content) {
+  const image = content.querySelector("img");
+  await image.decode();
+  return flattened(image, ...content.querySelectorAll("canvas:not([hidden])"));
 }
