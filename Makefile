@@ -1,5 +1,5 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, pip and make:
-#   make demo   install, then learn handwritten digits, from images to a report that it prints the place of
+#   make demo   install, then learn handwritten digits, from images to a report; prints how to open it and the explorer
 #   make test   install, then lint, types, import rules, tests and doctests
 #   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
 # While you work: make test-fast. Now and then: make properties, make fuzz, make mutants (see CONTRIBUTING.md).
@@ -72,7 +72,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[image,cli,report]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[image,cli,report,explore]"
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python

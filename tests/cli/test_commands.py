@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 import json
+import shlex
 import sys
 
 import numpy as np
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 
 from bagwise import Model, open_collection
 from bagwise.cli.app import app
+from bagwise.cli.printing import command_line
+from bagwise.explorer import open_workspace
 from bagwise.training import ItemIndex, evaluate_model
 from commands import as_json, bagwise
 from model_cases import MADE
@@ -341,6 +344,20 @@ def test_export_writes_what_onnxruntime_reads(words, tmp_path):
     np.testing.assert_allclose(features, model.group(counts), rtol=1e-5, atol=1e-6)
 
 
+def test_commands_that_are_printed_can_be_pasted(tmp_path, monkeypatch):
+    called = tmp_path / "a folder" / "bagwise"
+    called.parent.mkdir()
+    called.write_text("#!/bin/sh")
+    called.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(called), "demo"])
+    monkeypatch.setenv("PATH", "/bin")
+    assert shlex.split(command_line("explore", "my photos.index")) == [str(called), "explore", "my photos.index"]
+    monkeypatch.setenv("PATH", str(called.parent))
+    assert command_line("explore", "a.index") == "bagwise explore a.index"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "bagwise" / "__main__.py"), "demo"])
+    assert shlex.split(command_line("explore")) == [sys.executable, "-m", "bagwise", "explore"]
+
+
 def test_the_demo_ends_with_the_place_of_its_report(tmp_path, monkeypatch):
     from bagwise.cli import outputs
 
@@ -357,7 +374,10 @@ def test_the_demo_ends_with_the_place_of_its_report(tmp_path, monkeypatch):
     monkeypatch.setattr(outputs, "write_digits", few)
     for _ in range(2):  # a second demo replaces the first
         lines = bagwise("demo", "--out", tmp_path / "demo").splitlines()
-        assert lines[-1] == f"Open the report: {(tmp_path / 'demo' / 'digits.report.html').resolve()}"
+        assert lines[-2] == f"Open the report: {(tmp_path / 'demo' / 'digits.report.html').resolve()}"
+        command = shlex.split(lines[-1].removeprefix("Explore it in the browser: "))
+        assert command == [sys.executable, "-m", "bagwise", "explore", str(tmp_path / "demo" / "digits.index")]
+    assert open_workspace(command[-1]).items is not None
     assert "Handwritten" not in lines[0]
     assert (tmp_path / "demo" / "digits.report.html").exists()
     (tmp_path / "mine").mkdir()

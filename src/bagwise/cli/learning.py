@@ -20,7 +20,7 @@ from bagwise.cli.outputs import (
     prepare_folder,
     write_digits,
 )
-from bagwise.cli.printing import duration, percent, printable
+from bagwise.cli.printing import command_line, duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import check_map_method, with_map
 from bagwise.errors import BagwiseError, unknown_name
@@ -39,7 +39,7 @@ def demo(
     session: Session,
     out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("bagwise-demo"),
 ) -> None:
-    """Fit a model to handwritten digits, from images to a report, in about a minute."""
+    """Fit a model to handwritten digits, from images to a report and the explorer, in about a minute."""
     from bagwise.training import FitOptions
 
     prepare_folder(out)
@@ -51,7 +51,9 @@ def demo(
     run_fit(session, source, FitOptions.from_mapping(options), outputs)
     session.say()
     session.say(f"Open the report: {printable((out / 'digits.report.html').resolve())}")
-    session.answer(report=str((out / "digits.report.html").resolve()))
+    explore = command_line("explore", out / "digits.index")
+    session.say(f"Explore it in the browser: {printable(explore)}")
+    session.answer(report=str((out / "digits.report.html").resolve()), explore=explore)
 
 
 @command(_PANEL, FIT_OPTIONS)

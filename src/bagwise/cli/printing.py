@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
+import shutil
+import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from bagwise._utils.text import escape_character
@@ -14,6 +18,7 @@ from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [
     "ProgressBar",
+    "command_line",
     "duration",
     "make_table",
     "message_of",
@@ -34,6 +39,19 @@ _RENAMED = {
     "n_jobs": "jobs",
     "random_state": "seed",
 }
+
+
+def command_line(*arguments: object) -> str:
+    """Return a command of bagwise as it can be pasted into the shell that this one was called from."""
+    called = Path(sys.argv[0])
+    found = shutil.which("bagwise")
+    if called.name == "__main__.py" or called.stem != "bagwise":
+        start = [sys.executable, "-m", "bagwise"]
+    elif found is not None and called.exists() and Path(found).samefile(called):
+        start = ["bagwise"]
+    else:
+        start = [str(called)]
+    return shlex.join([*start, *map(str, arguments)])
 
 
 def printable(text: object) -> str:
