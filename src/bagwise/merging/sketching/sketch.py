@@ -362,7 +362,7 @@ class Sketch:
                 raise BagwiseError(f"its sums have shape {tensors['sums'].shape}")
             settings = {key: header[key] for key in ("n_features", "size", "n_hashes", "seed", "first_sample", "dtype")}
             sketch = cls(**settings)
-            sketch.n_samples = check_integer(header["n_samples"], "n_samples", 0)
+            sketch.n_samples = check_integer(header["n_samples"], "n_samples", 0, 2**53)
             sketch.from_neighbors = bool(header["from_neighbors"])
             if tensors["sums"].dtype != sketch.dtype:
                 raise BagwiseError(f"its sums are {tensors['sums'].dtype}, but its header says {sketch.dtype}")
