@@ -133,6 +133,7 @@ def with_parameters(path, change):
         ("merges.hierarchy", Hierarchy.load, {"n_words": 2**63 - 1}),
         ("words.topics", LatentDirichlet.load, {"n_jobs": 0}),
         ("words.topics", LatentDirichlet.load, {"max_doc_update_iter": 10**400}),
+        ("words.topics", LatentDirichlet.load, {"topic_word_prior": "\x00"}),
         ("words.manifold", ManifoldBagOfFeatures.load, {"bandwidth": 10**400}),
         ("words.manifold", ManifoldBagOfFeatures.load, {"scale": float("inf")}),
     ],

@@ -532,8 +532,10 @@ class LatentDirichlet(TopicModel):
         header, state = read_model(path)
         try:
             lda = cls(**header["parameters"])
-        except TypeError as error:
-            raise BagwiseError(f"{os.fspath(path)} has parameters that this version does not know: {error}") from error
+            lda._validate_params()
+        except (TypeError, ValueError) as error:
+            what = "has parameters that this version does not accept"
+            raise BagwiseError(f"{os.fspath(path)} {what}: {error}") from error
         lda.n_features_in_ = state["topic_counts"].shape[1]
         if header["words"] is not None:
             lda.feature_names_in_ = np.array(header["words"], dtype=object)
