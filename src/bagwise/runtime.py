@@ -34,7 +34,7 @@ ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "token
 # Members of headers of schema 2, and what they are where they are missing.
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
 OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None}
-UNUSED = ("edits", "unedited_")  # names of arrays that only the library reads, and checks, begin so
+UNUSED = ("edits", "unedited_", "statistics")  # names of arrays that only the library reads, and checks, begin so
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"

@@ -54,6 +54,7 @@ def content(path):
     provenance = {name: value for name, value in model.provenance.items() if name not in ("created", "seconds")}
     books = () if model.codebook is None else model.codebook
     learned = [*books, model.hierarchy.merges, model.hierarchy.scores, model.word_totals]
+    learned += [] if model.group_statistics is None else [model.group_statistics.values]
     heads = [array for size in sorted(model.heads) for array in (model.heads[size].coef, model.heads[size].intercept)]
     return json.dumps([provenance, model.options]), model.path, [array.tobytes() for array in (*learned, *heads)]
 

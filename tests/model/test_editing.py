@@ -10,8 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError, Hierarchy, Model, runtime
+from bagwise.merging.constrained import statistics_of
+from bagwise.merging.engine import Engine
+from bagwise.merging.group_statistics import GroupStatistics
+from bagwise.merging.regrouping import joined_sets
 from bagwise.model import Head, PathErrors
-from bagwise.model.editing import locked_groups
+from bagwise.model.editing import linked_words, locked_groups
 from model_cases import MADE
 from models.make_models import random_hierarchy
 
@@ -307,3 +311,114 @@ def test_edits_without_names_change_little_in_the_file(tmp_path):
     assert after - before < 600
     assert Model.load(tmp_path / "m") == renamed
     assert Model.load(tmp_path / "m").undo() == model
+
+
+def linked_model(criterion="aib", d=60, n=9):
+    """A model of all words with the statistics that a fit keeps."""
+    random = np.random.default_rng(3)
+    y = np.arange(80) % 4
+    X = random.poisson(random.gamma(0.5, 4.0, (4, d))[y]).astype(float)
+    engine = Engine(criterion).load(X, y)
+    hierarchy = engine.run(1)
+    statistics = statistics_of(engine, hierarchy)
+    return words_model(d, n, hierarchy=hierarchy, group_statistics=statistics, word_totals=X.sum(axis=0))
+
+
+def accepted(model, one):
+    try:
+        return model.apply([one])
+    except BagwiseError:
+        return None
+
+
+def constraints_hold(model, must, cannot, whole=(), by_hand=()):
+    joined = joined_sets([*must, *(words.tolist() for words in (*whole, *by_hand))])
+    largest = model.hierarchy.n_words - sum(len(words) - 1 for words in joined) + 1
+    assert largest > model.n_groups
+    for n in range(model.hierarchy.min_groups, largest):
+        labels = model.hierarchy.cut(n)
+        assert all(len(set(labels[words])) == 1 for words in must), n
+        assert all(len(set(labels[words])) == len(words) for words in cannot), n
+        assert all((labels == labels[words[0]]).sum() == len(words) for words in whole), n
+
+
+@pytest.mark.parametrize("criterion", ["aib", "classifier", "csm"])
+@pytest.mark.parametrize("most", [1000, 20])
+def test_links_hold_at_every_size(criterion, most, monkeypatch, tmp_path):
+    monkeypatch.setattr("bagwise.merging.group_statistics.MOST_GROUPS", most)
+    model = linked_model(criterion)
+    groups = model.groups()
+    apart, together = [int(groups[0][0]), int(groups[0][1])], [int(groups[0][2]), int(groups[5][0]), int(groups[6][0])]
+    edits = [edit("cannot_link", 9, words=apart), edit("must_link", 9, words=[f"w{word}" for word in together])]
+    edited = model.apply(edits)
+    assert (edited.n_groups, edited.hierarchy.min_groups) == (9, 2)
+    constraints_hold(edited, [together], [apart])
+    assert linked_words(edited) == {"must_link": [sorted(together)], "cannot_link": [sorted(apart)]}
+    path = edited.save(tmp_path / "m.bagwise")
+    loaded = Model.load(path)
+    assert loaded == edited
+    assert (loaded.undo(), loaded.undo(2)) == (model.apply(edits[:1]), model)
+    # groups made by hand and locked ones stay, and later edits keep the links
+    first, second, *_ = (k for k in range(9) if not {k} & set(edited.lookup[apart].tolist()))
+    hand = edited.apply([edit("join", 9, groups=[first, second])])
+    made = hand.groups()[first]
+    locked, *others = (k for k in range(8) if k != first and not set(together) & set(hand.groups()[k].tolist()))
+    kept, other = hand.groups()[locked], [int(hand.groups()[k][0]) for k in others[:2]]
+    other = sorted([other[0], int(made[0])]) if set(apart) == set(other) else other
+    more = hand.apply([edit("lock", 8, group=locked), edit("must_link", 8, words=other)])
+    assert {frozenset(made.tolist()), frozenset(kept.tolist())} <= sets_of(more)
+    constraints_hold(more, [together, other], [apart], [kept], [made])
+    parted = next(found for k in range(8) if (found := accepted(more, edit("split", 8, group=k))) is not None)
+    assert parted.n_groups == 9
+    constraints_hold(parted, [together, other], [apart], [kept])
+    free = more.apply([edit("unlink", 8, words=apart), edit("unlock", 8, group=int(more.lookup[kept[0]]))])
+    assert free.hierarchy.min_groups == 1
+    constraints_hold(free, [together, other], [])
+
+
+def test_links_that_cannot_be_are_refused():
+    model = linked_model()
+    groups = [words.tolist() for words in model.groups()]
+    a, b = groups[0][:2]
+    linked = model.apply([edit("must_link", 9, words=[a, b])])
+    for edits, message in (
+        ([edit("must_link", 9, words=[a])], "words must be a list of at least 2"),
+        ([edit("cannot_link", 9, words=[a, b])], "are linked already"),
+        ([edit("must_link", 9, words=[b, 59]), edit("cannot_link", 9, words=[a, 59])], "must not be in one group, but"),
+        ([edit("unlink", 9, words=[a, 59])], r"Words to unlink must be those of a link, \[\["),
+        ([edit("move", 9, words=[a], to=None)], "must be in one group. Unlink them first"),
+        ([edit("cannot_link", 9, words=[groups[k][0] for k in range(9)] + [59, 58])], "n_groups"),
+    ):
+        with pytest.raises(BagwiseError, match=message):
+            linked.apply(edits)
+    apart = model.apply([edit("cannot_link", 9, words=[a, groups[1][0]])])
+    with pytest.raises(BagwiseError, match=r"No two of the words .* may be in one group\. Unlink"):
+        apart.apply([edit("join", 9, groups=[int(apart.lookup[a]), int(apart.lookup[groups[1][0]])])])
+    locked = model.apply([edit("lock", 9, group=0)])
+    with pytest.raises(BagwiseError, match="Group 0 is locked and has only some of these words"):
+        locked.apply([edit("must_link", 9, words=[a, groups[1][0]])])
+    made = model.apply([edit("join", 9, groups=[0, 1])])
+    with pytest.raises(BagwiseError, match="Group 0, which is locked or was made by hand, has several"):
+        made.apply([edit("cannot_link", 8, words=[a, groups[1][0]])])
+    assert made.apply([edit("must_link", 8, words=[a, groups[1][0]])]).n_groups == 8
+    with pytest.raises(BagwiseError, match=r"keeps no statistics .* Use join, move and split, or fit it again"):
+        words_model().apply([edit("must_link", 9, words=[0, 1])])
+    many = linked_model().apply([edit("lock", 9, group=k) for k in range(4)])
+    with pytest.raises(BagwiseError, match=r"leave \d+ groups, not 5"):
+        many.apply([edit("cannot_link", 5, words=[groups[k][0] for k in range(4, 9)] + [groups[4][1]])])
+
+
+def test_names_of_links_and_statistics_that_do_not_fit():
+    model = linked_model().rename_groups({0: "first", 3: "fourth"})
+    words = [int(model.groups()[7][0]), int(model.groups()[8][0])]
+    edited = model.apply([edit("must_link", 9, words=words)])
+    for number, name in edited.given_names.items():
+        old = {"first": 0, "fourth": 3}[name]
+        shared = np.intersect1d(edited.groups()[number], model.groups()[old])
+        assert 2 * len(shared) > len(np.union1d(edited.groups()[number], model.groups()[old]))
+    with pytest.raises(BagwiseError, match=r"the criterion and the number .* \('aib', 60\); got \('aib', 59\)"):
+        dataclasses.replace(model, group_statistics=GroupStatistics("aib", np.ones((59, 4))))
+    with pytest.raises(BagwiseError, match="GroupStatistics or None"):
+        dataclasses.replace(model, group_statistics=[1])
+    assert model.trim().group_statistics is None
+    assert model.compact().group_statistics is None

@@ -313,6 +313,31 @@ def test_edits_that_lie_are_refused_by_the_library_and_not_read_by_the_runtime(c
     assert runtime.load(path).n_groups == model.n_groups
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.full((8, 3), np.nan, np.float32), "finite numbers"),
+        (-np.ones((8, 3), np.float32), "must not be negative"),
+        (np.ones((8, 3)), "Its array 'statistics' is"),
+        (np.ones(24, np.float32), "Its array 'statistics' is"),
+        (np.ones((7, 3), np.float32), r"must have the criterion and the number .* \('aib', 8\); got \('aib', 7\)"),
+        (np.ones((1001, 3), np.float32), "from 1 to 1000 groups"),
+        (np.ones((8, 300), np.float32), "2 to 256"),
+    ],
+)
+def test_statistics_that_lie_are_refused_by_the_library_and_not_read_by_the_runtime(values, message, tmp_path):
+    model = MADE["texts"]()
+    header, tensors = files.parts_of(model)
+    header |= {"criterion": "aib", "schema": 2}
+    right = write_tensors(
+        tmp_path / "m", runtime.KIND, 2, header, tensors | {"statistics": np.ones((8, 3), np.float32)}
+    )
+    assert Model.load(right).group_statistics.n_groups == 8
+    path = write_tensors(tmp_path / "m.bagwise", runtime.KIND, 2, header, tensors | {"statistics": values})
+    refused(path, message, by=["library"])
+    assert runtime.load(path).n_groups == model.n_groups
+
+
 @pytest.mark.parametrize("value", [-1, 5])
 def test_tables_of_groups_that_do_not_exist_are_refused(value, tmp_path):
     about, entries, data = taken_apart(MADE["tables"]().save(tmp_path / "m.bagwise"))

@@ -426,3 +426,27 @@ def test_counts_in_a_table_are_not_scaled():
     assert run_fit(table_of(X, y), FitOptions(n_groups=3)).model.column_shift is None
     model = run_fit(table_of(X - 0.5, y), FitOptions(n_groups=3)).model
     np.testing.assert_array_equal(model.column_shift, (X - 0.5).min(axis=0))
+
+
+@pytest.mark.parametrize("criterion", ["classifier", "aib", "csm", "mmi"])
+def test_a_fit_keeps_what_merging_again_needs(criterion, tmp_path):
+    X, y = table(n_words=12)
+    model = run_fit(table_of(X, y), FitOptions(n_groups=5, folds=0, criterion=criterion)).model
+    d, (first, second) = model.hierarchy.n_words, model.hierarchy.merges[0].tolist()
+    links = [{"edit": "cannot_link", "n_groups": 5, "words": [first, second]}]
+    if criterion == "mmi":
+        with pytest.raises(BagwiseError, match="keeps no statistics"):
+            model.apply(links)
+        return
+    assert model.group_statistics.n_groups == d == 12
+    edited = Model.load(model.save(tmp_path / "model")).apply(links)
+    assert edited.hierarchy.min_groups == 2
+    for n in range(2, 13):
+        labels = edited.hierarchy.cut(n)
+        assert labels[first] != labels[second]
+    assert edited.undo() == model
+    free = edited.apply([links[0] | {"edit": "unlink"}])
+    if criterion != "classifier":  # whose groups were refined
+        assert [free.hierarchy.cut(n).tolist() for n in range(1, 13)] == [
+            model.hierarchy.cut(n).tolist() for n in range(1, 13)
+        ]

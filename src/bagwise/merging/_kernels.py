@@ -268,3 +268,51 @@ def add_joint_terms(state, others, out):
             b = others[j, i]
             if b > 0.0:
                 out[j] += (a + b) * np.log(a + b) - own - b * np.log(b)
+
+
+@njit(cache=True, nogil=True)
+def merge_ratios(A, B, traces, refused, opened, live, pairs, scores):
+    """Merge the allowed pair with the largest ``(tr A + 2 A_st) / (tr B + 2 B_st)``, ``len(pairs)`` times at most.
+
+    A and B, their traces, `refused` (pairs that are not allowed, which a merged group inherits) and `live` are changed.
+    Only `opened` groups are merged. Of equal ratios the first pair wins; where no ratio is defined the first allowed
+    pair, with the score NaN. Returns the number of merges. Cost O(n²) a merge.
+    """
+    n = A.shape[0]
+    index = np.empty(n, dtype=np.intp)
+    for done in range(pairs.shape[0]):
+        n_left = 0
+        for i in range(n):
+            if live[i] and opened[i]:
+                index[n_left] = i
+                n_left += 1
+        s, t, above, under = -1, -1, -np.inf, 1.0  # the best ratio so far is above / under
+        a, b = traces[0], traces[1]
+        for p in range(n_left):
+            i = index[p]
+            for q in range(p + 1, n_left):
+                j = index[q]
+                if refused[i, j]:
+                    continue
+                below = b + 2.0 * B[i, j]
+                over = a + 2.0 * A[i, j] if below > 0.0 else -np.inf
+                if over * under > above * below or s < 0:
+                    s, t, above, under = i, j, over, below if below > 0.0 else 1.0
+        if s < 0:
+            return done
+        traces[0] += 2.0 * A[s, t]
+        traces[1] += 2.0 * B[s, t]
+        for k in range(n):
+            A[s, k] += A[t, k]
+            B[s, k] += B[t, k]
+        for k in range(n):
+            A[k, s] += A[k, t]
+            B[k, s] += B[k, t]
+            refused[s, k] |= refused[t, k]
+        for k in range(n):
+            refused[k, s] = refused[s, k]
+        live[t] = False
+        pairs[done, 0] = s
+        pairs[done, 1] = t
+        scores[done] = above / under if above > -np.inf else np.nan
+    return pairs.shape[0]

@@ -27,6 +27,7 @@ from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, class_codes, no_labels
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
@@ -145,6 +146,7 @@ class Engine:
         """
         criterion = self.criterion
         self._weights: NDArray[np.float64] | None = None
+        self._found: tuple[Structure, Structure] | None = None
         if sample_weight is not None and not criterion.takes_sample_weight:
             names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
             raise BagwiseError(
@@ -271,19 +273,30 @@ class Engine:
                 return Start(folded, words, SEARCHES[self._search](store, self._n_threads))
             return Start(folded, words, FactoredSearch(store, self._n_threads, self._show_progress))
         if isinstance(criterion, AdditiveScore):
-            if isinstance(data, Statistics):
-                scoring = criterion.scoring_from_sums(data)
-            else:
-                if criterion.keeps_values:
-                    check_values_fit(data, self._limit, criterion.name)
-                scoring = criterion.scoring(data, self._labels, **self._weighted())
-            return _start_additive(type(criterion).__name__, scoring, data.shape[1])
+            return _start_additive(type(criterion).__name__, self.scoring(), data.shape[1])
         own = criterion.search(data, self._labels, self._limit)
         if not isinstance(own, Search) or own.n_words != data.shape[1]:
             raise BagwiseError(
                 f"{type(criterion).__name__}.search must return a Search over all {data.shape[1]} words; got {own!r}."
             )
         return Start(np.empty((0, 2), dtype=np.int64), np.arange(own.n_words), own)
+
+    def scoring(self) -> Scoring:
+        """Return the states of all words before any merge, for additive criteria."""
+        criterion, data = self.criterion, self.data
+        assert isinstance(criterion, AdditiveScore)
+        if isinstance(data, Statistics):
+            return criterion.scoring_from_sums(data)
+        if criterion.keeps_values:
+            check_values_fit(data, self._limit, criterion.name)
+        return criterion.scoring(data, self._labels, **self._weighted())
+
+    def matrices_of(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return A and B of groups of words, for trace ratios of samples in memory."""
+        assert isinstance(self.criterion, TraceRatio)
+        X = pool(self.data, labels, int(labels.max()) + 1)
+        store = DenseStore.from_structures(_as_float64(X), *self._structures(self.criterion), self._n_threads)
+        return store.A, store.B
 
     def _weighted(self) -> dict[str, Any]:
         return {} if self._weights is None else {"sample_weight": self._weights}
@@ -349,7 +362,9 @@ class Engine:
         return Start(folded, words, search)
 
     def _structures(self, criterion: TraceRatio) -> tuple[Structure, Structure]:
-        """Ask the criterion for its structures, and check what a user's criterion gives."""
+        """Ask the criterion for its structures, once, and check what a user's criterion gives."""
+        if self._found is not None:
+            return self._found
         found: Any = criterion.structures(self.data, self._labels, self._n_threads, **self._weighted())
         n = self.data.shape[0]
         if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, Structure) for part in found):
@@ -363,7 +378,8 @@ class Engine:
                     f"{type(criterion).__name__}.structures must be over the {n} samples of X; got a "
                     f"{type(structure).__name__} over {structure.n_samples}."
                 )
-        return found
+        self._found = found
+        return self._found
 
 
 def fold(numbers: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.merging.hierarchy import Hierarchy
 
-__all__ = ["Joins", "named_merges", "regroup", "same_cuts"]
+__all__ = ["Joins", "joined_sets", "named_merges", "regroup", "same_cuts"]
 
 Words = NDArray[np.int64]
 
@@ -174,3 +174,16 @@ def named_merges(n_words: int, first: Words, second: Words) -> Words:
         parent[t] = s
         merges.append((s, t))
     return np.array(merges, dtype=np.int64).reshape(-1, 2)
+
+
+def joined_sets(sets: Iterable[Iterable[int]]) -> list[list[int]]:
+    """Join sets that share a word; each is sorted, and they are in the order of their first words.
+
+    >>> joined_sets([[5, 7], [1, 2], [7, 3]])
+    [[1, 2], [3, 5, 7]]
+    """
+    found: list[set[int]] = []
+    for one in map(set, sets):
+        shared = [other for other in found if other & one]
+        found = [other for other in found if not other & one] + [one.union(*shared)]
+    return sorted(map(sorted, found))

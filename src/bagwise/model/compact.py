@@ -78,6 +78,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "provenance": {name: value for name, value in model.provenance.items() if name in known} | {"compact": lost},
         "edits": (),
         "unedited": None,
+        "group_statistics": None,
     }
     return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
 

@@ -109,9 +109,9 @@ def trim_parameters(model: Model) -> dict[str, Any]:
 
 
 def without_edits(model: Model) -> dict[str, Any]:
-    """Return the parameters of a model that keeps its groups, but not what they were before they were edited."""
+    """Return the parameters of a model that keeps its groups, but not what they were, or can be merged again from."""
     told = {} if not model.edits else {"provenance": {**model.provenance, "n_edits": len(model.edits)}}
-    return {"edits": (), "unedited": None, **told}
+    return {"edits": (), "unedited": None, "group_statistics": None, **told}
 
 
 def check_flattened(hierarchy: Hierarchy, flattened: Any) -> None:

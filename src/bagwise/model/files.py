@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import bagwise
 from bagwise._io.tensors import PackedStrings, check_file_path, kind_of, tensor_pieces, write_tensors
 from bagwise.errors import BagwiseError
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.compact import encoded_weights, groups_of
 from bagwise.model.editing import MOST_BYTES, Unedited
@@ -106,6 +107,8 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         tensors["column_shift"] = model.column_shift
     if model.unedited is not None:
         tensors |= _edit_tensors(model)
+    if model.group_statistics is not None:
+        tensors["statistics"] = model.group_statistics.values
     used = {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
     if used or not {"merges", "scores"} >= tensors.keys():
         header |= {"schema": SCHEMA, **used}
@@ -245,6 +248,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "calibration": _by_number(header["calibration"]),
         "path": path,
         "item_hashes": tensors.get("item_hashes"),
+        "group_statistics": _statistics(header["criterion"], tensors),
         **(_edits(header, tensors) if header["unedited"] is not None or "edits" in tensors else {}),
         "options": header["options"],
         "provenance": header["provenance"],
@@ -282,6 +286,14 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
         derived_head=before["derived_head"],
     )
     return {"edits": edits, "unedited": unedited}
+
+
+def _statistics(criterion: str, tensors: dict[str, NDArray[Any]]) -> GroupStatistics | None:
+    """Return statistics of groups, if there are any; `GroupStatistics` checks their shape."""
+    held = tensors.get("statistics")
+    wanted = {} if held is None else {"statistics": ("<f4", (*held.shape, 1, 1)[:2])}
+    _check_forms(tensors, wanted, ("statistics",))
+    return None if held is None else GroupStatistics(criterion, held)
 
 
 def _check_forms(tensors: dict[str, NDArray[Any]], wanted: dict[str, Any], begin: tuple[str, ...]) -> None:

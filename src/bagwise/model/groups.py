@@ -19,6 +19,7 @@ __all__ = [
     "Group",
     "checked_group_names",
     "describe_groups",
+    "like_names",
     "moved_names",
     "name_model_group",
     "name_model_groups",
@@ -239,3 +240,14 @@ def passed_names(
         rank = first.index(number) if number in first else len(first)
         passed.append((int(counts.argmax()), rank, -int(counts.max()), number, name))
     return {new: name for new, *_, name in sorted(passed, reverse=True)}  # the first overwrites the others
+
+
+def like_names(names: Mapping[int, str], before: NDArray[np.int64], after: NDArray[np.int64]) -> dict[int, str]:
+    """Return the names of groups for those new ones that have more than half of the words of either in common."""
+    found = {}
+    for number, name in names.items():
+        counts = np.bincount(after[before == number])
+        new = int(counts.argmax())
+        if 2 * counts[new] > ((before == number) | (after == new)).sum():
+            found[new] = name
+    return dict(sorted(found.items()))

@@ -17,6 +17,7 @@ from bagwise._utils.checks import as_count
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
 from bagwise.model.checks import check_tables, check_words, checked_item_hashes, checked_pyramid
@@ -113,6 +114,8 @@ class Model(ModelViews):
     item_hashes : array-like of int64, default=None
         Hashes of the words of training items, all different and ascending; see `bagwise.training.seen`. A file keeps
         the smallest ones, at most 1 % of its size.
+    group_statistics : GroupStatistics, default=None
+        Statistics of up to 1,000 groups of the unedited hierarchy, to merge them again under links, see `apply`.
     edits : sequence of dict, default=()
         Edits that people made of the groups, in their order; see `apply`. `hierarchy` is the edited one.
     unedited : Unedited, default=None
@@ -178,6 +181,7 @@ class Model(ModelViews):
     calibration: Mapping[int, float] = field(default_factory=dict)
     path: PathErrors | None = None
     item_hashes: NDArray[np.int64] | None = None
+    group_statistics: GroupStatistics | None = None
     edits: tuple[dict[str, Any], ...] = ()
     unedited: Unedited | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -522,11 +526,14 @@ class Model(ModelViews):
         - ``{"edit": "join", "n_groups": 37, "groups": [3, 7]}``
         - ``{"edit": "lock", "n_groups": 37, "group": 3}``: the group is whole at every size, is not merged any further,
           and other edits of it are refused, until an edit "unlock"
+        - ``{"edit": "must_link", "n_groups": 37, "words": [17, 405]}``, ``"cannot_link"``: words that must be in one
+          group, or of which no two may be, at every size, until an edit "unlink" of the same words
 
         The hierarchy is edited: at the new number of groups it has the edited ones, at others it keeps as much of the
-        order of merges as these leave, see `bagwise.merging.regrouping.regroup`. Classifiers, calibration and errors
-        stay for numbers of groups whose groups are unchanged; a classifier for the edited groups is derived as in
-        `cut`, from the one that the model had before its edits.
+        order of merges as these leave, see `bagwise.merging.regrouping.regroup`. Links merge again under constraints,
+        from the statistics that a fit keeps of 1,000 groups; locked groups and those that edits made stay as they are.
+        Classifiers, calibration and errors stay for numbers of groups whose groups are unchanged; a classifier for the
+        edited groups is derived as in `cut`, from the one that the model had before its edits.
 
         Parameters
         ----------

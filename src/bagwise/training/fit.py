@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.errors import OptionError
+from bagwise.merging.constrained import statistics_of
 from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.engine import Engine
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.merge import merge_words
 from bagwise.merging.path import score_path
 from bagwise.model import Head, Model, PathErrors
 from bagwise.model.steps import StepCache, from_json, to_json
@@ -95,6 +97,14 @@ class Fit:
     timings: dict[str, float]
     notes: tuple[str, ...]
     cached: tuple[str, ...] = ()
+
+
+class LearnedGroups(NamedTuple):
+    """Merged words: the hierarchy, classifiers by their number of groups, and what merging again needs, if kept."""
+
+    hierarchy: Hierarchy
+    heads: dict[int, Head]
+    statistics: GroupStatistics | None
 
 
 class FittedModel(Model):
@@ -222,9 +232,12 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole())
     sizes = sizes_of(data.n_words, options)
+    statistics = None
     if method.n_tables == 1:
         with log.timed("merging"):
-            hierarchy, heads = learn_groups(data, codes, sizes, method, weighting, options, report, prepared.steps)
+            hierarchy, heads, statistics = learn_groups(
+                data, codes, sizes, method, weighting, options, report, prepared.steps
+            )
     path, held_out, top = None, None, None
     calibration: dict[int, float] = {}
     baselines: list[dict[str, Any]] = []
@@ -266,6 +279,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         provenance=provenance_of(data, codes, classes, log)
         | {"criterion_reason": method.reason, "n_hashed": len(hashes), "baselines": baselines},
         item_hashes=hashes,
+        group_statistics=statistics,
     )
     counted = tables is None and method.scaling is None
     unequal = unequal_groups(model.lookup, totals) if counted else None
@@ -308,19 +322,21 @@ def learn_groups(
     options: FitOptions,
     progress: Progress,
     steps: StepCache | None = None,
-) -> tuple[Hierarchy, dict[int, Head]]:
+) -> LearnedGroups:
     """Merge the words of whole items down to one group, and fit a classifier at each size if there are classes.
 
     Taken from `steps` if an earlier run has done the same.
     """
-    given, settings = _inputs(data, codes), _settings(sizes, method, options)
+    given, settings = _inputs(data, codes), _settings(sizes, method, options) | {"statistics": True}
     held = None if steps is None else steps.load("groups", given, settings, f"groups by {method.criterion}")
     if held is not None:
         hierarchy = Hierarchy(data.n_words, held["merges"], held["scores"], from_json(held["criterion"]))
-        return hierarchy, {
-            size: Head(held[f"coef {size}"], held[f"intercept {size}"]) for size in from_json(held["sizes"])
-        }
-    hierarchy, heads = _learn_groups(data, codes, sizes, method, weighting, options, progress)
+        sizes_held = from_json(held["sizes"])
+        heads = {size: Head(held[f"coef {size}"], held[f"intercept {size}"]) for size in sizes_held}
+        kept = GroupStatistics(hierarchy.criterion, held["statistics"]) if "statistics" in held else None
+        return LearnedGroups(hierarchy, heads, kept)
+    learned = _learn_groups(data, codes, sizes, method, weighting, options, progress)
+    hierarchy, heads, statistics = learned
     if steps is not None:
         arrays = {f"coef {size}": head.coef for size, head in heads.items()}
         arrays |= {f"intercept {size}": head.intercept for size, head in heads.items()}
@@ -329,8 +345,9 @@ def learn_groups(
             "scores": hierarchy.scores,
             "criterion": to_json(hierarchy.criterion),
         }
+        merges |= {} if statistics is None else {"statistics": statistics.values}
         steps.save("groups", given, settings, merges | arrays | {"sizes": to_json(sorted(heads))})
-    return hierarchy, heads
+    return learned
 
 
 def _inputs(data: WordData, codes: NDArray[np.int64] | None) -> tuple[Any, ...]:
@@ -355,7 +372,7 @@ def _learn_groups(
     weighting: WordWeighting,
     options: FitOptions,
     progress: Progress,
-) -> tuple[Hierarchy, dict[int, Head]]:
+) -> LearnedGroups:
     weighted = weighting.apply(data.histograms, data.n_cells)
     n_merges = data.n_words - 1
     with no_convergence_warnings():
@@ -364,19 +381,21 @@ def _learn_groups(
             whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
             kept = sorted({*sizes, *(size for size in _FREE_SIZES if size < data.n_words)})
             path = FollowedPath.fit(weighted, codes, kept, make_svm(options), whole, data.n_cells, refined, progress)
-            return path.hierarchy, {size: path.head(size) for size in kept}
+            return LearnedGroups(path.hierarchy, {size: path.head(size) for size in kept}, path.statistics())
 
         y = codes if resolve_criterion(method.criterion).supervised else None
         merged = method.merging_input(data.whole(), weighting.apply(data.whole()))
 
         progress("Merging words", 0, n_merges)
+        engines: list[Engine] = []
 
         def merge_part(part: slice) -> Hierarchy:
             def follow(level: int, pair: tuple[int, int], score: float) -> None:
                 if level % 64 == 0 or level == 1:
                     progress("Merging words", part.stop - level, n_merges)
 
-            return merge_words(merged[:, part], y, criterion=method.criterion, callback=follow, n_jobs=options.n_jobs)
+            engines.append(Engine(method.criterion, n_jobs=options.n_jobs).load(merged[:, part], y))
+            return engines[-1].run(1, follow)
 
         hierarchy = method.merge(merged, merge_part)
         heads: dict[int, Head] = {}
@@ -384,7 +403,8 @@ def _learn_groups(
             features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
             heads[size] = head_of(classifier_of(method, make_svm(options)).fit(features.astype(np.float64), codes))
             progress("Training classifiers", k + 1, len(sizes))
-    return hierarchy, heads
+    # vocabularies that were merged apart have no statistics in common
+    return LearnedGroups(hierarchy, heads, statistics_of(engines[0], hierarchy) if len(engines) == 1 else None)
 
 
 def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -30,10 +30,12 @@ from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.engine import merge_refined
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling, find_scaling
+from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.sizes import path_sizes
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
 from bagwise.merging.word_merger import WordMerger
@@ -332,11 +334,14 @@ class FollowedPath:
     coefs : mapping
         Weights of shape (n_outputs, n_cells * size) and intercepts by size; one output for two classes.
     n_cells : int
+    merged : Teacher
+        The classifier on all words of whole items, by which they were merged.
     """
 
     hierarchy: Hierarchy
     coefs: Mapping[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
     n_cells: int
+    merged: Teacher
 
     @classmethod
     def fit(
@@ -386,7 +391,12 @@ class FollowedPath:
             finer = spread
             coefs[size] = moments.weights(mean[0])
         progress("Training classifiers", len(sizes), len(sizes))
-        return cls(hierarchy, coefs, n_cells)
+        return cls(hierarchy, coefs, n_cells, merged)
+
+    def statistics(self) -> GroupStatistics | None:
+        """Return what is needed to merge its groups again."""
+        states = WeightLoss(self.merged.mass, self.merged.coef.T).states
+        return GroupStatistics.of_states("classifier", states, self.hierarchy)
 
     def scores(self, X: Any, size: int) -> NDArray[np.float64]:
         """Return the scores of items with weighted words X, in one column for two classes."""

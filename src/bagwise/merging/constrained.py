@@ -1,0 +1,288 @@
+"""Merging again under constraints, from statistics of the groups of a cut that are kept without the data.
+
+Links of words say what must be, and what must not be in one group; other groups are held as they are. Additive criteria
+keep the states of groups, which add up; trace ratios keep A and B over groups, whose rows and columns add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.errors import BagwiseError
+from bagwise.merging._kernels import merge_ratios
+from bagwise.merging.engine import Engine
+from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
+from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.regrouping import Joins, joined_sets
+from bagwise.merging.scoring import Information, MultinomialEvidence, Scoring, WeightLoss
+
+__all__ = ["MergedPairs", "MergedSums", "linked_groups", "merge_allowed", "pooled", "statistics_of"]
+
+Words = NDArray[np.int64]
+
+
+def _weight_loss(states: NDArray[np.float64]) -> Scoring:
+    mass = states[:, 0]
+    return WeightLoss(mass, states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
+
+
+_SCORINGS: dict[str, Any] = {"aib": Information, "classifier": _weight_loss, "mlt": MultinomialEvidence}
+
+
+def statistics_of(engine: Engine, hierarchy: Hierarchy) -> GroupStatistics | None:
+    """Compute the statistics of groups after a run of merging, from its data; None for criteria that keep none."""
+    name = engine.criterion.name
+    if name in SUMS:
+        return GroupStatistics.of_states(name, engine.scoring().states, hierarchy)
+    if name not in PAIRS or hierarchy.min_groups > MOST_GROUPS:
+        return None
+    labels = base_groups(hierarchy)
+    upper = np.triu_indices(labels.max() + 1)
+    return GroupStatistics(name, np.stack([matrix[upper] for matrix in engine.matrices_of(labels)]))
+
+
+def pooled(
+    statistics: GroupStatistics, base: Words, labels: Words, mass: NDArray[np.float64]
+) -> MergedSums | MergedPairs:
+    """Return the statistics of other groups; parts of a group have shares of it by the mass of their words.
+
+    Parameters
+    ----------
+    statistics : GroupStatistics
+    base, labels : ndarray of shape (n_words,)
+        The group of each word that the statistics are of, and the other one.
+    mass : ndarray of shape (n_words,)
+        In a group without mass all words count the same.
+    """
+    n, values = statistics.n_groups, statistics.values.astype(np.float64)
+    totals, sizes = np.bincount(base, mass, n), np.bincount(base, minlength=n)
+    weights = np.where(totals[base] > 0, mass / np.where(totals > 0, totals, 1.0)[base], 1 / sizes[base])
+    shares = sp.csr_array((weights, (labels, base)), shape=(labels.max() + 1, n))
+    if not statistics.of_pairs:
+        return MergedSums(_SCORINGS[statistics.criterion](values), shares @ values)
+    matrices = np.zeros((2, n, n))
+    rows, columns = np.triu_indices(n)
+    matrices[:, rows, columns] = matrices[:, columns, rows] = values
+    return MergedPairs(*(np.ascontiguousarray(shares @ (shares @ matrix).T) for matrix in matrices))
+
+
+class MergedSums:
+    """Greedy merging of groups with states, some of whose pairs are not allowed.
+
+    Gains of pairs do not depend on other merges: all of them are kept, with the best of each row.
+    """
+
+    def __init__(self, scoring: Scoring, states: NDArray[np.float64]) -> None:
+        self._scoring, self._states, n = scoring, np.array(states), len(states)
+        self._terms = scoring.terms(self._states)
+        self._offset = scoring.offset
+        self._live = np.ones(n, dtype=np.bool_)
+        self._gains = np.full((n, n), -np.inf)
+        for i in range(n - 1):
+            after = slice(i + 1, n)
+            self._gains[i, after] = scoring.gains(
+                self._states[i], self._terms[i], self._states[after], self._terms[after]
+            )
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups before merging."""
+        return len(self._live)
+
+    def advance(
+        self, refused: NDArray[np.bool_], open_: NDArray[np.bool_], n_groups: int
+    ) -> list[tuple[int, int, float]]:
+        """Merge the best allowed pair of open groups until `n_groups` are left or none is allowed.
+
+        `refused` says which pairs may not be in one group; a merged group inherits from both of its parts.
+        """
+        used = self._live & open_
+        gains = np.where(refused | ~used | ~used[:, np.newaxis], -np.inf, self._gains)
+        partner = gains.argmax(axis=1)
+        best = gains[np.arange(len(gains)), partner]
+        found, left = [], int(self._live.sum())
+        while left > n_groups and best.max(initial=-np.inf) > -np.inf:
+            s = int(best.argmax())
+            t = int(partner[s])
+            self._states[s] += self._states[t]
+            self._terms[s] = self._scoring.terms(self._states[s : s + 1])[0]
+            self._live[t] = used[t] = False
+            refused[s] |= refused[t]
+            refused[:, s] = refused[s]
+            self._gains[s], self._gains[:, s] = -np.inf, -np.inf
+            others = np.flatnonzero(self._live)
+            others = others[others != s]
+            rows, columns = np.minimum(others, s), np.maximum(others, s)
+            self._gains[rows, columns] = self._scoring.gains(
+                self._states[s], self._terms[s], self._states[others], self._terms[others]
+            )
+            allowed = used[others] & ~refused[s, others]
+            gains[[s, t]], gains[:, [s, t]] = -np.inf, -np.inf
+            gains[rows[allowed], columns[allowed]] = self._gains[rows[allowed], columns[allowed]]
+            again = (best > -np.inf) & ((partner == s) | (partner == t))
+            again[s] = True
+            best[t] = -np.inf
+            before = np.flatnonzero(~again[:s])  # rows that have a new partner s beside those they had
+            better = before[
+                (gains[before, s] > best[before]) | ((gains[before, s] == best[before]) & (partner[before] > s))
+            ]
+            partner[better], best[better] = s, gains[better, s]
+            for i in np.flatnonzero(again).tolist():
+                partner[i] = gains[i].argmax()
+                best[i] = gains[i, partner[i]]
+            left -= 1
+            found.append((s, t, float(self._offset + self._terms[self._live].sum())))
+        return found
+
+
+class MergedPairs:
+    """The same for trace ratios, from A and B over groups. All pairs are compared at each level."""
+
+    def __init__(self, A: NDArray[np.float64], B: NDArray[np.float64]) -> None:
+        self._A, self._B = A, B
+        self._traces = np.array([np.trace(A), np.trace(B)])
+        self._live = np.ones(len(A), dtype=np.bool_)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups before merging."""
+        return len(self._live)
+
+    def advance(
+        self, refused: NDArray[np.bool_], open_: NDArray[np.bool_], n_groups: int
+    ) -> list[tuple[int, int, float]]:
+        """Do what `MergedSums.advance` does."""
+        n_merges = max(int(self._live.sum()) - n_groups, 0)
+        pairs, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
+        done = merge_ratios(self._A, self._B, self._traces, refused, open_, self._live, pairs, scores)
+        return [(s, t, score) for (s, t), score in zip(pairs[:done].tolist(), scores[:done].tolist(), strict=True)]
+
+
+def merge_allowed(
+    groups: MergedSums | MergedPairs,
+    refused: NDArray[np.int64],
+    held: Iterable[int] = (),
+    closed: Iterable[int] = (),
+    n_groups: int = 1,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Merge groups greedily, at each level the best pair that is allowed; of equally good ones the first.
+
+    Parameters
+    ----------
+    groups : MergedSums or MergedPairs
+        What `pooled` returns; it is used up.
+    refused : ndarray of shape (k, 2)
+        Pairs of groups that may not become parts of one.
+    held, closed : iterables of int
+        Groups that are not merged before there are `n_groups`, and those that never are.
+    n_groups : int
+
+    Returns
+    -------
+    merges : ndarray of shape (m, 2)
+        Pairs s < t; the result is s. As many as are allowed, which may be fewer than lead to one group.
+    scores : ndarray of shape (m,)
+    """
+    n = groups.n_groups
+    never = np.eye(n, dtype=np.bool_)
+    never[refused[:, 0], refused[:, 1]] = never[refused[:, 1], refused[:, 0]] = True
+    closed = list(closed)
+    found: list[tuple[int, int, float]] = []
+    for kept, least in (([*held, *closed], min(n_groups, n)), (closed, 1)):
+        open_ = np.ones(n, dtype=np.bool_)
+        open_[kept] = False
+        found += groups.advance(never, open_, least)
+        if kept is not closed and n - len(found) > n_groups:
+            raise BagwiseError(
+                f"Links, locked groups and groups made by hand leave {n - len(found)} groups, not {n_groups}. Make the "
+                f"edit at n_groups={n - len(found)} or more, or take some of them back."
+            )
+    merges = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
+    return merges, np.array([score for *_, score in found])
+
+
+def linked_groups(
+    hierarchy: Hierarchy,
+    base: Words,
+    units: Sequence[Words],
+    must: Sequence[Iterable[int]],
+    cannot: Sequence[Iterable[int]],
+) -> tuple[Words, list[list[int]]]:
+    """Return groups to begin with that satisfy all links: those of a cut, changed as little as need be.
+
+    1. Units are groups of their own. Sets of `must` that share words or units are joined.
+    2. A group that holds a word of such a set goes with it. If it holds words that may not be together, those joined to
+       the later word by the hierarchy, before it joins them to the earlier one, become a group of their own.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+    base : ndarray of shape (n_words,)
+        Groups of a cut of the hierarchy.
+    units : sequence of arrays of words
+        Groups that stay whole.
+    must, cannot : sequences of sets of words
+        Words that must be in one group; words of which no two may be.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_words,)
+        Groups, numbered by their first words.
+    whole : list of lists of words
+        Units and sets of `must`, joined.
+    """
+    whole = joined_sets([*(words.tolist() for words in units), *must])
+    of = {word: k for k, words in enumerate(whole) for word in words}
+    for word in {word for words in cannot for word in words} - of.keys():
+        of[word] = len(whole) + word
+    apart = {k: set[int]() for k in of.values()}
+    for one, other in (pair for words in cannot for pair in combinations(sorted(words), 2)):
+        if of[one] == of[other]:
+            raise BagwiseError(
+                f"Words {one} and {other} must not be in one group, but other links, locked groups or groups made by "
+                "hand require it."
+            )
+        apart[of[one]].add(of[other])
+        apart[of[other]].add(of[one])
+    joins, linked = Joins(hierarchy), sorted(of)
+    pieces = base.copy()
+    for k, words in enumerate(units):
+        pieces[words] = base.max() + 1 + k
+    cluster = {k: k for k in apart}  # of sets that groups have brought together
+    home: dict[int, int] = {}  # the cluster that a group goes with
+    queue = list(dict.fromkeys(pieces[linked].tolist()))
+    for piece in queue:
+        inside = [word for word in linked if pieces[word] == piece]
+        target = cluster[of[inside[0]]]
+        kept = [inside[0]]
+        for word in inside[1:]:
+            if pieces[word] != piece:  # gone with another one
+                continue
+            own = cluster[of[word]]
+            if own != target and own in apart[target]:
+                level = joins.levels(np.full(len(kept), word), np.array(kept)).min()
+                words = np.flatnonzero(pieces == piece)
+                away = words[joins.levels(np.full(len(words), word), words) < level]
+                pieces[away] = pieces.max() + 1
+                queue.append(int(pieces[word]))
+                continue
+            kept.append(word)
+            if own != target:
+                apart[target] |= apart.pop(own)
+                for others in apart.values():
+                    if own in others:
+                        others.remove(own)
+                        others.add(target)
+                cluster = {k: target if held == own else held for k, held in cluster.items()}
+        home[piece] = target
+    groups, place = pieces.copy(), {k: -1 - number for number, k in enumerate(cluster)}
+    for piece, target in home.items():
+        groups[pieces == piece] = place[cluster[target]]
+    _, first, labels = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[labels].astype(np.int64), whole

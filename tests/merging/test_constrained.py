@@ -1,0 +1,221 @@
+"""Merging again under constraints: the engine's merges without any, and the best allowed pair with some."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bagwise import BagwiseError, Hierarchy, merge_words
+from bagwise.merging.constrained import (
+    MergedPairs,
+    MergedSums,
+    linked_groups,
+    merge_allowed,
+    pooled,
+    statistics_of,
+)
+from bagwise.merging.criteria import NAMED_CRITERIA
+from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.engine import Engine
+from bagwise.merging.group_statistics import PAIRS, SUMS, GroupStatistics
+from bagwise.merging.regrouping import joined_sets
+from bagwise.merging.scoring import Information
+from models.make_models import random_hierarchy
+
+NONE = np.empty((0, 2), dtype=np.int64)
+
+
+def data(n=90, d=150, n_classes=4, seed=0):
+    random = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return random.poisson(random.gamma(0.5, 4.0, (n_classes, d))[y]).astype(float), y
+
+
+def exact(criterion, X, y):
+    """The statistics of all words, without rounding to float32."""
+    engine = Engine(criterion).load(X, y)
+    if criterion in SUMS:
+        scoring = engine.scoring()
+        return MergedSums(scoring, scoring.states)
+    return MergedPairs(*engine.matrices_of(np.arange(X.shape[1])))
+
+
+@pytest.mark.parametrize("criterion", ["aib", "classifier", "mlt", "csm", "nda"])
+def test_without_constraints_the_merges_are_those_of_the_engine(criterion):
+    X, y = data()
+    expected = merge_words(X, y, criterion=criterion)
+    merges, scores = merge_allowed(exact(criterion, X, y), NONE)
+    assert len(merges) == 149
+    # where a pair is ahead by rounding only, the two may take another one, but the scores are the same
+    finite = np.isfinite(expected.scores) & np.isfinite(scores)
+    np.testing.assert_allclose(scores[finite], expected.scores[finite], rtol=1e-9, atol=1e-9)
+    assert finite.sum() >= 148
+    cuts = [np.array_equal(Hierarchy(150, merges, scores).cut(n), expected.cut(n)) for n in range(1, 150)]
+    assert np.mean(cuts) > 0.95
+
+
+@pytest.mark.parametrize("criterion", ["aib", "classifier", "mlt", "csm", "lpp"])
+def test_statistics_of_a_cut_are_sums_over_its_words(criterion, monkeypatch):
+    X, y = data(d=60)
+    monkeypatch.setattr("bagwise.merging.group_statistics.MOST_GROUPS", 25)
+    engine = Engine(criterion).load(X, y)
+    hierarchy = engine.run(1)
+    kept = statistics_of(engine, hierarchy)
+    assert kept.n_groups == 25
+    base, labels = hierarchy.cut(25), hierarchy.cut(10)
+    found = pooled(kept, base, labels, np.ones(60))
+    whole = exact(criterion, X, y)
+    shares = (labels == np.arange(10)[:, np.newaxis]).astype(float)
+    if criterion in SUMS:
+        np.testing.assert_allclose(found._states, shares @ whole._states, rtol=1e-5, atol=1e-7)
+    else:
+        for name in ("_A", "_B"):
+            expected = shares @ getattr(whole, name) @ shares.T
+            np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    # merging goes on as it did, but for pairs that float32 cannot tell apart
+    merges, _ = merge_allowed(pooled(kept, base, base, np.ones(60)), NONE)
+    firsts = np.unique(base, return_index=True)[1]
+    again = Hierarchy(60, np.concatenate([hierarchy.merges[:35], firsts[merges]]), np.zeros(59))
+    assert np.mean([np.array_equal(again.cut(n), hierarchy.cut(n)) for n in range(1, 25)]) > 0.9
+
+
+def test_parts_of_a_group_share_its_statistics_by_mass():
+    kept = GroupStatistics("aib", [[3.0, 1.0], [2.0, 2.0]])
+    found = pooled(kept, np.array([0, 0, 0, 1, 1]), np.array([0, 1, 0, 2, 2]), np.array([1.0, 2.0, 1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(found._states, [[1.5, 0.5], [1.5, 0.5], [2.0, 2.0]])
+    pairs = GroupStatistics("csm", [[4.0, 1.0, 9.0], [4.0, 2.0, 16.0]])
+    found = pooled(pairs, np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([1.0, 3.0, 1.0]))
+    x = np.array([[0.25, 0.0], [0.75, 1.0]])
+    np.testing.assert_allclose(found._A, x @ [[4, 1], [1, 9]] @ x.T)
+    np.testing.assert_allclose(found._B, x @ [[4, 2], [2, 16]] @ x.T)
+
+
+def slow_merges(score, n, refused, held, closed, n_groups):
+    """The best allowed pair at each level, by scoring all of them from scratch."""
+    groups = {k: {k} for k in range(n)}
+    merges = []
+    for kept, least in (({*held, *closed}, n_groups), ({*closed}, 1)):
+        while len(groups) > least:
+            allowed = [
+                (s, t)
+                for s, t in combinations(sorted(groups), 2)
+                if not {s, t} & kept and not any({a, b} <= groups[s] | groups[t] for a, b in refused)
+            ]
+            if not allowed:
+                break
+            values = []
+            for s, t in allowed:
+                after = [words for k, words in groups.items() if k not in (s, t)] + [groups[s] | groups[t]]
+                values.append(score([sorted(words) for words in after]))
+            best = max(values)
+            s, t = next(pair for pair, value in zip(allowed, values, strict=True) if value >= best - 1e-12)
+            groups[s] |= groups.pop(t)
+            merges.append((s, t))
+        if len(groups) > n_groups:
+            return None
+    return merges
+
+
+@given(seed=st.integers(0, 2**32 - 1), criterion=st.sampled_from(["aib", "classifier", "csm"]))
+@settings(max_examples=25)
+def test_constrained_merges_are_the_best_allowed_ones(seed, criterion):
+    random = np.random.default_rng(seed)
+    n = int(random.integers(2, 9))
+    X, y = data(n=30, d=n, n_classes=3, seed=seed)
+    refused = [pair for pair in combinations(range(n), 2) if random.random() < 0.2]
+    kinds = random.random(n)
+    held, closed = np.flatnonzero(kinds < 0.15).tolist(), np.flatnonzero(kinds > 0.85).tolist()
+    n_groups = int(random.integers(1, n + 1))
+    groups = exact(criterion, X, y)
+    if criterion == "csm":
+        A, B = groups._A.copy(), groups._B.copy()
+
+        def score(parts):
+            x = np.array([np.isin(np.arange(n), words) for words in parts]).astype(float)
+            return np.trace(x @ A @ x.T) / np.trace(x @ B @ x.T)
+    else:
+        states, scoring = groups._states.copy(), groups._scoring
+
+        def score(parts):
+            return scoring.terms(np.array([states[words].sum(axis=0) for words in parts])).sum()
+
+    expected = slow_merges(score, n, refused, held, closed, n_groups)
+    pairs = np.array(refused, dtype=np.int64).reshape(-1, 2)
+    if expected is None:
+        with pytest.raises(BagwiseError, match=r"groups made by hand leave \d+ groups, not \d+"):
+            merge_allowed(groups, pairs, held, closed, n_groups)
+    else:
+        assert merge_allowed(groups, pairs, held, closed, n_groups)[0].tolist() == [list(pair) for pair in expected]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_groups_to_begin_with_satisfy_all_links(seed):
+    random = np.random.default_rng(seed)
+    d = int(random.integers(6, 60))
+    hierarchy = random_hierarchy(d, random)
+    base = hierarchy.cut(int(random.integers(2, d + 1)))
+    rest = random.permutation(d)
+    units = [np.sort(rest[:k]) for k in [int(random.integers(1, 4))] if random.random() < 0.5]
+    must, cannot = (
+        [random.choice(d, int(random.integers(2, 4)), replace=False).tolist() for _ in range(random.integers(0, 4))]
+        for _ in range(2)
+    )
+    whole = joined_sets([*(words.tolist() for words in units), *must])
+    contradiction = any({a, b} <= set(words) for some in cannot for a, b in combinations(some, 2) for words in whole)
+    if contradiction:
+        with pytest.raises(BagwiseError, match=r"Words \d+ and \d+ must not be in one group, but"):
+            linked_groups(hierarchy, base, units, must, cannot)
+        return
+    labels, found = linked_groups(hierarchy, base, units, must, cannot)
+    assert found == whole
+    assert labels.max() + 1 == len(np.unique(labels))
+    for words in whole:
+        assert len(set(labels[words])) == 1
+    for words in cannot:
+        assert len(set(labels[words])) == len(words)
+    if not must and not cannot:  # nothing but the units is taken out
+        others = np.setdiff1d(np.arange(d), np.concatenate([*units, np.empty(0)]).astype(int))
+        assert len({(labels[word], base[word]) for word in others}) == len(set(base[others]))
+    linked = {word for words in (*whole, *cannot) for word in words}
+    free = [k for k in range(base.max() + 1) if not linked & set(np.flatnonzero(base == k).tolist())]
+    for k in free:  # groups without linked words stay as they are
+        assert len(set(labels[base == k])) == 1
+        assert (labels == labels[base == k][0]).sum() == (base == k).sum()
+
+
+def test_which_statistics_are_kept():
+    ratios = {name for name, kind in NAMED_CRITERIA.items() if issubclass(kind, TraceRatio)}
+    assert {*PAIRS} == ratios
+    assert {*SUMS} < NAMED_CRITERIA.keys()
+    X, y = data(d=12)
+    for criterion in ("mmi", "uvd", "gml", "linkage"):
+        engine = Engine(criterion).load(X, y)
+        assert statistics_of(engine, engine.run(1)) is None
+    wide = np.random.default_rng(0).random((5, 300))
+    assert (
+        GroupStatistics.of_states("aib", Information(wide).states, random_hierarchy(5, np.random.default_rng(0)))
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("criterion", "values", "message"),
+    [
+        ("mmi", [[1.0, 2.0]], "kept for the criteria aib"),
+        ("aib", [[1.0, np.nan]], "finite numbers"),
+        ("aib", [["a", "b"]], "finite numbers"),
+        ("aib", [1.0, 2.0], "two dimensions"),
+        ("aib", [[1.0, -1.0]], "must not be negative; got -1"),
+        ("classifier", [[-1.0, 1.0]], "must not be negative; got -1"),
+        ("aib", [[1.0]], r"shape \(n, 2 to 256\) .* got \(1, 1\)"),
+        ("aib", np.ones((1001, 2)), r"for n from 1 to 1000 groups; got \(1001, 2\)"),
+        ("csm", np.ones((2, 4)), r"shape \(2, n \(n \+ 1\) / 2\)"),
+        ("csm", np.ones((3, 3)), r"shape \(2, n \(n \+ 1\) / 2\)"),
+    ],
+)
+def test_statistics_that_cannot_be_are_refused(criterion, values, message):
+    with pytest.raises(BagwiseError, match=message):
+        GroupStatistics(criterion, values)
