@@ -263,15 +263,17 @@ class StoredItems(Items):
         With answers.
     words : IndexedWords
         Of the index.
+    collection : Collection, default=None
+        The items, if they are there already.
     """
 
-    def __init__(self, index: ItemIndex, words: IndexedWords) -> None:
+    def __init__(self, index: ItemIndex, words: IndexedWords, collection: Collection | None = None) -> None:
         assert index.answers is not None
         self._index, self._words, self._answers = index, words, index.answers
         self.ids = index.ids
         number = {name: k for k, name in enumerate(index.model.classes)}
         self.codes = np.array([-1 if name is None else number.get(name, -1) for name in index.labels], np.int64)
-        self._content = IndexedItems(index)
+        self._content = IndexedItems(index, collection=collection)
         path = self._content.path
         self.place = "an unknown place" if path is None else path.name or str(path)
         self.seen = index.answers.seen(index.ids)

@@ -7,10 +7,12 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
@@ -18,6 +20,7 @@ from bagwise.explorer.comparison import Other
 from bagwise.explorer.items import CountedItems, Items, StoredItems
 from bagwise.explorer.workspace import Origin, Workspace
 from bagwise.model import Model
+from bagwise.sources.collection import Collection
 from bagwise.training.comparing import same_vocabulary, same_weighting
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_index import ItemIndex, is_item_index
@@ -83,23 +86,40 @@ def open_workspace(
             note(f"{opened.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
     if source is None:
         return _workspace(model, None, Origin(str(place), opened is not None))
+    items = count_items(model, source, options, progress=progress, note=note)
+    said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
+    return _workspace(model, items, Origin(str(place), opened is not None, items.collection.source, said))
+
+
+def count_items(
+    model: Model,
+    source: Any,
+    options: FitOptions,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> CountedItems:
+    """Count the words of the items of a source; see `open_workspace`."""
     collection = open_items(model, source, options)
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
     found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
     if found.skipped:
         note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")
         collection = collection[found.kept]
-    number = {name: k for k, name in enumerate(model.classes)}
-    codes = np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
     seen = seen_items(model, collection, found.matrix)
     where = Path(collection.source).name or collection.source
 
     def index() -> ItemIndex:
         return ItemIndex.build(model, collection, found.matrix, options=options)
 
-    items = CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
-    said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
-    return _workspace(model, items, Origin(str(place), opened is not None, collection.source, said))
+    codes = class_codes(model, collection)
+    return CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
+
+
+def class_codes(model: Model, collection: Collection) -> NDArray[np.int64]:
+    """Return the class of each item as an index into those of the model; -1 for items without one."""
+    number = {name: k for k, name in enumerate(model.classes)}
+    return np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
 
 
 def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
@@ -192,11 +212,8 @@ class Server:
         from bagwise.explorer.pages.search import MOST_BYTES
         from bagwise.explorer.security import Guard, new_token
 
-        def prepared() -> None:
-            prepare(space)
-            gc.freeze()  # collections need not look at 100,000 items again and again
-
-        self._prepare = threading.Thread(target=prepared, daemon=True)
+        self._prepare = partial(prepare, space)
+        self._running: Any = None
         self._socket = _bound(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.token = new_token()
@@ -213,11 +230,19 @@ class Server:
         host = f"[{name}]" if ":" in name else name
         return f"http://{host}:{self.port}/?token={self.token}"
 
-    def run(self, on_start: Callable[[], None] = lambda: None) -> None:
-        """Serve until Ctrl-C or SIGTERM; `on_start` is called when the server answers."""
+    def run(self, on_start: Callable[[], None] = lambda: None, *, freeze: bool = True) -> None:
+        """Serve until Ctrl-C, SIGTERM or `stop`; `on_start` is called when the server answers.
+
+        With `freeze`, for a process that does nothing else, garbage collections leave out what is there at the start.
+        """
         import uvicorn
 
-        begin = self._prepare.start
+        def prepared() -> None:
+            self._prepare()
+            if freeze:
+                gc.freeze()  # collections need not look at 100,000 items again and again
+
+        begin = threading.Thread(target=prepared, daemon=True).start
 
         class Running(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -228,7 +253,16 @@ class Server:
         config = uvicorn.Config(
             self.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False
         )
-        Running(config).run(sockets=[self._socket])
+        self._running = Running(config)
+        try:
+            self._running.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """End `run`, which another thread is in."""
+        if self._running is not None:
+            self._running.should_exit = True
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bagwise.report import notebook
 from bagwise.report.texts import percent, plural
 
 if TYPE_CHECKING:
+    from bagwise.explorer import Explorer
     from bagwise.model.explanation import Explanation, Span
     from bagwise.model.model import Model
+    from bagwise.model.vectorizers import Progress
 
 __all__ = ["ModelViews", "explanation_html"]
 
@@ -19,6 +21,47 @@ _MOST_TEXT = 4000  # characters
 
 class ModelViews:
     """How a model shows itself: in notebooks, and in the explorer."""
+
+    def explore(
+        self,
+        source: Any = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        block: bool = False,
+        open_page: bool | None = None,
+        progress: Progress | None = None,
+    ) -> Explorer:
+        """Open the model in the explorer, in the browser. Needs ``bagwise[explore]``.
+
+        A model that `fit_model` returned shows the items it was fitted to, with the answers of cross-validation.
+        Nothing is saved for it.
+
+        Parameters
+        ----------
+        source : Collection or path, default=None
+            Items to show. None: those of the fit, if there are any.
+        host : str, default="127.0.0.1"
+            Address to listen on.
+        port : int, default=0
+            0: any free port.
+        block : bool, default=False
+            Whether to wait until Ctrl-C, as scripts should. Otherwise the explorer runs in the background until it is
+            closed, or Python ends.
+        open_page : bool, default=None
+            Whether to open the page in the browser. None: unless this is a notebook, which shows the link.
+        progress : callable, default=None
+            See `fit_model`.
+
+        Returns
+        -------
+        explorer : Explorer
+            Has an `address`, and `close` ends it. In a notebook it is shown as a link.
+        """
+        from bagwise.explorer import explore  # deferred: the explorer is built on models
+
+        options: dict[str, Any] = {"host": host, "port": port, "block": block, "open_page": open_page}
+        return explore(cast("Model", self), source, progress=progress, **options)
 
     def _repr_html_(self) -> str:
         return _model_html(cast("Model", self))

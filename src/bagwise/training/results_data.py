@@ -17,6 +17,7 @@ from bagwise.sources.places import FileContent
 
 if TYPE_CHECKING:
     from bagwise.report.data import SearchResults
+    from bagwise.sources.collection import Collection
     from bagwise.training.item_index import Found, ItemIndex
 
 __all__ = ["IndexedItems", "page_link", "results_data"]
@@ -36,20 +37,25 @@ class IndexedItems:
     index : ItemIndex
     place : path, default=None
         Where the items are now. None: where they were.
+    collection : Collection, default=None
+        The items, if they are there already.
     """
 
     index: ItemIndex
     place: Path | None = None
+    collection: Collection | None = None
 
     @property
     def path(self) -> Path | None:
         """The folder or file of the items; None if it is not known."""
+        if self.collection is not None:
+            return Path(self.collection.source)
         return self.place or (Path(self.index.source) if self.index.source else None)
 
     @property
     def exist(self) -> bool:
-        """Whether the folder or file is still there."""
-        return self.path is not None and self.path.exists()
+        """Whether the folder or file is still there, or the items are."""
+        return self.collection is not None or (self.path is not None and self.path.exists())
 
     @cached_property
     def by_id(self) -> dict[str, Item]:
@@ -59,6 +65,8 @@ class IndexedItems:
 
         if not self.exist:
             return {}
+        if self.collection is not None:
+            return {item.id: item for item in self.collection}
         return {
             item.id: item
             for item in open_items(self.index.model, self.path, FitOptions.from_mapping(self.index.reading))
