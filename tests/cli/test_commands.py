@@ -411,3 +411,30 @@ def test_json_is_one_object_also_for_errors(tmp_path):
     assert found["exit_code"] == 1
     assert "does not exist" in found["error"]
     assert json.dumps(found)
+
+
+def test_csv_files_hold_no_formulas_and_are_read_back_as_they_were(words, tmp_path):
+    """What programs for tables would compute gets an apostrophe, which reading takes away; --raw leaves it out."""
+    ids, labels = ["=1+1", "@x", "-y", "+", "-1.5", "plain", "'=z", "'tis"], ["=a", "fruit"] * 4
+    rows = [json.dumps({"id": id, "text": "ripe pear", "label": label}) for id, label in zip(ids, labels, strict=True)]
+    source, features = tmp_path / "texts.jsonl", tmp_path / "features.csv"
+    source.write_text("\n".join(rows))
+    bagwise("transform", words / "words.bagwise", source, "--out", features)
+    table = list(csv.reader(features.read_text().splitlines()))
+    assert [row[0] for row in table[1:]] == ["'=1+1", "'@x", "'-y", "'+", "-1.5", "plain", "''=z", "'tis"]
+    assert [row[1] for row in table[1:3]] == ["'=a", "fruit"]
+    found = open_collection(features)
+    assert (found.ids, found.labels.tolist()) == (ids, labels)
+    for command, *options in (("predict",), ("cluster", "--clusters", 2)):
+        bagwise(command, words / "words.bagwise", source, *options, "--out", tmp_path / f"{command}.csv")
+        bagwise(command, words / "words.bagwise", source, *options, "--out", tmp_path / "raw.csv", "--raw", "--force")
+        quoted, raw = (
+            list(csv.reader((tmp_path / f"{name}.csv").read_text().splitlines())) for name in (command, "raw")
+        )
+        assert [row[0] for row in quoted[1:4]] == ["'=1+1", "'@x", "'-y"]
+        assert [row[0] for row in raw[1:]] == ids
+    (tmp_path / "labels.csv").write_text("filename,label\n'=a.txt,'=b\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "=a.txt").write_text("pear")
+    assert open_collection(folder, labels=tmp_path / "labels.csv").labels.tolist() == ["=b"]

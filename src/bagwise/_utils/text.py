@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Iterable
@@ -9,7 +10,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["english_stop_words", "escape_character", "how_many", "ranges"]
+__all__ = ["english_stop_words", "escape_character", "how_many", "quote_formula", "ranges", "unquote_formula"]
+
+# Beginnings of cells that programs for tables take for formulas; numbers may have a sign.
+_FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-](?!\.?\d))")
 
 
 def how_many(n: int, items: str) -> str:
@@ -35,6 +39,24 @@ def ranges(numbers: Iterable[int]) -> str:
             runs.append([number])
     parts = [[f"{run[0]} to {run[-1]}"] if len(run) > 2 else list(map(str, run)) for run in runs]
     return ", ".join(part for some in parts for part in some)
+
+
+def quote_formula(cell: str) -> str:
+    """Put an apostrophe before a cell that a program for tables would compute; `unquote_formula` takes it away.
+
+    >>> [quote_formula(cell) for cell in ("=1+1", "-x", "-1.5", "plain", "'=1")]
+    ["'=1+1", "'-x", '-1.5', 'plain', "''=1"]
+    """
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def unquote_formula(cell: str) -> str:
+    """Undo `quote_formula`.
+
+    >>> unquote_formula("'=1+1"), unquote_formula("'tis")
+    ('=1+1', "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def escape_character(character: str) -> str:

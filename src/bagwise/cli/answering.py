@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import sys
@@ -17,8 +16,8 @@ import typer
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Row, command, fit_options
-from bagwise.cli.outputs import check_outputs, encodable
+from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Raw, Row, command, fit_options
+from bagwise.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.cli.printing import percent, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model, tell_of
@@ -54,6 +53,7 @@ def predict(
     format: Annotated[
         str | None, typer.Option(help="On standard output: table, csv or jsonl. Default: table; csv in a pipe with -.")
     ] = None,
+    raw: Raw = False,
     groups: Groups = None,
     force: Force = False,
     **options: Any,
@@ -73,7 +73,7 @@ def predict(
     counts: Counter[str] = Counter()
     kept: list[dict[str, Any]] = []  # for one JSON object
     names = _COLUMNS if chosen.n_groups in chosen.calibration else _COLUMNS[:-1]
-    with _writing(kind, out if to_file else None, names, session) as write:
+    with _writing(kind, out if to_file else None, names, session, raw) as write:
         for batch in _answers(session, chosen, source or [], query_text or [], row, fit_options(options)):
             counts.update(answer.predicted for answer in batch)
             if session.as_json and not to_file:
@@ -181,28 +181,30 @@ def _record(answer: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _writing(kind: str, path: Path | None, names: Sequence[str], session: Session) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that takes batches of answers, for a file or for standard output."""
+def _writing(
+    kind: str, path: Path | None, names: Sequence[str], session: Session, raw: bool
+) -> Iterator[Callable[[Any], Any]]:
+    """Yield a function that takes batches of answers, for a file or for standard output; `raw` as in `CsvWriter`."""
     if path is not None:
         with open_atomically(path) as file:
             if kind == "parquet":
                 with _ParquetRows(file, names) as write:
                     yield write
             else:
-                yield _Lines(kind, names, lambda text: file.write(text.encode("utf-8", "backslashreplace")))
+                yield _Lines(kind, names, lambda text: file.write(text.encode("utf-8", "backslashreplace")), raw)
     elif kind == "table":
         rows: list[list[str]] = []
         yield lambda batch: rows.extend(_shown(answer)[: len(names)] for answer in batch)
         session.table(["item", *(name.replace("_", "-") for name in names[1:])], rows)
     else:
-        yield _Lines(kind, names, lambda text: typer.echo(text.encode("utf-8", "backslashreplace"), nl=False))
+        yield _Lines(kind, names, lambda text: typer.echo(text.encode("utf-8", "backslashreplace"), nl=False), raw)
 
 
 class _Lines:
     """Writes answers as lines of CSV or JSON."""
 
-    def __init__(self, kind: str, names: Sequence[str], write: Callable[[str], Any]) -> None:
-        self._kind, self._names, self._write = kind, names, write
+    def __init__(self, kind: str, names: Sequence[str], write: Callable[[str], Any], raw: bool) -> None:
+        self._kind, self._names, self._write, self._raw = kind, names, write, raw
         if kind == "csv":
             write(",".join(names) + "\n")
 
@@ -211,7 +213,7 @@ class _Lines:
             self._write("".join(f"{json.dumps(_record(answer))}\n" for answer in batch))
             return
         text = io.StringIO(newline="")
-        rows = csv.writer(text, lineterminator="\n")
+        rows = CsvWriter(text, self._raw, lineterminator="\n")
         for answer in batch:
             values = answer[: len(self._names)]
             rows.writerow([f"{value:.9g}" if isinstance(value, float) else value for value in values])

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise.cli.options import Force, ModelPath, command
-from bagwise.cli.outputs import check_outputs, encodable
+from bagwise._utils.text import unquote_formula
+from bagwise.cli.options import Force, ModelPath, Raw, command
+from bagwise.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
@@ -54,6 +55,7 @@ def groups(
     out: Annotated[
         Path | None, typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model.")
     ] = None,
+    raw: Raw = False,
     force: Force = False,
 ) -> None:
     """List the groups of a model with their words, occurrences and weights, or give them names."""
@@ -85,7 +87,7 @@ def groups(
     if rename:
         session.wrote(loaded.save(target), "model")
     elif out is not None:
-        _write(out, chosen)
+        _write(out, chosen, raw)
         session.wrote(out, "words")
 
 
@@ -171,16 +173,17 @@ def _as_dict(one: Any) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, found: Sequence[Any]) -> None:
+def _write(path: Path, found: Sequence[Any], raw: bool) -> None:
     from bagwise._io.atomic import write_atomically
 
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps([_as_dict(one) for one in found], indent=1).encode())
         return
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
+    writer = CsvWriter(text, raw)
     writer.writerow(_COLUMNS)
-    writer.writerows(["" if value is None else value for value in row] for row in _rows(found))
+    for row in _rows(found):
+        writer.writerow("" if value is None else value for value in row)
     write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
 
 
@@ -227,7 +230,8 @@ def _entries_of(path: Path) -> list[dict[str, Any]]:
             raise BagwiseError(f"{path} is no JSON: {error}.") from error
         entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found
     else:
-        entries = list(csv.DictReader(io.StringIO(text, newline="")))
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        entries = [{k: unquote_formula(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
     for entry in entries if isinstance(entries, list) else [None]:
         if not isinstance(entry, dict) or entry.get("group") is None or not isinstance(entry.get("name"), str):
             raise BagwiseError(f"{path} must have columns group and name, as the lists of --out, or be a JSON object.")

@@ -21,6 +21,7 @@ __all__ = [
     "ModelPath",
     "Options",
     "QueryText",
+    "Raw",
     "Row",
     "SourcePath",
     "command",
@@ -30,6 +31,7 @@ __all__ += ["fit_options"]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
 SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
+Raw = Annotated[bool, typer.Option("--raw", help="CSV: no apostrophe before names such as =x, formulas elsewhere.")]
 QueryText = Annotated[
     list[str] | None, typer.Option("--query-text", "-t", help="A text; may be given several times.", metavar="TEXT")
 ]

@@ -12,10 +12,11 @@ from typing import Any
 
 from bagwise._io.atomic import open_atomically, write_atomically
 from bagwise._utils.extras import require
+from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable", "name_of_source"]
-__all__ += ["output_file", "prepare_folder", "write_clusters", "write_digits", "write_features"]
+__all__ = ["CsvWriter", "FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable"]
+__all__ += ["name_of_source", "output_file", "prepare_folder", "write_clusters", "write_digits", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 # Columns that are not features.
@@ -104,12 +105,29 @@ def check_feature_file(path: Path) -> None:
         require("pyarrow", "io", "Writing Parquet files")
 
 
-def write_features(path: Path, features: Any, collection: Any, names: Sequence[str]) -> None:
+class CsvWriter:
+    """Writes rows of CSV in which no text is a formula for programs for tables, unless `raw`; see `quote_formula`."""
+
+    def __init__(self, file: Any, raw: bool = False, **options: Any) -> None:
+        self._writer, self._raw = csv.writer(file, **options), raw
+
+    def writerow(self, row: Iterable[Any]) -> None:
+        """Write one row."""
+        cells = row if self._raw else (quote_formula(cell) if isinstance(cell, str) else cell for cell in row)
+        self._writer.writerow(cells)
+
+
+def write_features(path: Path, features: Any, collection: Any, names: Sequence[str], raw: bool = False) -> None:
     """Write a feature matrix with ids, labels and splits of items, in a format that `open_collection` reads.
 
     The ending of the path, ``.npz``, ``.csv`` or ``.parquet``, gives the format. ``.npz`` keeps sparse features sparse.
+    `raw` is for CSV, see `CsvWriter`.
     """
-    _WRITERS[path.suffix.lower()](path, features, collection, _column_names(names))
+    unique = _column_names(names)
+    if path.suffix.lower() == ".csv":
+        _write_csv(path, features, collection, unique, raw)
+    else:
+        _WRITERS[path.suffix.lower()](path, features, collection, unique)
 
 
 def _column_names(names: Sequence[str]) -> list[str]:
@@ -144,11 +162,11 @@ def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> 
     write_atomically(path, content.getvalue())
 
 
-def _write_csv(path: Path, features: Any, collection: Any, names: list[str]) -> None:
+def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw: bool = False) -> None:
     others = _other_columns(collection)
     with open_atomically(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text)
+        writer = CsvWriter(text, raw)
         writer.writerow([*others, *names])
         for start in range(0, len(collection), _CSV_ROWS):
             rows = _dense(features[start : start + _CSV_ROWS]).tolist()
@@ -196,10 +214,10 @@ _WRITERS: dict[str, Callable[[Path, Any, Any, list[str]], None]] = {
 }
 
 
-def write_clusters(path: Path, labels: Any, collection: Any) -> None:
-    """Write a CSV file with id, cluster and label of each item."""
+def write_clusters(path: Path, labels: Any, collection: Any, raw: bool = False) -> None:
+    """Write a CSV file with id, cluster and label of each item; `raw` as in `CsvWriter`."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
+    writer = CsvWriter(text, raw)
     writer.writerow(["id", "cluster", "label"])
     for item, k in zip(collection, labels.tolist(), strict=True):
         writer.writerow([item.id, k, "|".join(item.labels)])

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, SourcePath, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, Raw, SourcePath, command, fit_options
 from bagwise.cli.outputs import (
     check_feature_file,
     check_outputs,
@@ -42,6 +42,7 @@ def transform(
     model: ModelPath,
     source: SourcePath,
     out: Annotated[Path, typer.Option(help="Feature file: .npz, .csv or .parquet.")],
+    raw: Raw = False,
     force: Force = False,
     **options: Any,
 ) -> None:
@@ -51,7 +52,7 @@ def transform(
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, fit_options(options))
     features = loaded.group(histograms)
-    write_features(out, features, collection, loaded.feature_names().tolist())
+    write_features(out, features, collection, loaded.feature_names().tolist(), raw)
     session.say(f"{features.shape[0]:,} items, {features.shape[1]:,} features")
     session.answer(n_items=features.shape[0], n_features=features.shape[1])
     session.wrote(out, "features")
@@ -110,6 +111,7 @@ def cluster(
     clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
     method: Annotated[str, typer.Option(help="kmeans, spectral, or auto.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
+    raw: Raw = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
     force: Force = False,
     **options: Any,
@@ -144,7 +146,7 @@ def cluster(
         session.say(", ".join(f"{name} {value:.3g}" for name, value in known.items()))
         session.answer(scores=known)
     if out is not None:
-        write_clusters(out, labels, collection)
+        write_clusters(out, labels, collection, raw)
         session.wrote(out, "clusters")
 
 

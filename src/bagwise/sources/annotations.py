@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.columns import USUAL_LABEL, shortened, split_name
 
@@ -109,12 +110,12 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str) -> A
     named: dict[str, str] = {}
     strange: list[str] = []
     for row in rows:
-        name = row[id_at]
+        name = unquote_formula(row[id_at])
         id = match.find(name)
         if id is None:
             strange.append(name)
             continue
-        label = "" if label_at is None else row[label_at].strip()
+        label = "" if label_at is None else unquote_formula(row[label_at].strip())
         split = None if split_at is None else split_name(row[split_at].strip()) or None
         if id in named and named[id] != name and ([label] if label else []) != labels[id]:
             raise BagwiseError(f"item {id!r} is there twice, as {named[id]!r} and {name!r}, with different labels")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
+from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
 from bagwise.sources.archives import ArchiveLimits, check_stamp, stamp_of
 from bagwise.sources.collection import Collection
@@ -367,7 +368,7 @@ class _File:
                     if decoder is None:
                         decoder = RecordDecoder(format, columns.text)
                     decoder.text_of(fields)
-                    inner = _id_of(fields, columns)
+                    inner = self._id_of(fields, columns)
                     labels, split = self._labels_of(fields, columns), self._split_of(fields, columns)
                 except BagwiseError as error:
                     yield Skipped(f"{self.name}:{number}", str(error))
@@ -389,19 +390,22 @@ class _File:
             value = fields.get(columns.label)
         if value is None or value == "":
             return ()
-        return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+        return tuple(map(str, value)) if isinstance(value, list) else (self._name(value),)
+
+    def _name(self, value: Any) -> str:
+        """Return a label or an id as it was before it was written for programs for tables."""
+        return str(value) if self.format.delimiter is None else unquote_formula(str(value))
+
+    def _id_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
+        if columns.id is None:
+            return None
+        if fields.get(columns.id) in (None, ""):
+            raise BagwiseError(f"it has no {columns.id!r}")
+        return self._name(fields[columns.id])
 
     def _split_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
         value = self.split if columns.split is None else fields.get(columns.split)
         return None if value is None or value == "" else split_name(str(value))
-
-
-def _id_of(fields: dict[str, Any], columns: Columns) -> str | None:
-    if columns.id is None:
-        return None
-    if fields.get(columns.id) in (None, ""):
-        raise BagwiseError(f"it has no {columns.id!r}")
-    return str(fields[columns.id])
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bagwise._utils.extras import require
+from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import ArchiveLimits, list_archive
 from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
@@ -195,7 +196,7 @@ def read_csv(path: str, reading: Reading) -> RawTable:
     if not first:
         raise BagwiseError("it is empty.")
     has_names = not all(is_number(cell, separator != ",") for cell in first)
-    names = first if has_names else [str(i) for i in range(len(first))]
+    names = list(map(unquote_formula, first)) if has_names else [str(i) for i in range(len(first))]
     if has_names and second is None:
         raise BagwiseError("it has no rows, only names of columns.")
     columns = TableColumns(names, reading)
@@ -203,7 +204,8 @@ def read_csv(path: str, reading: Reading) -> RawTable:
     layout["skiprows"] = int(has_names)
 
     def strings(i: int) -> list[str]:
-        return np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **layout).ravel().tolist()
+        read = np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **layout).ravel().tolist()
+        return list(map(unquote_formula, read))
 
     def numbers(**more: Any) -> Any:
         return np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout, **more)
