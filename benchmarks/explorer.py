@@ -100,7 +100,7 @@ def make_index(folder: Path, n_items: int, n_words: int) -> Path:
         held_out.put(k, slice(n_items), random.normal(size=(n_items, N_CLASSES)))
     collection = open_collection(texts)
     index = ItemIndex.build(model, collection, histograms, source=texts, options=FitOptions(), held_out=held_out)
-    return index.save(folder / "large.index")
+    return index.with_map().save(folder / "large.index")
 
 
 class Browser:
@@ -176,6 +176,11 @@ KINDS = (
     "one item",
     "similar items",
     "search",
+    "map",
+    "points of the map",
+    "answers on the map",
+    "a selection",
+    "rows of a selection",
 )
 
 
@@ -186,6 +191,7 @@ def timed_kind(browser: Browser, kind: str, n_items: int, n_words: int, repeats:
     for _ in range(repeats):
         n = int(np.exp(random.uniform(np.log(2), np.log(n_words))))
         item, first, group = int(random.integers(n_items)), int(random.integers(n_items)), int(random.integers(n))
+        some = random.permutation(n_items)[: n_items // 10].astype("<i4")
         text = " ".join(f"word{k}" for k in random.integers(n_words, size=WORDS_PER_ITEM))
         asked: dict[str, tuple[str, dict[str, object]]] = {
             "overview": ("/api/overview", {"n": n}),
@@ -200,9 +206,15 @@ def timed_kind(browser: Browser, kind: str, n_items: int, n_words: int, repeats:
             "one item": (f"/api/items/{item}", {"n": n}),
             "similar items": (f"/api/items/{item}/similar", {"k": 12}),
             "search": ("/api/search", {"n": n, "k": 24}),
+            "map": ("/api/map", {}),
+            "points of the map": ("/api/map/points", {}),
+            "answers on the map": ("/api/map/answers", {"n": n}),
+            "a selection": ("/api/map/select", {}),
+            "rows of a selection": ("/api/map/rows", {"n": n}),
         }
+        bodies = {"search": text.encode(), "a selection": some.tobytes(), "rows of a selection": some.tobytes()}
         path, query = asked[kind]
-        times.append(browser.ask(path, text.encode() if kind == "search" else None, **query))
+        times.append(browser.ask(path, bodies.get(kind), **query))
     median, p95 = np.percentile(times, [50, 95]).tolist()
     return {"kind": kind, "median": median, "p95": p95, "worst": max(times)}
 

@@ -63,10 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = given.index
         if path is None:
-            from bagwise.training import ItemIndex
-
-            made = make_index(Path(folder), given.items, given.words)
-            path = ItemIndex.load(made).with_map().save(Path(folder) / "mapped.index")
+            path = make_index(Path(folder), given.items, given.words)
         measure(path)
 
 

@@ -55,7 +55,6 @@ class MapOfItems:
 
     Parameters
     ----------
-    map : ItemMap or None
     codes : ndarray of shape (n_items,)
         Classes of the items; -1 for none.
 
@@ -66,14 +65,18 @@ class MapOfItems:
         Why the last map could not be made.
     """
 
-    def __init__(self, map: ItemMap | None, codes: NDArray[np.int64]) -> None:
+    def __init__(self, codes: NDArray[np.int64]) -> None:
         self.codes = codes
-        self.places = None if map is None else Places(map, codes, note="It is kept in the index.")
+        self.places: Places | None = None
         self.problem: str | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._step, self._begun = ("", 0, 0), 0.0
         self._selections: OrderedDict[str, NDArray[np.int64]] = OrderedDict()
+
+    def give(self, map: ItemMap) -> None:
+        """Take the map of the index."""
+        self.places = Places(map, self.codes, note="It is kept in the index.")
 
     @property
     def running(self) -> dict[str, Any] | None:

@@ -177,7 +177,7 @@ class CountedItems(Items):
     mapped: MapOfItems = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mapped", MapOfItems(None, self.codes))
+        object.__setattr__(self, "mapped", MapOfItems(self.codes))
 
     @property
     def ids(self) -> list[str]:  # type: ignore[override]
@@ -277,7 +277,9 @@ class StoredItems(Items):
         path = self._content.path
         self.place = "an unknown place" if path is None else path.name or str(path)
         self.seen = index.answers.seen(index.ids)
-        self.mapped = MapOfItems(index.map, self.codes)
+        self.mapped = MapOfItems(self.codes)
+        if index.map is not None:
+            self.mapped.give(index.map)
         self._opening = threading.Lock()
 
     @property

@@ -79,6 +79,7 @@ def open_workspace(
         words = IndexedWords.of(opened)
         if words is not None:
             return _workspace(model, StoredItems(opened, words), Origin(str(place), True))
+    known = opened if source is None else None
     if source is None and opened is not None and opened.source:
         if os.path.exists(opened.source):
             source, options = opened.source, FitOptions.from_mapping(opened.reading)
@@ -87,6 +88,8 @@ def open_workspace(
     if source is None:
         return _workspace(model, None, Origin(str(place), opened is not None))
     items = count_items(model, source, options, progress=progress, note=note)
+    if known is not None and known.map is not None and tuple(items.ids) == known.ids:
+        items.mapped.give(known.map)
     said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
     return _workspace(model, items, Origin(str(place), opened is not None, items.collection.source, said))
 

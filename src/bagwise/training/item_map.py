@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 
 from bagwise._io.tensors import tensor
 from bagwise._utils.matrices import check_non_negative
@@ -235,6 +234,8 @@ def _clusters(
     vectors: NDArray[np.float64], n_clusters: int, random_state: int, progress: Progress
 ) -> NDArray[np.int16]:
     """Cluster the rows of eigenvectors, scaled to unit length."""
+    from sklearn.cluster import KMeans  # deferred: takes long to import
+
     progress("finding clusters", 0, 0)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > _NOTHING)

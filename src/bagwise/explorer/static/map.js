@@ -108,12 +108,20 @@ function page(facts, told, by, predicted, parameters, title) {
     const { selection } = await api("map/select", {}, { method: "POST", body: numbers });
     const first = await api("items", { n: facts.n_groups, selection, most: PART });
     if (mine !== chosen) return;
-    const cells = h("ul", { class: "strip" }, first.items.map((row) => h("li", {}, cell(row, facts.modality))));
+    const rows = (part) => part.items.map((row) => h("li", {}, cell(row, facts.modality)));
+    const cells = h("ul", { class: "strip" }, rows(first));
+    const again = async () => { // texts, when their source is open
+      const part = await api("items", { n: facts.n_groups, selection, most: cells.children.length });
+      if (mine !== chosen || !cells.isConnected) return;
+      cells.replaceChildren(...rows(part));
+      if (part.opening) setTimeout(again, 1000);
+    };
+    if (first.opening) setTimeout(again, 1000);
     const more = h("button", { type: "button", class: "more" });
     const name = () => { more.textContent = `Show ${Math.min(PART, numbers.length - cells.children.length)} more of ${count(numbers.length - cells.children.length)}`; more.hidden = cells.children.length >= numbers.length; };
     more.addEventListener("click", async () => {
       const next = await api("items", { n: facts.n_groups, selection, first: cells.children.length, most: PART });
-      cells.append(...next.items.map((row) => h("li", {}, cell(row, facts.modality))));
+      cells.append(...rows(next));
       name();
     });
     name();
@@ -180,7 +188,7 @@ function legend(by, counts, paint) {
 
 function about({ map }) {
   const left = map.n - map.n_placed;
-  return h("p", { class: "small" }, map.method === "spectral" ? "Spectral embedding of all items, by the similarity of their words; classes are not used."
+  return h("p", { class: "small mapnote" }, map.method === "spectral" ? "Spectral embedding of all items, by the similarity of their words; classes are not used."
     : `t-SNE of ${map.n_arranged < map.n_placed ? `${count(map.n_arranged)} items; the others lie between their nearest neighbours among these` : "all items"}, by the similarity of their words; classes are not used.`,
   " Clusters are those of spectral clustering.", left ? ` ${plural(left, "item")} without words of the vocabulary ${left === 1 ? "is" : "are"} not on the map.` : "", ` ${map.note}`);
 }
