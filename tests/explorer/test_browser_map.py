@@ -38,10 +38,18 @@ def index(browser, address, path):
     return ItemIndex.load(path).with_map()
 
 
+@pytest.fixture(scope="module")
+def tab(browser, address, index):
+    """A page that tests share."""
+    with visits(browser, address) as visit:
+        yield visit()
+
+
 @pytest.fixture
-def opened(visit, index):
+def opened(tab, address, index):
     """The page with a map; gives the page, and the place of each item on it."""
-    page = visit("/map?n=5")
+    page = tab
+    page.goto(address.split("/?")[0] + "/map?n=5")
     page.wait_for_selector(".map")
     box = page.locator(".map").evaluate(
         "(c) => [c.getBoundingClientRect().x, c.getBoundingClientRect().y, c.clientLeft, c.clientWidth, c.clientHeight]"
@@ -191,13 +199,15 @@ def test_a_picture_is_saved(opened):
     page, _ = opened
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     with page.expect_download() as started:
-        page.click("text=Save as PNG")
+        page.click("summary:text('Export')")
+        page.click("text=Map as PNG")
     assert started.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     colours = page.evaluate("""() => {
         const canvas = document.querySelector(".map");
         const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         return new Set(new Uint32Array(found.data.buffer)).size;
     }""")
+    expect(page.locator(".exports code")).to_contain_text("index.map.points")
     assert colours >= 3  # paper, and a colour for each class
 
 

@@ -9,6 +9,7 @@ from bagwise.errors import BagwiseError
 from bagwise.explorer import open_workspace
 from bagwise.explorer.item_maps import MapOfItems
 from bagwise.explorer.pages import items, map
+from bagwise.explorer.python_lines import map_lines
 from bagwise.training import ItemIndex
 from bagwise.training.item_map import ItemMap
 
@@ -46,6 +47,13 @@ def test_points_are_those_of_the_index(mapped):
             == inside.count(cluster["class"]) / len(inside)
             == max(inside.count(name) for name in set(inside)) / len(inside)
         )
+
+
+def test_the_python_lines_give_the_map_of_the_index(mapped):
+    names = {}
+    exec(map_lines(mapped, 5), names)
+    assert "with_map" not in map_lines(mapped, 5)
+    np.testing.assert_array_equal(names["clusters"], mapped.items.mapped.places.map.clusters)
 
 
 def test_answers_are_those_of_the_items(mapped):
@@ -100,6 +108,9 @@ def test_a_map_is_made_in_the_background(ask, answer, space):
     expected = space.items.index.with_map().map
     np.testing.assert_array_equal(parts(body, n)[0], expected.points)
     assert len(ask("/api/map/answers?n=5")[2]) == 4 * n
+    names = {}
+    exec(answer("/api/python/map?n=5")["lines"], names)
+    np.testing.assert_array_equal(np.stack([names["x"], names["y"]], axis=1), expected.points)
     chosen = np.array([0, 2], "<i4").tobytes()
     selection = answer("/api/map/select", method="POST", body=chosen)["selection"]
     assert answer(f"/api/items?n=5&selection={selection}")["total"] == 2

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from bagwise.explorer.pages.items import ItemQuery
     from bagwise.explorer.workspace import Origin, Workspace
 
-__all__ = ["Lines", "compare_lines", "group_lines", "item_lines", "items_lines", "overview_lines", "search_lines"]
+__all__ = [
+    "Lines",
+    "compare_lines",
+    "group_lines",
+    "item_lines",
+    "items_lines",
+    "map_lines",
+    "overview_lines",
+    "search_lines",
+]
 
 
 class Lines:
@@ -339,6 +348,20 @@ def search_lines(
         lines.add(f"hits = index.search(query, {k:d}{how})[0]")
         lines.add("shared = index.shared(query, [index.ids.index(hit.id) for hit in hits]" + how + ")")
     return str(lines.add("for hit in hits:", "    print(hit.id, hit.score, hit.label)"))
+
+
+def map_lines(space: Workspace, n: int | None) -> str:
+    """The items in two dimensions."""
+    lines, places = Lines(space, n), None if space.items is None else space.items.mapped.places
+    if places is None:
+        raise BagwiseError("There is no map of these items yet.")
+    assert space.items is not None
+    if not lines.stored:
+        lines.items().use("bagwise.training", "ItemIndex").add("histograms = model.histograms(items)")
+        lines.add(f"index = ItemIndex.build({lines.uncut}, items, histograms)")
+    if not lines.stored or places.version:
+        lines.add(f"index = index.with_map({places.map.method!r})")
+    return str(lines.add("x, y = index.map.points.T", "clusters = index.map.clusters"))
 
 
 def compare_lines(found: Comparison) -> str:

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from bagwise.errors import BagwiseError
 from bagwise.explorer.item_maps import MapOfItems, Places
+from bagwise.explorer.python_lines import map_lines
 from bagwise.explorer.requests import answer_json, answered, reading, safe, size_of
 from bagwise.explorer.workspace import Workspace
 from bagwise.model.vectorizers import Progress
@@ -49,6 +50,7 @@ def routes(space: Workspace) -> list[BaseRoute]:
 
     return [
         Route("/api/map", reading(lambda q, _: told(space))),
+        Route("/api/python/map", reading(lambda q, _: {"lines": map_lines(space, size_of(q))})),
         Route("/api/map/points", safe(points)),
         Route("/api/map/answers", safe(predicted)),
         Route("/api/map/{what}", posted, methods=["POST"]),

@@ -2,6 +2,7 @@
 
 import { address, changed, go } from "./address.js";
 import { api, count, csv, download, h, percent, plural, say } from "./dom.js";
+import { exporting } from "./export.js";
 import { cell } from "./items.js";
 import { makePoints, mapView } from "./mapview.js";
 
@@ -141,10 +142,13 @@ function page(facts, told, by, predicted, parameters, title) {
   }
 
   async function save(numbers) {
-    const { rows } = await api("map/rows", { n: facts.n_groups }, { method: "POST", body: numbers });
-    const table = rows.map((row, k) => [...row, points.xy[2 * numbers[k]], points.xy[2 * numbers[k] + 1]]);
-    download(`${facts.title}-selection.csv`, csv([["id", "label", "predicted", "x", "y"], ...table]));
+    download(`${facts.title}-selection.csv`, csv(await table(numbers)));
   }
+  async function table(numbers) {
+    const { rows } = await api("map/rows", { n: facts.n_groups }, { method: "POST", body: numbers });
+    return [["id", "label", "predicted", "x", "y"], ...rows.map((row, k) => [...row, points.xy[2 * numbers[k]], points.xy[2 * numbers[k] + 1]])];
+  }
+  const exports = exporting("map", { tables: [["Map", `${facts.title}-map`, () => table(points.order.slice().sort())]], canvases: [["Map", `${facts.title}-map`, () => { view.draw(); return view.canvas; }]] });
 
   const button = (text, name, act) => h("button", { type: "button", "aria-label": name, title: name, onclick: act }, text);
   const modes = h("fieldset", { class: "modes" }, h("legend", { class: "unseen" }, "What dragging does"),
@@ -153,11 +157,10 @@ function page(facts, told, by, predicted, parameters, title) {
   const tools = h("div", { class: "filters" },
     h("label", {}, "Colours ", h("select", { onchange: (event) => go(changed({ by: event.target.value }), true) }, by.options.map((one) => h("option", { value: one.by, selected: one.by === by.by }, one.name)))),
     modes,
-    h("span", { class: "tools" }, button("+", "Zoom in", view.zoomIn), button("−", "Zoom out", view.zoomOut), button("all", "Show all", view.showAll), h("button", { type: "button", onclick: view.selectView }, "Select view")),
-    h("button", { type: "button", onclick: () => { view.draw(); view.canvas.toBlob((picture) => download(`${facts.title}-map.png`, picture, "image/png")); } }, "Save as PNG"));
+    h("span", { class: "tools" }, button("+", "Zoom in", view.zoomIn), button("−", "Zoom out", view.zoomOut), button("all", "Show all", view.showAll), h("button", { type: "button", onclick: view.selectView }, "Select view")));
   const content = [title, tools, h("div", { class: "maparea" }, h("div", {}, view.canvas, tip), legend(by, counts, paint)),
     h("p", { class: "small", id: "map-keys" }, "Drag to move, Shift and drag for a lasso. Keys: arrows move, plus and minus zoom, Home shows all, S selects all items in view, Enter opens the item nearest to the middle, Escape clears the selection."),
-    list, about(told), maker(told)];
+    list, about(told), exports, maker(told)];
   return { content, shown: view.draw, leave: view.leave };
 }
 
