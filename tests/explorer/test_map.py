@@ -125,7 +125,7 @@ def test_a_map_is_made_in_the_background(ask, answer, space):
 
 
 def test_what_goes_wrong_is_told():
-    mapped = MapOfItems(None, np.zeros(3, np.int64))
+    mapped = MapOfItems(np.zeros(3, np.int64))
 
     def fail(progress):
         progress("arranging items", 1, 2)
@@ -143,7 +143,7 @@ def test_what_goes_wrong_is_told():
 def test_only_one_map_is_made_at_a_time():
     import threading
 
-    mapped, go = MapOfItems(None, np.zeros(3, np.int64)), threading.Event()
+    mapped, go = MapOfItems(np.zeros(3, np.int64)), threading.Event()
 
     def slow(progress):
         progress("arranging items", 1, 2)

@@ -56,6 +56,7 @@ export function mapView(points, label, act) {
   let selected = null; // one byte for each item
   let marked = null; // the item that the address names
   let pointed = null; // the item under the pointer, or nearest to the middle
+  let keyed = false; // whether that was found by a key
   let shape = null; // of the selection that is being drawn, in pixels of the page
   let view = whole();
   let image = null;
@@ -201,7 +202,10 @@ export function mapView(points, label, act) {
     return Int32Array.from(found.sort((a, b) => a - b));
   }
   const selectView = () => act.selected(enclosed([[0, 0], [canvas.clientWidth, 0], [canvas.clientWidth, canvas.clientHeight], [0, canvas.clientHeight]]));
+  const centre = () => find(canvas.clientWidth / 2, canvas.clientHeight / 2, Infinity);
+  const open = (k) => k === null || act.open(k);
   function point(k, byKey) {
+    keyed = byKey;
     if (k === pointed) return;
     pointed = k;
     redraw();
@@ -271,7 +275,7 @@ export function mapView(points, label, act) {
   }
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
-  canvas.addEventListener("pointerleave", () => held.size || point(null, false));
+  canvas.addEventListener("pointerleave", () => held.size || keyed || point(null, false));
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return; // the page scrolls
     event.preventDefault();
@@ -286,10 +290,10 @@ export function mapView(points, label, act) {
     else if (event.key === "Home" || event.key === "0") move(whole());
     else if (event.key === "s") return event.preventDefault(), selectView();
     else if (event.key === "Escape") return act.selected(null);
-    else if (event.key === "Enter") return pointed === null ? undefined : act.open(pointed);
+    else if (event.key === "Enter") return open(pointed ?? centre());
     else return;
     event.preventDefault();
-    point(find(canvas.clientWidth / 2, canvas.clientHeight / 2, Infinity), true);
+    point(centre(), true);
   });
   const watch = new ResizeObserver(redraw);
   watch.observe(canvas);
