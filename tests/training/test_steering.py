@@ -13,12 +13,13 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, Hierarchy
 from bagwise.runtime import merges_of
+from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import TopClasses
 from bagwise.training.item_index import index_of_fit
 from bagwise.training.seen import seen_items
-from bagwise.training.steering import Steering, training_rows
+from bagwise.training.steering import Steering, are_training_items, named_words
 from small_sources import table, write_image_folder, write_table, write_text_folder
 
 KINDS = {
@@ -69,11 +70,53 @@ def with_groups(model, labels):
     return other
 
 
-def slow_scores(fit, labels, train, test):
-    """Train on some items by scikit-learn, and score others."""
-    model, n = fit.model, int(labels.max()) + 1
-    words = model.weighting.apply(fit.data.histograms, fit.data.n_cells)
-    words = words.toarray() if sp.issparse(words) else words
+def slow_groups(fit, labels, train):
+    """Assign each word to the group whose mean weights or class profile is nearest, by some items alone."""
+    model, words, y, n = fit.model, dense_words(fit)[train], fit.codes[train], int(labels.max()) + 1
+    d, assigned = len(labels), []
+    if model.options["criterion"] == "classifier":
+        teacher = LinearSVC(C=model.options["C"], random_state=model.options["random_state"], max_iter=3000)
+        teacher.fit(words, y)
+        weights = item_weights(teacher.decision_function(words).reshape(len(words), -1))
+        mass = (weights[:, None] * words**2).sum(axis=0)
+        own = [np.concatenate([teacher.coef_[:, k * d + j] for k in range(model.n_cells)]) for j in range(d)]
+        part = [[mass[k * d + j] for k in range(model.n_cells) for _ in teacher.coef_] for j in range(d)]
+        centres = []
+        for group in range(n):
+            inside, weight = np.array(own)[labels == group], np.array(part)[labels == group]
+            weight[:, weight.sum(axis=0) == 0] = 1
+            centres.append((weight * inside).sum(axis=0) / weight.sum(axis=0))
+        for j in range(d):
+            assigned.append(np.argmin([((own[j] - centre) ** 2).sum() for centre in centres]))
+        return np.array(assigned)
+    sums = np.array([[words[y == c, j].sum() for c in range(len(model.classes))] for j in range(d)])
+    prior = sums.sum(axis=0) / sums.sum()
+    for j in range(d):
+        profile = sums[j] / sums[j].sum() if sums[j].sum() else prior
+        costs = []
+        for group in range(n):
+            centre = sums[labels == group].sum(axis=0)
+            centre = (centre / centre.sum() if centre.sum() else prior) + 1e-6 * prior
+            costs.append((profile * np.log(np.where(profile > 0, profile, 1) / (centre / centre.sum()))).sum())
+        assigned.append(np.argmin(costs))
+    return np.array(assigned)
+
+
+def dense_words(fit):
+    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    return words.toarray() if sp.issparse(words) else words
+
+
+def item_weights(scores):
+    """All classes, as they are answered, count the same, but for very rare ones."""
+    told = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    counts = np.bincount(told, minlength=max(scores.shape[1], 2))
+    return 1 / (counts[told] + 0.1 * counts.mean())
+
+
+def slow_scores(fit, labels, n, train, test):
+    """Train on some items by scikit-learn, and score others; of n groups some may have no words."""
+    model, words = fit.model, dense_words(fit)
     d = len(labels)
     cells = [words[:, k * d : (k + 1) * d] @ np.eye(n)[labels] for k in range(model.n_cells)]
     Z, y = np.hstack(cells), fit.codes
@@ -88,13 +131,14 @@ def slow_scores(fit, labels, train, test):
         return fitted.decision_function(Z[test]).reshape(len(test), -1)
     teacher = svm.fit(words[train], y[train])
     scores = teacher.decision_function(words[train]).reshape(len(train), -1)
-    told = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-    counts = np.bincount(told, minlength=max(scores.shape[1], 2))
-    weights = 1 / (counts[told] + 0.1 * counts.mean())
+    weights = item_weights(scores)
     mass = (weights[:, None] * words[train] ** 2).sum(axis=0) / weights.sum()
     where = (np.arange(model.n_cells)[:, None] * n + labels).ravel()
     mass = np.where((np.bincount(where, mass) == 0)[where], 1, mass)
-    mean = np.stack([np.bincount(where, mass * row) / np.bincount(where, mass) for row in teacher.coef_])
+    mean = np.zeros((len(teacher.coef_), Z.shape[1]))
+    for group in np.unique(where):
+        inside = where == group
+        mean[:, group] = np.average(teacher.coef_[:, inside], axis=1, weights=mass[inside])
     centred = Z[train] - np.average(Z[train], axis=0, weights=weights)
     penalty = 0.01 * (weights[:, None] * centred**2).sum() / Z.shape[1]
     change = Ridge(alpha=penalty).fit(Z[train], scores - Z[train] @ mean.T, sample_weight=weights)
@@ -115,9 +159,10 @@ def test_any_groups_have_the_errors_of_scikit_learn(fit):
     splitter = StratifiedKFold(folds, shuffle=True, random_state=fit.model.options["random_state"])
     errors, scores = [], np.zeros((len(fit.codes), len(fit.model.classes)))
     for train, test in splitter.split(fit.codes, fit.codes):
-        scores[test] = both_sides(slow_scores(fit, labels, train, test))
+        own = slow_groups(fit, labels, train)
+        scores[test] = both_sides(slow_scores(fit, own, labels.max() + 1, train, test))
         errors.append(np.mean(scores[test].argmax(axis=1) != fit.codes[test]))
-    assert found.protocol == f"{folds}-fold cross-validation of these groups"
+    assert found.protocol == f"{folds}-fold cross-validation, in which each fold assigns words anew to these groups"
     assert found.error == pytest.approx(np.mean(errors))
     assert found.standard_error == pytest.approx(np.std(errors, ddof=1) / np.sqrt(folds))
     expected = TopClasses.of(scores)
@@ -126,7 +171,9 @@ def test_any_groups_have_the_errors_of_scikit_learn(fit):
     everything = np.arange(len(fit.codes))
     features = with_groups(fit.model, labels).group(fit.data.histograms)
     np.testing.assert_allclose(
-        found.head.scores(features), both_sides(slow_scores(fit, labels, everything, everything)), atol=1e-3
+        found.head.scores(features),
+        both_sides(slow_scores(fit, labels, labels.max() + 1, everything, everything)),
+        atol=1e-3,
     )
 
 
@@ -139,6 +186,32 @@ def test_the_groups_of_the_fit_have_its_classifier(fit):
         edited = found.put_into(fit.model.cut(n))
         assert edited.calibration[n] == found.sharpness
         assert list(edited.heads) == list(fit.model.heads)
+
+
+def test_groups_that_were_found_with_held_out_items_do_not_help_them():
+    random = np.random.default_rng(0)
+    X, y = random.poisson(0.05, (60, 600)), np.repeat([0, 1], 30)  # classes say nothing
+    rows = TableCollection(X, [f"row{k}" for k in range(60)], [("ab"[code],) for code in y])
+    for criterion in ("classifier", "aib"):
+        fit = run_fit(rows, FitOptions(n_groups=6, folds=5, criterion=criterion, root="before"))
+        assert steering_of(fit).measure(fit.model).error > 0.3
+
+
+def test_words_that_edits_name_stay_where_they_are_put(text_fit):
+    model = text_fit.model
+    words = np.flatnonzero(model.lookup == 0)[:1]
+    edited = model.apply([{"edit": "move", "n_groups": 6, "words": [model.word_names[words[0]]], "to": 3}])
+    joined = edited.apply([{"edit": "join", "n_groups": 6, "groups": [1, 2]}])
+    steering = steering_of(text_fit)
+    steering.prepare()
+    assert named_words(joined).tolist() == words.tolist()
+    labels = steering._labels_of_folds(edited)
+    assert {int(own[words[0]]) for own in labels} == {int(edited.lookup[words[0]])}
+    assert any((own != edited.lookup).any() for own in labels)
+    # parts of a joined group attract words by themselves
+    to = np.array([0, 1, 1, 2, 3, 4])
+    for one, other in zip(labels, steering._labels_of_folds(joined), strict=True):
+        np.testing.assert_array_equal(to[one], other)
 
 
 @pytest.fixture(scope="module")
@@ -175,14 +248,13 @@ def test_classifiers_on_all_words_are_trained_once(text_fit):
 
 def test_only_the_training_items_are_cross_validated(text_fit):
     model, collection, histograms = text_fit.model, text_fit.data.collection, text_fit.data.histograms
-    seen = seen_items(model, collection, histograms)
-    np.testing.assert_array_equal(training_rows(model, text_fit.codes, seen), np.arange(len(collection)))
-    part = np.arange(len(collection) - 1)
-    seen = seen_items(model, collection[part], histograms[part])
-    assert training_rows(model, text_fit.codes[part], seen) is None
-    assert training_rows(model, text_fit.codes, None) is None
-    unknown = np.where(np.arange(len(collection)) == 0, -1, text_fit.codes)
-    assert training_rows(model, unknown, seen_items(model, collection, histograms)) is None
+    every, codes = np.arange(len(collection)), text_fit.codes
+    for chosen in (every, every[::-1], every[:-1], every[:0]):
+        seen = np.zeros(0, np.bool_)
+        if len(chosen):
+            seen = seen_items(model, collection[chosen], histograms[chosen]).seen
+        assert are_training_items(model, codes[chosen], seen) == (len(chosen) == len(every))
+    assert not are_training_items(model, np.where(every == 0, -1, codes), np.ones(len(every), np.bool_))
 
 
 def test_what_cannot_be_cross_validated_is_refused(text_fit):

@@ -29,10 +29,11 @@ def explore(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 (default): any free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse edits of the model.")] = False,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
     **options: Any,
 ) -> None:
-    """Explore a model in the browser: errors, groups, items, search, another model beside it. Ctrl-C ends it."""
+    """Explore a model in the browser: errors, groups, items, search, another model; edit its groups. Ctrl-C ends it."""
     from bagwise._utils.extras import require
 
     for module in ("starlette", "uvicorn"):
@@ -40,13 +41,14 @@ def explore(
     from bagwise.explorer import Server, open_other, open_workspace
 
     told: dict[str, Any] = {"progress": session.progress, "note": session.note}
-    space = open_workspace(path, source, fit_options(options), **told)
+    space = open_workspace(path, source, fit_options(options), read_only=read_only, **told)
     if compare is not None:
         space.other = open_other(space, compare, fit_options(options), **told)
     session.progress.clear()
     server = Server(space, host, port)
     if host not in ("127.0.0.1", "localhost", "::1"):
-        session.note(f"Everyone who can reach {host} and knows the token can see the items.")
+        may = "see the items" if read_only else "see the items and edit the model"
+        session.note(f"Everyone who can reach {host} and knows the token can {may}.")
     session.answer(address=server.address)
 
     def started() -> None:

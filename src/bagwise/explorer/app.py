@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bagwise.errors import BagwiseError
+from bagwise.explorer.editor import Editor
 from bagwise.explorer.pages import PAGES, groups, overview, search
 from bagwise.explorer.workspace import Workspace
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, shades
@@ -23,8 +25,25 @@ __all__ = ["make_app", "prepare"]
 _FIRST_VISIT = 5.0  # seconds that preparing waits for the first page
 
 
-def make_app(space: Workspace) -> Starlette:
-    """Build the application; `bagwise.explorer.security.Guard` belongs around it."""
+def make_app(space: Workspace) -> ASGIApp:
+    """Build the application; `bagwise.explorer.security.Guard` belongs around it.
+
+    Each request is answered for the workspace that is current when it begins, see `Editor`.
+    """
+    editor = space.editor or Editor(space)
+    served = (editor.space, _app_of(editor.space))
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal served
+        now = editor.space
+        if served[0] is not now:
+            served = (now, _app_of(now))
+        await served[1](scope, receive, send)
+
+    return answer
+
+
+def _app_of(space: Workspace) -> Starlette:
     shell = resources.files(__package__).joinpath("static/page.html").read_text(encoding="utf-8")
 
     async def page(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -150,6 +151,10 @@ class Items(ABC):
     def searchable(self) -> bool:
         """Whether there is an index."""
 
+    @abstractmethod
+    def weighted_words(self, model: Model, chosen: NDArray[np.bool_]) -> Any:
+        """Return the weighted words of some items, see `bagwise.training.steering.Steering`."""
+
 
 @dataclass(frozen=True)
 class CountedItems(Items):
@@ -216,6 +221,10 @@ class CountedItems(Items):
         """Return relative frequencies of the groups of a cut of the model in all items."""
         assert self.index is not None
         return replace(self.index, model=model, by="groups", blend=None).plain_rows(self.histograms)
+
+    def weighted_words(self, model: Model, chosen: NDArray[np.bool_]) -> Any:
+        """Return the weighted words of some items."""
+        return model.weighting.apply(self.histograms[np.flatnonzero(chosen)], model.n_cells)
 
 
 class _CountedCut(CutItems):
@@ -357,6 +366,17 @@ class StoredItems(Items):
     def frequencies(self, model: Model) -> Any:
         """Return relative frequencies of the groups of a cut of the model in all items."""
         return self._words.features(model, ("l1",))
+
+    def weighted_words(self, model: Model, chosen: NDArray[np.bool_]) -> Any:
+        """Return the weighted words of some items, up to a factor where groups are normalised."""
+        return self._words.words(chosen)
+
+    def edited(self, index: ItemIndex) -> StoredItems:
+        """Return the same items as an index with another model and other answers knows them."""
+        assert index.answers is not None
+        other = copy.copy(self)
+        other._index, other._answers, other._words = index, index.answers, replace(self._words, index=index)
+        return other
 
 
 class _StoredCut(CutItems):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.explorer.comparison import Other
+from bagwise.explorer.editor import Editor
 from bagwise.explorer.items import CountedItems, Items, StoredItems
 from bagwise.explorer.workspace import Origin, Workspace
 from bagwise.model import Model
@@ -43,6 +44,7 @@ def open_workspace(
     source: Any = None,
     options: FitOptions | None = None,
     *,
+    read_only: bool = False,
     progress: Progress | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Workspace:
@@ -60,6 +62,8 @@ def open_workspace(
         Items. None: those of the index; a model has none.
     options : FitOptions, default=None
         How to read the items.
+    read_only : bool, default=False
+        Whether edits are refused. Otherwise they are saved to the file.
     progress : callable, default=None
         See `fit_model`.
     note : callable, default=None
@@ -75,10 +79,16 @@ def open_workspace(
     opened = ItemIndex.load(place) if is_item_index(place) else None
     model = Model.load(place) if opened is None else opened.model
     options = FitOptions() if options is None else options
+
+    def ready(items: Items | None = None, *counted: Any) -> Workspace:
+        space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
+        Editor(space, place, opened, read_only=read_only)
+        return space
+
     if source is None and opened is not None and opened.answers is not None and len(opened):
         words = IndexedWords.of(opened)
         if words is not None:
-            return _workspace(model, StoredItems(opened, words), Origin(str(place), True))
+            return ready(StoredItems(opened, words))
     known = opened if source is None else None
     if source is None and opened is not None and opened.source:
         if os.path.exists(opened.source):
@@ -86,12 +96,12 @@ def open_workspace(
         else:
             note(f"{opened.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
     if source is None:
-        return _workspace(model, None, Origin(str(place), opened is not None))
+        return ready()
     items = count_items(model, source, options, progress=progress, note=note)
     if known is not None and known.map is not None and tuple(items.ids) == known.ids:
         items.mapped.give(known.map)
     said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
-    return _workspace(model, items, Origin(str(place), opened is not None, items.collection.source, said))
+    return ready(items, items.collection.source, said)
 
 
 def count_items(
@@ -215,8 +225,12 @@ class Server:
         from bagwise.explorer.pages.search import MOST_BYTES
         from bagwise.explorer.security import Guard, new_token
 
+        def edited(new: Workspace) -> None:
+            threading.Thread(target=prepare, args=(new,), daemon=True).start()
+
         self._prepare = partial(prepare, space)
         self._running: Any = None
+        (space.editor or Editor(space)).changed = edited
         self._socket = _bound(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.token = new_token()

@@ -15,6 +15,7 @@ from bagwise.errors import BagwiseError
 from bagwise.explorer.items import CutItems, Items
 from bagwise.model import Model
 from bagwise.model.compact import groups_of
+from bagwise.model.editing import locked_groups
 from bagwise.model.explanation import sum_cells
 from bagwise.model.groups import name_model_group, names_differ, typicality
 from bagwise.training.group_data import typical_patches
@@ -22,6 +23,7 @@ from bagwise.training.item_answers import TopClasses
 
 if TYPE_CHECKING:
     from bagwise.explorer.comparison import Other
+    from bagwise.explorer.editor import Editor
     from bagwise.training.item_index import ItemIndex
 
 __all__ = ["Cut", "Origin", "Workspace"]
@@ -145,6 +147,11 @@ class Cut:
         return np.bincount(groups, self.word_totals[words], len(ends)).astype(np.float64)
 
     @cached_property
+    def locked(self) -> frozenset[int]:
+        """The groups that are locked."""
+        return frozenset(locked_groups(self.model))
+
+    @cached_property
     def word_totals(self) -> NDArray[np.float64]:
         """Occurrences of each word, as the model has them; equal if it does not."""
         totals = self.model.word_totals
@@ -224,6 +231,10 @@ class Workspace:
         The model that this one is compared with, see `bagwise.explorer.comparison`.
     grouped : tuple or None
         The index by groups that was searched last, after its number of groups and metric.
+    editor : Editor or None
+        What edits the model, see `bagwise.explorer.editor`.
+    revision : int
+        How many times the model has been changed since it was opened.
     """
 
     def __init__(self, model: Model, items: Items | None = None, *, title: str = "") -> None:
@@ -236,9 +247,20 @@ class Workspace:
         self.lock = threading.RLock()
         self.picture_lock = threading.RLock()
         self.visited = threading.Event()
+        self.editor: Editor | None = None
+        self.revision = 0
         self._cuts: OrderedDict[int, Cut] = OrderedDict()
         self._hold_cuts = threading.Lock()
         self._kept: dict[str, Any] = {}
+
+    def edited(self, model: Model, items: Items | None) -> Workspace:
+        """Return the workspace of an edited model with the same items; what does not depend on groups is shared."""
+        other = Workspace(model, items, title=self.title)
+        other.visited, other.editor, other.revision = self.visited, self.editor, self.revision + 1
+        other.origin, other.other = self.origin, self.other
+        shared = ("ids", "folded_names", "folded_ids", "id_ranks", "numbers")
+        other.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
+        return other
 
     @property
     def searchable(self) -> bool:

@@ -162,6 +162,20 @@ class ItemAnswers:
             return None
         return int(np.argmin(np.abs(np.log(np.array(self.sizes) / n_groups))))
 
+    @property
+    def rows(self) -> dict[int, TopClasses]:
+        """The answers at each size."""
+        return {size: self.top.at(k) for k, size in enumerate(self.sizes)}
+
+    def replaced(self, rows: Mapping[int, TopClasses], protocol: str) -> ItemAnswers:
+        """Return other answers for the same items: `TopClasses` of shape (n_items,) by numbers of groups."""
+        sizes, n_classes = sorted(rows), int(np.iinfo(self.top.predicted.dtype).max) + 1
+        top = TopClasses.empty(len(sizes), len(self.origins), n_classes)
+        for k, size in enumerate(sizes):
+            for target, values in zip(top.arrays, rows[size].arrays, strict=True):
+                target[k] = values
+        return ItemAnswers(tuple(sizes), top, self.origins, self.exact, protocol if HELD_OUT in self.origins else "")
+
     def seen(self, ids: Any) -> SeenItems:
         """Return which items the model was learned from."""
         seen = self.origins >= TRAINING

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from bagwise.explorer.pages import compare, groups, items, map, overview, search
+from bagwise.explorer.pages import compare, groups, items, map, overview, search, steer
 
 __all__ = ["PAGES"]
 
 # By the path of their address; each has `routes(space)`.
-PAGES = {"": overview, "groups": groups, "items": items, "map": map, "search": search, "compare": compare}
+PAGES = {
+    "": overview,
+    "groups": groups,
+    "items": items,
+    "map": map,
+    "search": search,
+    "steer": steer,
+    "compare": compare,
+}

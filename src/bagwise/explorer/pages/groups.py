@@ -153,6 +153,8 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
         "number": number,
         "name": clean(cut.name(number)),
         "n_words": len(members),
+        "locked": number in cut.locked,
+        "given": number in cut.model.given_names,
         "share": float(cut.occurrences[number] / cut.total),
         "classes": classes,
         "has_patches": bool(cut.items is not None and cut.items.has_samples and number in cut.shown_first),

@@ -2,25 +2,27 @@
 
 import { address, changed, go } from "./address.js";
 import { api, bar, count, h, percent, plural, signed } from "./dom.js";
+import { controls, movable, pair } from "./edits.js";
 import { exporting, flattened } from "./export.js";
 import { icicle } from "./icicle.js";
 
-let tree = null; // of the model, asked for once
+let tree = null; // of one revision of the model
 const PART = 60;
 
 export async function show(facts, parameters) {
   const given = Object.fromEntries(["find", "label", "sort"].map((name) => [name, parameters.get(name) ?? ""]));
   const n = facts.n_groups;
   const chosen = parameters.get("group");
-  tree ??= await api("hierarchy");
+  const revision = facts.steer?.revision ?? 0;
+  if (tree?.revision !== revision) tree = { ...await api("hierarchy"), revision };
   const told = chosen === null ? await api("groups", { n, ...given, most: PART }) : null;
   const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n });
   const drawn = icicle(tree, n, (size, group) => go(address("/groups", { n: size, group })));
   const table = one ? ["Words", `${facts.title}-${n}-group-${one.number}`, () => [["word", "occurrences"], ...one.words.map((word) => [word.name, word.total])]]
     : ["Groups", `${facts.title}-${n}-groups`, () => rows(facts, given)];
   const exports = exporting("groups", { tables: [table], canvases: [["Hierarchy", `${facts.title}-hierarchy`, () => flattened(drawn.element.querySelector("canvas"))]] });
-  const content = [h("h1", {}, "Words and groups"), drawn.element, exports, finder(n, drawn)];
-  if (one) content.push(whole(one, n));
+  const content = [h("h1", {}, "Words and groups"), drawn.element, exports, finder(facts, drawn)];
+  if (one) content.push(whole(one, facts));
   else content.push(filters(facts, given), list(facts, told, given));
   return { content, shown: drawn.draw, leave: drawn.leave };
 }
@@ -46,13 +48,13 @@ async function rows(facts, given) {
 }
 
 function list(facts, told, given) {
-  const cards = h("ul", { class: "cards" }, told.groups.map((one) => card(one, facts.n_groups, facts.modality)));
+  const cards = h("ul", { class: "cards" }, told.groups.map((one) => card(one, facts)));
   const more = h("button", { type: "button", class: "more" });
   let shown = told.groups.length;
   const label = () => { more.textContent = `Show ${Math.min(PART, told.total - shown)} more of ${count(told.total - shown)}`; more.hidden = shown >= told.total; };
   more.addEventListener("click", async () => {
     const next = await api("groups", { n: facts.n_groups, ...given, first: shown, most: PART });
-    cards.append(...next.groups.map((one) => card(one, facts.n_groups, facts.modality)));
+    cards.append(...next.groups.map((one) => card(one, facts)));
     shown += next.groups.length;
     label();
   });
@@ -62,7 +64,7 @@ function list(facts, told, given) {
 
 function head(one, level) {
   return [h(level, {}, h("a", { href: address("/groups", { group: one.number }) }, one.name)),
-    h("p", { class: "small" }, `group ${one.number} · ${plural(one.n_words, "word")} · ${percent(one.share)} of all occurrences · `,
+    h("p", { class: "small" }, one.locked ? "locked · " : "", `group ${one.number} · ${plural(one.n_words, "word")} · ${percent(one.share)} of all occurrences · `,
       h("a", { href: address("/items", { group: one.number }) }, "items"))];
 }
 
@@ -74,23 +76,28 @@ function weights(one) {
 
 const patches = (one, n) => h("img", { class: "patches", src: `/api/groups/${one.number}/patches?n=${n}`, alt: `Typical patches of ${one.name}`, loading: "lazy" });
 
-function card(one, n, modality) {
+function card(one, facts) {
+  const { n_groups: n, modality } = facts;
   const words = one.words.map((word) => word.name).join(", ");
   const rest = one.n_words - one.words.length;
   const visual = modality === "images" || modality === "videos"; // words without names
   return h("li", { class: "card" }, ...head(one, "h3"), one.has_patches ? patches(one, n) : null,
-    visual ? null : h("p", { class: "words" }, words, rest ? h("span", { class: "small" }, ` and ${count(rest)} more`) : null), weights(one));
+    visual ? null : h("p", { class: "words" }, words, rest ? h("span", { class: "small" }, ` and ${count(rest)} more`) : null), weights(one), controls(facts, one));
 }
 
-function whole(one, n) {
-  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), one.has_patches ? patches(one, n) : null, weights(one),
-    h("ol", { class: "wordlist" }, one.words.map((word) => h("li", {}, word.name, h("span", { class: "small" }, ` ${count(Math.round(word.total))}`)))));
+function whole(one, facts) {
+  const n = facts.n_groups;
+  const words = (tick) => h(tick ? "ul" : "ol", { class: `wordlist${tick ? " ticked" : ""}` }, one.words.map((word) => h("li", {}, tick ? h("label", {}, tick(word), " ", word.name) : word.name, h("span", { class: "small" }, ` ${count(Math.round(word.total))}`))));
+  const { list: shown, tools } = movable(facts, one, words);
+  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), one.has_patches ? patches(one, n) : null, weights(one), controls(facts, one, true), tools, shown);
 }
 
 /** Finds words, and the level at which two join. */
-function finder(n, drawn) {
+function finder(facts, drawn) {
+  const n = facts.n_groups;
   const found = h("ul", { class: "found" });
   const joined = h("p", { class: "small", role: "status" });
+  const rules = h("div", { class: "tools" });
   const chosen = [];
   async function look(event) {
     const text = event.target.value.trim();
@@ -113,6 +120,7 @@ function finder(n, drawn) {
     const told = await api("joined", { first: first.word, second: second.word });
     joined.textContent = told.n_groups === null ? `${first.name} and ${second.name} are never in one group.`
       : `${first.name} and ${second.name} are in one group at ${count(told.n_groups)} groups and fewer.`;
+    rules.replaceChildren(...pair(facts, first, second));
   }
-  return h("div", { class: "finder" }, h("label", {}, "Find a word ", h("input", { type: "search", oninput: look, placeholder: "part of a word" })), found, joined);
+  return h("div", { class: "finder" }, h("label", {}, "Find a word ", h("input", { type: "search", oninput: look, placeholder: "part of a word" })), found, joined, rules);
 }

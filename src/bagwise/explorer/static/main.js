@@ -7,7 +7,9 @@ import * as groups from "./groups.js";
 import * as items from "./items.js";
 import * as map from "./map.js";
 import * as search from "./search.js";
+import * as steer from "./steer.js";
 import * as compare from "./compare.js";
+import { shows } from "./edits.js";
 
 const PAGES = {
   "/": { name: "Overview", show: overview.show },
@@ -15,6 +17,7 @@ const PAGES = {
   "/items": { name: "Items", show: items.show },
   "/map": { name: "Map", show: map.show },
   "/search": { name: "Search", show: search.show },
+  "/steer": { name: "Steer", show: steer.show },
   "/compare": { name: "Compare", show: compare.show },
 };
 const content = document.getElementById("content");
@@ -97,6 +100,7 @@ async function show() {
     const told = await api("overview", { n: parameters().get("n") });
     if (mine !== turn) return;
     facts = told;
+    shows(facts);
     frame();
     const page = await PAGES[location.pathname].show(facts, parameters());
     if (mine !== turn) return;

@@ -1,0 +1,173 @@
+"""Steering: edits of the groups, what they do to the error, undo and redo, and where they are saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from bagwise.errors import BagwiseError
+from bagwise.explorer.editor import Editor, Refused, Shown, Step, described
+from bagwise.explorer.requests import answer_json, answered, reading, size_of
+from bagwise.explorer.workspace import Workspace
+from bagwise.model.editing import linked_words
+from bagwise.report.texts import clean
+from bagwise.training.steering import Measured
+
+__all__ = ["python_lines", "routes", "steer"]
+
+_MOST_BYTES = 1 << 20
+_MOST_EDITS = 200  # that are listed
+
+
+def routes(space: Workspace) -> list[BaseRoute]:
+    """Return the addresses of the page."""
+    editor = space.editor
+    assert editor is not None
+
+    def opened(query: QueryParams, path: dict[str, Any]) -> Any:
+        editor.start()
+        return steer(editor, size_of(query))
+
+    def changing(change: Callable[[dict[str, Any]], None]) -> Callable[[Request], Any]:
+        def answer(body: bytes) -> Response:
+            try:
+                change(_content(body))
+            except Refused as error:
+                return answer_json({"error": str(error)}, error.status)
+            except BagwiseError as error:
+                return answer_json({"error": str(error)}, 400)
+            return answered(lambda: steer(editor, None))
+
+        async def posted(request: Request) -> Response:
+            try:
+                body = await request.body()
+            except ClientDisconnect:
+                body = b""
+            return await run_in_threadpool(answer, body)
+
+        return posted
+
+    changes: dict[str, Callable[[dict[str, Any]], None]] = {
+        "edit": lambda given: editor.edit(_edit(given), _revision(given)),
+        "undo": lambda given: editor.undo(_revision(given)),
+        "redo": lambda given: editor.redo(_revision(given)),
+        "save": lambda given: editor.save(),
+    }
+    return [
+        Route("/api/steer", reading(opened)),
+        Route("/api/steer/progress", reading(lambda query, path: editor.progress)),
+        *(Route(f"/api/steer/{name}", changing(change), methods=["POST"]) for name, change in changes.items()),
+    ]
+
+
+def _content(body: bytes) -> dict[str, Any]:
+    """Read the JSON object of a request."""
+    try:
+        given = json.loads(body) if len(body) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise BagwiseError(f"A change must be a JSON object of at most {_MOST_BYTES >> 20} MB.")
+    return given
+
+
+def _revision(given: dict[str, Any]) -> int:
+    if type(given.get("revision")) is not int:
+        raise BagwiseError(f"A change must have the revision that it is based on, got {given.get('revision')!r:.40}.")
+    return int(given["revision"])
+
+
+def _edit(given: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(given.get("edit"), dict):
+        raise BagwiseError(f"An edit must be a JSON object, got {given.get('edit')!r:.100}.")
+    edit: dict[str, Any] = given["edit"]
+    return edit
+
+
+def steer(editor: Editor, n: int | None) -> dict[str, Any]:
+    """Return the edits with the errors before and after each, what is locked and required, and where it is saved."""
+    shown, progress = editor.shown, editor.progress
+    space = shown.space
+    cut, found = space.cut(n), shown.steps[-1].found
+    return {
+        "revision": space.revision,
+        "n_groups": space.model.n_groups,
+        "read_only": editor.read_only,
+        "progress": progress,
+        "now": _measured(found),
+        "edits": _edits(shown),
+        "n_edits": len(space.model.edits),
+        "undone": [clean(step.text or described(step.edit)) for step in shown.undone if step.edit is not None],
+        "locked": [{"group": number, "name": clean(cut.name(number))} for number in sorted(cut.locked)],
+        "links": _links(space),
+        "saved": {
+            "path": None if editor.path is None else clean(str(editor.path)),
+            "changed": bool(space.revision),
+            "problem": None if shown.problem is None else clean(shown.problem),
+        },
+        "python": python_lines(editor, shown),
+    }
+
+
+def _links(space: Workspace) -> list[dict[str, Any]]:
+    """Return the words that must be together, and those that must not."""
+    names = space.model.word_names
+    return [
+        {
+            "together": kind == "must_link",
+            "words": words,
+            "names": [f"word {word}" if names is None else clean(names[word]) for word in words],
+        }
+        for kind, links in linked_words(space.model).items()
+        for words in links
+    ]
+
+
+def _edits(shown: Shown) -> list[dict[str, Any]]:
+    """Return the edits, the last one first."""
+    all_edits, steps = shown.space.model.edits, [step for step in shown.steps if step.edit is not None]
+    n_earlier = len(all_edits) - len(steps)
+    told: list[dict[str, Any]] = [_edit_told(n_earlier + k, step) for k, step in enumerate(steps)]
+    earlier = [{"number": k, "text": clean(described(edit))} for k, edit in enumerate(all_edits[:n_earlier])]
+    return [*earlier, *told][::-1][:_MOST_EDITS]
+
+
+def _edit_told(number: int, step: Step) -> dict[str, Any]:
+    assert step.edit is not None
+    return {
+        "number": number,
+        "text": clean(step.text or described(step.edit)),
+        "when": None if step.when is None else step.when.isoformat(timespec="seconds"),
+        "from": None if step.before is None else step.before.n_groups,
+        "to": step.model.n_groups,
+        "before": _measured(step.found_before),
+        "after": _measured(step.found),
+    }
+
+
+def _measured(found: Measured | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"error": found.error, "standard_error": found.standard_error, "protocol": found.protocol}
+
+
+def python_lines(editor: Editor, shown: Shown) -> str:
+    """Return the lines of Python that make the same edits."""
+    edits = "".join(f"    {edit!r},\n" for edit in shown.space.model.edits)
+    path = "model.bagwise" if editor.path is None else str(editor.path)
+    load, imported = f"Model.load({path!r})", "from bagwise import Model"
+    if editor.of_index:
+        load, imported = f"ItemIndex.load({path!r}).model", "from bagwise.training import ItemIndex"
+    undone = ".undo(len(edits))" if edits and editor.path is not None and not editor.read_only else ""
+    note = "  # the file has these edits already" if undone else ""
+    place = Path(path).stem + ".edited.bagwise"
+    listed = f"edits = [\n{edits}]\n" if edits else "edits = []\n"
+    return f"{imported}\n\n{listed}model = {load}{undone}{note}\nmodel.apply(edits).save({place!r})\n"

@@ -1,0 +1,127 @@
+// Steer: what was edited, what it did to the error, what is locked and required, and where it is saved.
+
+import { address } from "./address.js";
+import { change, controls, edit, editable } from "./edits.js";
+import { api, count, h, percent, plural } from "./dom.js";
+
+const PART = 60;
+const AGAIN = 700; // milliseconds between questions how far the training is
+
+export async function show(facts) {
+  const n = facts.n_groups;
+  const [told, groups] = await Promise.all([api("steer", { n }), api("groups", { n, most: PART })]);
+  const place = h("div", {});
+  let stopped = false;
+  const draw = (now) => place.replaceChildren(...state(facts, now));
+  draw(told);
+  const watch = async () => {
+    if (stopped) return;
+    try {
+      const progress = await api("steer/progress");
+      if (stopped) return;
+      if (progress.ready || progress.why_not) draw(await api("steer", { n }));
+      else {
+        const bar = place.querySelector("progress");
+        if (bar) Object.assign(bar, { max: Math.max(progress.total, 1), value: progress.done });
+        setTimeout(watch, AGAIN);
+      }
+    } catch {
+      setTimeout(watch, 5 * AGAIN);
+    }
+  };
+  return {
+    content: [h("h1", {}, "Steer"), lead(facts), place, list(facts, groups)],
+    shown: () => !told.progress.ready && !told.progress.why_not && setTimeout(watch, AGAIN),
+    leave: () => { stopped = true; },
+  };
+}
+
+function lead(facts) {
+  const text = editable(facts)
+    ? "Rename, split, join and lock groups below, on their cards and pages, and move words on a group's page. Each edit is measured, saved, and can be undone."
+    : "The explorer was started with --read-only: the model can be seen, not edited.";
+  return h("p", { class: "lead" }, text);
+}
+
+function state(facts, told) {
+  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), python(told)];
+}
+
+const shownError = (found) => (found ? `${percent(found.error)} ± ${percent(found.standard_error)}` : "–");
+
+function error(told) {
+  const { progress, now } = told;
+  if (progress.why_not) return h("p", { class: "quiet" }, progress.why_not);
+  if (!progress.ready) {
+    return h("div", {}, h("label", {}, "Training the classifiers that edits are measured with ",
+      h("progress", { max: Math.max(progress.total, 1), value: progress.done })), h("p", { class: "small" }, "Edits made now are measured when this is done."));
+  }
+  return h("div", {}, h("p", { class: "figure" }, h("span", { class: "quiet" }, "Error at "), plural(told.n_groups, "group"), ": ", h("strong", {}, shownError(now))),
+    now ? h("p", { class: "small" }, `${now.protocol}. Errors before and after an edit are found in this way.`) : null);
+}
+
+function saved(facts, told) {
+  const { path, problem, changed } = told.saved;
+  const buttons = editable(facts) ? h("p", { class: "tools" },
+    h("button", { type: "button", disabled: !told.n_edits, "aria-keyshortcuts": "Control+Z", title: "Ctrl+Z", onclick: () => change("undo") }, "Undo"),
+    h("button", { type: "button", disabled: !told.undone.length, "aria-keyshortcuts": "Control+Shift+Z", title: told.undone.length ? `${told.undone[0]} (Ctrl+Shift+Z)` : "Ctrl+Shift+Z", onclick: () => change("redo") }, "Redo"),
+    problem ? h("button", { type: "button", onclick: () => change("save") }, "Save again") : null) : null;
+  const where = problem ? h("p", { class: "problem", role: "alert" }, `Not saved: ${problem}`)
+    : h("p", { class: "small" }, path === null ? "This model has no file, so that edits are kept only while the explorer runs: the lines of Python below make them again."
+      : told.read_only ? "" : changed ? `Saved to ${path}` : `Edits are saved to ${path}`);
+  return h("div", {}, buttons, where);
+}
+
+function rules(facts, told) {
+  const may = editable(facts);
+  const line = (text, act) => h("li", {}, text, " ", may ? h("button", { type: "button", onclick: act }, "Take back") : null);
+  const lines = [
+    ...told.locked.map((one) => line([h("a", { href: address("/groups", { group: one.group }) }, one.name), " is locked"], () => edit(facts, { edit: "unlock", group: one.group }))),
+    ...told.links.map((one) => line(`${one.names.join(" and ")} ${one.together ? "stay together" : "stay apart"}`, () => edit(facts, { edit: "unlink", words: one.words }))),
+  ];
+  return h("section", { class: "why" }, h("h2", {}, "Locks and rules"), lines.length ? h("ul", { class: "rules" }, lines) : h("p", { class: "quiet" }, "None. A locked group stays whole at every number of groups."));
+}
+
+function edits(facts, told) {
+  if (!told.n_edits) return h("section", {}, h("h2", {}, "Edits"), h("p", { class: "quiet" }, "None yet."));
+  const when = (text) => (text ? h("time", { datetime: text }, new Date(text).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })) : "earlier");
+  const rows = told.edits.map((one) => h("tr", {}, h("td", {}, count(one.number + 1)), h("td", {}, when(one.when)), h("td", { class: "what" }, one.text),
+    h("td", {}, one.from === undefined || one.from === null ? "" : one.from === one.to ? count(one.to) : `${count(one.from)} → ${count(one.to)}`), h("td", {}, shownError(one.before)), h("td", {}, shownError(one.after))));
+  const head = ["", "When", "What", "Groups", "Error before", "after"].map((name) => h("th", { scope: "col" }, name));
+  const rest = told.n_edits - told.edits.length;
+  return h("section", {}, h("h2", {}, plural(told.n_edits, "edit")),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Edits" }, h("table", { class: "edits" }, h("caption", { class: "unseen" }, "Edits, the last one first"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))),
+    rest > 0 ? h("p", { class: "small" }, `${count(rest)} earlier ones are not shown.`) : null);
+}
+
+function python(told) {
+  const code = h("code", {}, told.python);
+  const text = h("pre", { tabindex: 0, "aria-label": "Lines of Python" }, code);
+  const copy = h("button", { type: "button", onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(told.python);
+      copy.textContent = "Copied";
+    } catch { // not allowed, or no secure address: they are chosen, so that a key copies them
+      getSelection().selectAllChildren(code);
+      copy.textContent = "Press Ctrl+C";
+    }
+  } }, "Copy");
+  return h("section", {}, h("h2", {}, "The same in Python"), text, copy);
+}
+
+function list(facts, told) {
+  const row = (one) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: address("/groups", { group: one.number }) }, one.name), one.locked ? h("span", { class: "small" }, " locked") : null),
+    h("td", {}, count(one.n_words)), h("td", { class: "words" }, one.words.slice(0, 8).map((word) => word.name).join(", ")), h("td", { class: "class" }, one.classes[0]?.name ?? ""), h("td", {}, controls(facts, one)));
+  const body = h("tbody", {}, told.groups.map(row));
+  const more = h("button", { type: "button", class: "more", hidden: told.groups.length >= told.total }, "Show more");
+  let shown = told.groups.length;
+  more.addEventListener("click", async () => {
+    const next = await api("groups", { n: facts.n_groups, first: shown, most: PART });
+    body.append(...next.groups.map(row));
+    shown += next.groups.length;
+    more.hidden = shown >= next.total;
+  });
+  const head = [h("th", { scope: "col" }, "Group"), h("th", { scope: "col" }, "Words"), h("td", { class: "words" }), h("th", { scope: "col", class: "class" }, "Speaks for"), h("td", {})];
+  return h("section", {}, h("h2", {}, plural(told.total, "group")),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups" }, h("table", { class: "compact" }, h("thead", {}, h("tr", {}, head)), body)), more);
+}
