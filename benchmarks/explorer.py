@@ -174,6 +174,7 @@ KINDS = (
     "items with a group",
     "items by id",
     "one item",
+    "items, certain",
     "similar items",
     "search",
     "map",
@@ -181,6 +182,9 @@ KINDS = (
     "answers on the map",
     "a selection",
     "rows of a selection",
+    "compare",
+    "items that differ",
+    "Python lines",
 )
 
 
@@ -205,12 +209,16 @@ def timed_kind(browser: Browser, kind: str, n_items: int, n_words: int, repeats:
             "items by id": ("/api/items", {"n": n, "sort": "id", "first": first}),
             "one item": (f"/api/items/{item}", {"n": n}),
             "similar items": (f"/api/items/{item}/similar", {"k": 12}),
+            "items, certain": ("/api/items", {"n": n, "at_least": 0.2, "at_most": 0.9, "sort": "margin"}),
             "search": ("/api/search", {"n": n, "k": 24}),
             "map": ("/api/map", {}),
             "points of the map": ("/api/map/points", {}),
             "answers on the map": ("/api/map/answers", {"n": n}),
             "a selection": ("/api/map/select", {}),
             "rows of a selection": ("/api/map/rows", {"n": n}),
+            "compare": ("/api/compare", {"n": n, "m": 1 + item % n_words}),
+            "items that differ": ("/api/items", {"n": n, "m": 1 + item % n_words, "which": "first_wrong"}),
+            "Python lines": ("/api/python/items", {"n": n, "label": 3, "right": "wrong", "find": "7"}),
         }
         bodies = {"search": text.encode(), "a selection": some.tobytes(), "rows of a selection": some.tobytes()}
         path, query = asked[kind]

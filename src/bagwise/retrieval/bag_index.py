@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.threads import number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INNER, INTERSECTION
+from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INTERSECTION
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
 from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
@@ -313,38 +313,51 @@ class BagIndex:
             first += len(block)
         raise BagwiseError(f"There is no item {number}: there are {first}, numbered from 0.")
 
-    def contributions(self, query: Any, number: int) -> sp.csr_array:
-        """Return what each word adds to the score of an item: the terms of the sum that defines the metric.
+    def contributions(self, query: Any, numbers: Sequence[int]) -> sp.csr_array:
+        """Return what each word adds to the scores of items: the terms of the sum that defines the metric.
 
         Parameters
         ----------
         query : array-like or sparse matrix of shape (1, n_words)
-        number : int
-            Of the item, in the order of adding.
+        numbers : sequence of int
+            Items by their numbers, in the order of adding.
 
         Returns
         -------
-        terms : CSR array of shape (1, n_words)
-            They add up to the score that `search` gives; with the metric "euclidean", to its square.
+        terms : CSR array of shape (n_items, n_words)
+            Rows add up to the scores that `search` gives; with the metric "euclidean", to their squares.
 
         Examples
         --------
         >>> index = BagIndex("intersection").add([[4, 3, 0], [0, 1, 4]])
-        >>> index.contributions([[1, 5, 2]], 0).toarray()
-        array([[1., 3., 0.]])
+        >>> index.contributions([[1, 5, 2]], [1, 0]).toarray()
+        array([[0., 1., 2.],
+               [1., 3., 0.]])
         """
         rows = check_histograms(query, self._metric, self.n_words, "Queries")
         one = sp.csr_array(next(self._prepared(rows, 1))[0]).astype(np.float64)
-        other = self.row(number).astype(np.float64)
-        if self._metric.kind == INNER:
-            return sp.csr_array(one.multiply(other))
-        if self._metric.kind == INTERSECTION:
-            return sp.csr_array(one.minimum(other))
-        squares = one - other
+        items = np.asarray(numbers, dtype=np.int64)
+        shape = (len(items), one.shape[1])
+        if not self._metric.larger_is_nearer:  # words of the items that the query does not have count too
+            found = [self._squares(one, self.row(number)) for number in items.tolist()]
+            return sp.csr_array(sp.vstack(found)) if found else sp.csr_array(shape)
+        words, own = one.indices.astype(np.int64), one.data
+        values, first = np.zeros((len(items), len(words))), 0
+        for block in self.blocks():
+            inside = np.flatnonzero((items >= first) & (items < first + len(block)))
+            if len(inside):
+                values[inside] = block.values_of(words, items[inside] - first)
+            first += len(block)
+        terms = np.minimum(values, own) if self._metric.kind == INTERSECTION else values * own
+        places, columns = np.nonzero(terms)
+        return sp.csr_array((terms[places, columns], (places, words[columns])), shape=shape)
+
+    def _squares(self, one: sp.csr_array, other: sp.csr_array) -> sp.csr_array:
+        """Return the terms of a squared Euclidean or chi² distance."""
+        squares = one - other.astype(np.float64)
         squares.data **= 2
         if self._metric.kind == CHI2:
-            sums = (one + other).toarray().ravel()
-            squares.data /= sums[squares.indices]
+            squares.data /= (one + other).toarray().ravel()[squares.indices]
         return squares
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:

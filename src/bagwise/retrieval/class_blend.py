@@ -181,8 +181,8 @@ class ClassBlend:
         return found, items
 
     @staticmethod
-    def are_equal(similarity: float) -> bool:
-        """Whether items of this similarity by words have the same words, so that `search` gives them the score 1."""
+    def are_equal(similarity: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether items of these similarities by words have the same words, so that `search` gives them the score 1."""
         return similarity >= 1 - _EQUAL
 
     def class_weights(self, index: Any, words: Any, scores: NDArray[np.float64]) -> NDArray[np.float64]:

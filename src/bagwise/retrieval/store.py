@@ -106,6 +106,17 @@ class InvertedBlock(_Arrays):
         places = np.flatnonzero(self.items == item)
         return np.searchsorted(self.starts, places, side="right") - 1, self.values[places]
 
+    def values_of(self, words: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Give the values of some words in some items, shape (n_items, n_words)."""
+        found = np.zeros((len(items), len(words)))
+        for column, word in enumerate(words.tolist()):
+            own = self.items[self.starts[word] : self.starts[word + 1]]
+            places = np.minimum(np.searchsorted(own, items), max(len(own) - 1, 0))
+            if len(own):
+                values = self.values[self.starts[word] : self.starts[word + 1]]
+                found[:, column] = np.where(own[places] == items, values[places], 0)
+        return found
+
     def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which items have at least one of these words."""
         found = np.zeros(BLOCK_ITEMS, np.bool_)
@@ -179,6 +190,10 @@ class DenseBlock(_Arrays):
         """Do what `InvertedBlock.row` does."""
         words = np.flatnonzero(self.values[item])
         return words, self.values[item, words]
+
+    def values_of(self, words: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Do what `InvertedBlock.values_of` does."""
+        return self.values[np.ix_(items, words)].astype(np.float64)
 
     def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Do what `InvertedBlock.items_with` does."""

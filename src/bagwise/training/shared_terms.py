@@ -35,25 +35,27 @@ def shared_terms(index: ItemIndex, query: Any, numbers: Sequence[int], by: str) 
     names: Any = index.model.group_names() if index.by == "groups" else index.model.word_names
     if index.by != "both" or index.blend is None:
         row = index.held(int(query))[0] if is_item else index.plain_rows(query)
-        return [_terms(index, names, index.index.contributions(row, number)) for number in numbers]
+        return _terms(index, names, index.index.contributions(row, numbers))
     words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
     assert scores is not None
     blend = index.blend
-    alone = blend.rows_alone(words, scores, "words")
-    if by == "both":
-        row = blend.rows(words, scores, blend.class_weights(index.index, words, scores))
-    else:
-        row = blend.rows_alone(words, scores, by)
-    found = []
-    for number in numbers:
-        by_words = index.index.contributions(alone, number)
-        equal = by == "both" and blend.are_equal(float(by_words.sum()))  # its score is 1
-        found.append(_terms(index, names, by_words if equal else index.index.contributions(row, number)))
+    if by != "both":
+        return _terms(index, names, index.index.contributions(blend.rows_alone(words, scores, by), numbers))
+    row = blend.rows(words, scores, blend.class_weights(index.index, words, scores))
+    found = _terms(index, names, index.index.contributions(row, numbers))
+    by_words = index.index.contributions(blend.rows_alone(words, scores, "words"), numbers)
+    equal = np.flatnonzero(blend.are_equal(np.asarray(by_words.sum(axis=1))))  # their scores are 1
+    for place, terms in zip(equal.tolist(), _terms(index, names, by_words[equal]), strict=True):
+        found[place] = terms
     return found
 
 
-def _terms(index: ItemIndex, names: Any, row: sp.csr_array) -> list[Shared]:
-    """Name the terms of a score; those of a word in all cells, and those of a class, are added up."""
+def _terms(index: ItemIndex, names: Any, rows: sp.csr_array) -> list[list[Shared]]:
+    """Name the terms of scores; those of a word in all cells, and those of a class, are added up."""
+    return [_named(index, names, rows[[k]]) for k in range(rows.shape[0])]
+
+
+def _named(index: ItemIndex, names: Any, row: sp.csr_array) -> list[Shared]:
     model, by_group = index.model, index.by == "groups"
     width = model.n_groups if by_group else model.hierarchy.n_words
     n_columns = 0 if index.by == "classes" else model.n_cells * width
