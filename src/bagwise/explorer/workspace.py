@@ -221,8 +221,9 @@ class Workspace:
     ----------
     model, items, title
         As given.
-    lock, picture_lock : threading.RLock
-        Held while something of no cut is computed, or patches are read, so that threads do not do the same work.
+    lock, picture_lock, search_lock : threading.RLock
+        Held while something of no cut is computed, patches are read, or a search index is built, so that threads do not
+        do the same work.
     visited : threading.Event
         Set when a page has asked for the overview.
     origin : Origin or None
@@ -246,6 +247,7 @@ class Workspace:
         self.grouped: tuple[tuple[int, str], ItemIndex] | None = None
         self.lock = threading.RLock()
         self.picture_lock = threading.RLock()
+        self.search_lock = threading.RLock()
         self.visited = threading.Event()
         self.editor: Editor | None = None
         self.revision = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Route
 
+from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many
 from bagwise.explorer.python_lines import overview_lines
 from bagwise.explorer.requests import locked, size_of
@@ -117,6 +119,9 @@ def _seen(cut: Cut, seen: SeenItems) -> dict[str, Any]:
 def _facts(space: Workspace) -> list[tuple[str, str]]:
     model, made = space.model, space.model.provenance
     facts = [("Modality", model.modality)]
+    if space.origin is not None and os.path.isfile(space.origin.path):
+        what = "File of the index" if space.origin.is_index else "File of the model"
+        facts.append((what, readable_size(os.path.getsize(space.origin.path))))
     if "source" in made:
         facts.append(("Learned from", f"{made['source']}, {how_many(made.get('n_items', 0), model.modality)}"))
     facts.append(("Words", f"{model.hierarchy.n_words:,}"))

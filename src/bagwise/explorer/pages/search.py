@@ -146,7 +146,7 @@ def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
     items = space.items
     if items is None or not space.searchable:
         raise BagwiseError("There are no items to search: start bagwise explore with their location, or an index.")
-    with space.lock:  # the index may be built now
+    with space.search_lock:  # the index may be built now
         index = items.index
         assert index is not None
         if query.by != "groups":
