@@ -35,7 +35,8 @@ def index(browser, address, path):
         assert violations(page) == []
         page.click("text=Make a map by spectral")
         page.wait_for_selector(".map")
-    return ItemIndex.load(path).with_map()
+        expect(page.locator(".mapnote")).to_contain_text("It is kept in the index.")
+    return ItemIndex.load(path)  # has the map
 
 
 @pytest.fixture(scope="module")

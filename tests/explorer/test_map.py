@@ -1,6 +1,7 @@
 """The map of the explorer, without a browser."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,6 +123,51 @@ def test_a_map_is_made_in_the_background(ask, answer, space):
     space.items.mapped.wait()
     assert answer("/api/map")["map"] | {"method": ""} != told["map"] | {"method": ""}
     assert answer("/api/map")["map"]["version"] == again + 1
+
+
+def made(space, method="spectral"):
+    map.make(space, method)
+    space.items.mapped.wait()
+    return space.items.mapped.places
+
+
+def test_a_map_is_kept_in_the_index(explored, tmp_path):
+    path = ItemIndex.load(explored).save(tmp_path / "texts.index")
+    opened = open_workspace(path)
+    assert made(opened).note == "It is kept in the index."
+    kept = ItemIndex.load(path)
+    assert kept.map.points.tobytes() == kept.with_map().map.points.tobytes()
+    assert kept.answers.sizes == ItemIndex.load(explored).answers.sizes
+    assert open_workspace(path).items.mapped.places.map.points.tobytes() == kept.map.points.tobytes()
+    editor = opened.editor
+    editor.edit({"edit": "rename", "n_groups": 5, "group": 1, "name": "mine"}, editor.space.revision)
+    edited = ItemIndex.load(path)
+    assert edited.model.edits
+    assert edited.map.points.tobytes() == kept.map.points.tobytes()
+    assert editor.space.items.mapped is opened.items.mapped
+    assert made(editor.space, "tsne").note == "It is kept in the index."
+    assert (ItemIndex.load(path).map.method, len(ItemIndex.load(path).model.edits)) == ("tsne", 1)
+    path.unlink()
+    assert "was removed by another program" in made(editor.space).note
+    assert editor.space.items.mapped.places.map.method == "spectral"
+
+
+def test_a_map_of_an_explorer_that_only_reads_is_not_written(explored, tmp_path):
+    path = ItemIndex.load(explored).save(tmp_path / "texts.index")
+    before = path.read_bytes()
+    opened = open_workspace(path, read_only=True)
+    assert "--read-only" in made(opened).note
+    assert path.read_bytes() == before
+
+
+def test_counted_items_of_an_index_have_its_map(explored, tmp_path):
+    old = replace(ItemIndex.load(explored), answers=None).with_map()
+    opened = open_workspace(old.save(tmp_path / "old.index"))
+    assert type(opened.items).__name__ == "CountedItems"
+    assert opened.items.mapped.places.map.points.tobytes() == old.map.points.tobytes()
+    given = open_workspace(tmp_path / "old.index", explored.parent / "texts")  # other items may have the same ids
+    assert given.items.mapped.places is None
+    assert made(given).note == "It is kept until the explorer ends."
 
 
 def test_what_goes_wrong_is_told():

@@ -21,6 +21,7 @@ from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model import Model
 from bagwise.training.item_answers import TopClasses
 from bagwise.training.item_index import ItemIndex
+from bagwise.training.item_map import ItemMap
 from bagwise.training.steering import Measured, Steered, Steering, are_training_items
 
 __all__ = ["Editor", "Refused", "Shown", "Step", "described"]
@@ -376,6 +377,17 @@ class Editor:
         return replace(self._index, model=step.model, answers=answers)
 
     # Saving
+
+    def keep_map(self, found: ItemMap) -> str:
+        """Give the index a map and save it; return in words where the map is kept."""
+        with self.lock:
+            if self._index is None or not isinstance(self.space.items, StoredItems):
+                return "It is kept until the explorer ends."
+            self._index = replace(self._index, map=found)
+            if self.read_only:
+                return "It is kept until the explorer ends, which was started with --read-only."
+            problem = self._save()
+        return "It is kept in the index." if problem is None else f"It is kept until the explorer ends: {problem}"
 
     def _file_stamp(self) -> tuple[int, int] | None:
         try:

@@ -92,7 +92,7 @@ def _described(space: Workspace, places: Places) -> dict[str, Any]:
     return {
         "method": places.map.method,
         "version": places.version,
-        "note": places.note,
+        "note": clean(places.note),
         "n": len(places.map),
         "n_placed": int((clusters >= 0).sum()),
         "n_arranged": places.map.n_arranged,
@@ -127,7 +127,10 @@ def make(space: Workspace, method: str) -> dict[str, Any]:
         assert found is not None
         return found
 
-    mapped.start(arranged, lambda found: "It is kept until the explorer ends.")
+    def kept(found: ItemMap) -> str:
+        return "" if space.editor is None else space.editor.keep_map(found)
+
+    mapped.start(arranged, kept)
     return told(space)
 
 
