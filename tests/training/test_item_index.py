@@ -317,6 +317,10 @@ def test_what_items_share_adds_up_to_their_scores(known, by, metric):
             shared = index.shared(query, [index.ids.index(hit.id) for hit in hits], by=wanted)
             sums = [sum(one.contribution for one in terms) for terms in shared]
             np.testing.assert_allclose(sums, [hit.score**power for hit in hits], atol=1e-5)
+            grouped = index.shared(query, [index.ids.index(hit.id) for hit in hits], by=wanted, cut=model.cut(5))
+            for terms, some in zip(grouped, sums, strict=True):
+                assert sum(one.contribution for one in terms) == pytest.approx(some, abs=1e-9)
+                assert wanted == "groups" or len([one for one in terms if one.kind == "group"]) <= 5
             for terms in shared:
                 added = [one.contribution for one in terms]
                 assert added == sorted(added, reverse=True)

@@ -278,7 +278,9 @@ class ItemIndex:
         scores = 2 * np.log(np.maximum(profile, np.finfo(np.float32).tiny)) / self.blend.settings.soft
         return row[:, :n_words], scores
 
-    def shared(self, query: Any, numbers: Sequence[int], *, by: str | None = None) -> list[list[Shared]]:
+    def shared(
+        self, query: Any, numbers: Sequence[int], *, by: str | None = None, cut: Model | None = None
+    ) -> list[list[Shared]]:
         """Return what items share with a query, and how much each word, group or class adds to their scores.
 
         Parameters
@@ -289,6 +291,8 @@ class ItemIndex:
             Items, by their numbers.
         by
             As in `search`.
+        cut : Model, default=None
+            A cut of the model: contributions of words are added up in its groups, for words without names.
 
         Returns
         -------
@@ -308,7 +312,7 @@ class ItemIndex:
         """
         from bagwise.training.shared_terms import shared_terms
 
-        return shared_terms(self, query, numbers, self._wanted(by))
+        return shared_terms(self, query, numbers, self._wanted(by), cut)
 
     def compared_by_groups(self, model: Model, features: Any, metric: str = "hellinger") -> ItemIndex:
         """Return an index of the same items that compares them by groups of a cut of the model.

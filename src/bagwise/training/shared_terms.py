@@ -12,6 +12,7 @@ from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
+    from bagwise.model import Model
     from bagwise.training.item_index import ItemIndex
 
 __all__ = ["Shared", "shared_terms"]
@@ -26,42 +27,49 @@ class Shared(NamedTuple):
     contribution: float
 
 
-def shared_terms(index: ItemIndex, query: Any, numbers: Sequence[int], by: str) -> list[list[Shared]]:
+def shared_terms(
+    index: ItemIndex, query: Any, numbers: Sequence[int], by: str, cut: Model | None = None
+) -> list[list[Shared]]:
     """Return what items share with a query; see `ItemIndex.shared`."""
     numbers = [check_integer(number, "number", 0, len(index) - 1) for number in numbers]
     is_item = isinstance(query, int | np.integer)
     if not is_item and np.shape(query)[0] != 1:
         raise BagwiseError(f"One query is compared with items, got {np.shape(query)[0]}.")
+    if cut is not None and (index.by == "groups" or cut.tables is not None):
+        cut = None  # these are groups already, or words have several
     names: Any = index.model.group_names() if index.by == "groups" else index.model.word_names
+    if cut is not None:
+        names = cut.group_names()
     if index.by != "both" or index.blend is None:
         row = index.held(int(query))[0] if is_item else index.plain_rows(query)
-        return _terms(index, names, index.index.contributions(row, numbers))
+        return _terms(index, cut, names, index.index.contributions(row, numbers))
     words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
     assert scores is not None
     blend = index.blend
     if by != "both":
-        return _terms(index, names, index.index.contributions(blend.rows_alone(words, scores, by), numbers))
+        return _terms(index, cut, names, index.index.contributions(blend.rows_alone(words, scores, by), numbers))
     row = blend.rows(words, scores, blend.class_weights(index.index, words, scores))
-    found = _terms(index, names, index.index.contributions(row, numbers))
+    found = _terms(index, cut, names, index.index.contributions(row, numbers))
     by_words = index.index.contributions(blend.rows_alone(words, scores, "words"), numbers)
     equal = np.flatnonzero(blend.are_equal(np.asarray(by_words.sum(axis=1))))  # their scores are 1
-    for place, terms in zip(equal.tolist(), _terms(index, names, by_words[equal]), strict=True):
+    for place, terms in zip(equal.tolist(), _terms(index, cut, names, by_words[equal]), strict=True):
         found[place] = terms
     return found
 
 
-def _terms(index: ItemIndex, names: Any, rows: sp.csr_array) -> list[list[Shared]]:
+def _terms(index: ItemIndex, cut: Model | None, names: Any, rows: sp.csr_array) -> list[list[Shared]]:
     """Name the terms of scores; those of a word in all cells, and those of a class, are added up."""
-    return [_named(index, names, rows[[k]]) for k in range(rows.shape[0])]
+    return [_named(index, cut, names, rows[[k]]) for k in range(rows.shape[0])]
 
 
-def _named(index: ItemIndex, names: Any, row: sp.csr_array) -> list[Shared]:
+def _named(index: ItemIndex, cut: Model | None, names: Any, row: sp.csr_array) -> list[Shared]:
     model, by_group = index.model, index.by == "groups"
     width = model.n_groups if by_group else model.hierarchy.n_words
     n_columns = 0 if index.by == "classes" else model.n_cells * width
     columns = row.indices.astype(np.int64)
+    words = columns % width if cut is None else cut.lookup[columns % width]
     classes = width + (columns - n_columns) % max(len(model.classes), 1)
-    numbers, inverse = np.unique(np.where(columns >= n_columns, classes, columns % width), return_inverse=True)
+    numbers, inverse = np.unique(np.where(columns >= n_columns, classes, words), return_inverse=True)
     sums = np.bincount(inverse, row.data, len(numbers))
     order = [k for k in np.argsort(-sums, kind="stable").tolist() if sums[k]]
     found = []
@@ -70,5 +78,5 @@ def _named(index: ItemIndex, names: Any, row: sp.csr_array) -> list[Shared]:
             found.append(Shared("class", number - width, model.classes[number - width], added))
         else:
             name = f"word {number}" if names is None else str(names[number])
-            found.append(Shared("group" if by_group else "word", number, name, added))
+            found.append(Shared("group" if by_group or cut is not None else "word", number, name, added))
     return found

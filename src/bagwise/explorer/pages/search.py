@@ -24,7 +24,6 @@ from bagwise.sources.media import ImageDecoder, TextDecoder
 
 if TYPE_CHECKING:
     from bagwise.training.item_index import Found, ItemIndex
-    from bagwise.training.shared_terms import Shared
 
 __all__ = ["GROUP_METRICS", "MOST_BYTES", "SearchQuery", "routes", "search", "similar"]
 
@@ -128,7 +127,7 @@ def similar(space: Workspace, n: int | None, number: int, query: SearchQuery) ->
     index = _index(space, n, query)
     by = None if query.by == "groups" else query.by
     found = [hit for hit in index.similar(number, query.k + 1, by=by) if space.numbers[hit.id] != number][: query.k]
-    return {"hits": _hits(space, index, number, found, by)}
+    return {"hits": _hits(space, n, index, number, found, by)}
 
 
 def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> dict[str, Any]:
@@ -138,7 +137,7 @@ def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> 
         return {"hits": [], "known": False}
     index, by = _index(space, n, asked), None if asked.by == "groups" else asked.by
     found = index.search(histogram, asked.k, by=by)[0]
-    return {"hits": _hits(space, index, histogram, found, by), "known": True} | explained(space.cut(n), query)
+    return {"hits": _hits(space, n, index, histogram, found, by), "known": True} | explained(space.cut(n), query)
 
 
 def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
@@ -158,10 +157,12 @@ def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
         return space.grouped[1]
 
 
-def _hits(space: Workspace, index: ItemIndex, query: Any, hits: list[Found], by: str | None) -> list[dict[str, Any]]:
-    """Return items that were found, with what adds most to their scores."""
-    numbers = [space.numbers[hit.id] for hit in hits]
-    shared = index.shared(query, numbers, by=by)
+def _hits(
+    space: Workspace, n: int | None, index: ItemIndex, query: Any, hits: list[Found], by: str | None
+) -> list[dict[str, Any]]:
+    """Return items that were found, with what adds most to their scores; words without names by their groups."""
+    numbers, cut = [space.numbers[hit.id] for hit in hits], space.cut(n)
+    shared = index.shared(query, numbers, by=by, cut=cut.model if space.model.word_names is None else None)
     return [
         {
             "number": number,
@@ -169,7 +170,11 @@ def _hits(space: Workspace, index: ItemIndex, query: Any, hits: list[Found], by:
             "label": None if hit.label is None else clean(hit.label),
             "score": hit.score,
             "shared": [
-                {"kind": one.kind, "name": _name(space, index, one), "contribution": one.contribution}
+                {
+                    "kind": one.kind,
+                    "name": clean(cut.name(one.number) if one.kind == "group" else one.name),
+                    "contribution": one.contribution,
+                }
                 for one in terms[:_SHOWN_SHARED]
             ],
             "n_shared": len(terms),
@@ -177,9 +182,3 @@ def _hits(space: Workspace, index: ItemIndex, query: Any, hits: list[Found], by:
         }
         for hit, number, terms in zip(hits, numbers, shared, strict=True)
     ]
-
-
-def _name(space: Workspace, index: ItemIndex, one: Shared) -> str:
-    if one.kind == "group":
-        return clean(space.cut(index.model.n_groups).name(one.number))
-    return clean(one.name)

@@ -50,7 +50,7 @@ function lead(told, [first, second]) {
   const p = paired.p_value < 0.001 ? "p < 0.001" : `p = ${paired.p_value.toFixed(3)}`;
   const says = paired.difference === 0 ? "Both are wrong equally often"
     : sure ? `Better: ${better}` : "The difference may be chance";
-  return `Of ${plural(paired.n_items, "item")}, ${percent(paired.errors[0])} are wrong by ${first} and ${percent(paired.errors[1])} by ${second}${sizes}. ${says}: `
+  return `Of ${plural(paired.n_items, "item")}, ${percent(paired.errors[0])} are wrong with ${first} and ${percent(paired.errors[1])} with ${second}${sizes}. ${says}: `
     + `the difference is ${points(paired.difference)} points, from ${points(low)} to ${points(high)} with 95\u00a0% confidence; McNemar's test gives ${p}.`;
 }
 
@@ -70,7 +70,7 @@ function which({ items, recounted, first, second }, [one, other]) {
 
 function four(paired, to, [first, second]) {
   const cell = (kind, text) => h("li", {}, h("a", { href: address("/items", { ...to, which: kind }) }, h("strong", {}, count(paired[kind])), ` ${text}`));
-  return h("ul", { class: "four" }, cell("both_right", "right by both"), cell("first_wrong", `wrong only by ${first}`), cell("second_wrong", `wrong only by ${second}`), cell("both_wrong", "wrong by both"));
+  return h("ul", { class: "four" }, cell("both_right", "right with both"), cell("first_wrong", `wrong only with ${first}`), cell("second_wrong", `wrong only with ${second}`), cell("both_wrong", "wrong with both"));
 }
 
 /** What both answer; each cell leads to its items. */
@@ -78,11 +78,11 @@ function answers({ items }, to, [first, second]) {
   const { classes, crossed, pairs, n_disagree: apart, n_matched: n } = items;
   const link = (i, j, times, ...inside) => h("a", { href: address("/items", { ...to, predicted: i, second: j }), title: `${first}: ${classes[i]}, ${second}: ${classes[j]}: ${plural(times, "item")}` }, ...inside);
   const said = h("p", {}, apart ? ["They disagree on ", h("a", { href: address("/items", { ...to, which: "disagree" }) }, `${count(apart)} of ${plural(n, "item")}`), ` (${percent(apart / n)}).`] : `They agree on all of ${plural(n, "item")}.`);
-  const list = pairs.length ? h("ol", { class: "pairs" }, pairs.slice(0, 8).map(([i, j, times]) => h("li", {}, link(i, j, times, `${count(times)}: ${classes[i]} by ${first}, ${classes[j]} by ${second}`)))) : null;
+  const list = pairs.length ? h("ol", { class: "pairs" }, pairs.slice(0, 8).map(([i, j, times]) => h("li", {}, link(i, j, times, `${count(times)}: ${classes[i]} with ${first}, ${classes[j]} with ${second}`)))) : null;
   if (!crossed) return [said, list].filter(Boolean);
   const most = Math.max(...pairs.map((pair) => pair[2]), 1);
   const level = (times, i, j) => (i === j || !times ? 0 : Math.max(1, Math.round((8 * times) / most)));
-  const table = h("table", { class: "heat" }, h("caption", {}, `Rows are answers of ${first}, columns answers of ${second}. A number leads to its items.`),
+  const table = h("table", { class: "heat" }, h("caption", {}, `Rows are answers with ${first}, columns answers with ${second}. A number leads to its items.`),
     h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
     h("tbody", {}, crossed.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
       row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${level(times, i, j)}` }, times ? link(i, j, times, count(times)) : ""))))));
@@ -94,17 +94,18 @@ const crossedRows = ({ classes, crossed }) => [["first \\ second", ...classes], 
 function groups({ groups: told, first, second, against }, [one, other]) {
   if (told.problem) return [h("p", {}, told.problem)];
   const others = [told.n_only_first ? `${plural(told.n_only_first, "word")} only ${one} has` : null, told.n_only_second ? `${plural(told.n_only_second, "word")} only ${other} has` : null].filter(Boolean);
-  const text = `${plural(told.n_common, "word")} in common${others.length ? `; ${others.join(", ")}` : ""}. ${plural(told.n_moved, "word")} ${told.n_moved === 1 ? "is" : "are"} in another group: not in the one that shares most with the group ${told.n_moved === 1 ? "it has" : "they have"} in ${one}. `
-    + `${count(told.n_same)} of ${plural(first.n_groups, "group")} of ${one} lie whole in a group of ${other}. Adjusted Rand index ${told.adjusted_rand.toFixed(3)} (1: the same groups, 0: as by chance).`;
+  const whole = `${told.n_same === first.n_groups ? `All ${plural(first.n_groups, "group")}` : `${count(told.n_same)} of ${plural(first.n_groups, "group")}`}${against === "size" ? "" : ` of ${one}`} lie whole in one of the ${count(second.n_groups)}${against === "size" ? "" : ` of ${other}`}.`;
+  const text = `${plural(told.n_common, "word")} in common${others.length ? `; ${others.join(", ")}` : ""}. ${whole} `
+    + `${plural(told.n_moved, "word")} ${told.n_moved === 1 ? "is" : "are"} in a group other than the one that shares most with ${told.n_moved === 1 ? "its" : "their"} former one. Adjusted Rand index ${told.adjusted_rand.toFixed(3)} (1: the same groups, 0: as by chance).`;
   const of = (n, group, name) => h("a", { href: address("/groups", { n, group }) }, name);
   const there = (group, name) => (against === "size" ? of(second.n_groups, group, name) : name); // groups of another model have no page
   const parts = told.changed.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups that are divided" }, h("table", { class: "parts" },
-    h("caption", {}, `Groups of ${one} whose words lie in several groups of ${other}${told.changed.length < told.n_changed ? `: the ${told.changed.length} largest of ${count(told.n_changed)}` : ""}.`),
-    h("thead", {}, h("tr", {}, [`group of ${one}`, `its words in ${other}`].map((name) => h("th", { scope: "col" }, name)))),
+    h("caption", {}, `Groups whose words lie in several groups of the other side${told.changed.length < told.n_changed ? `: the ${told.changed.length} largest of ${count(told.n_changed)}` : ""}.`),
+    h("thead", {}, h("tr", {}, [`with ${one}`, `with ${other}`].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, told.changed.map((group) => h("tr", {}, h("th", { scope: "row" }, of(first.n_groups, group.group, group.name)),
       h("td", {}, group.parts.map((part, k) => [k ? ", " : "", there(part.group, part.name), h("span", { class: "small" }, ` ${percent(part.share, 0)}`)]), group.n_parts > group.parts.length ? h("span", { class: "small" }, ` and ${count(group.n_parts - group.parts.length)} more`) : null)))))) : null;
   const moved = told.moved.length ? h("details", {}, h("summary", {}, told.moved.length < told.n_moved ? `The ${told.moved.length} most frequent of ${count(told.n_moved)} words in another group` : `${plural(told.n_moved, "word")} in another group`),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Moved words" }, h("table", { class: "parts" }, h("thead", {}, h("tr", {}, ["word", `group in ${one}`, `group in ${other}`].map((name) => h("th", { scope: "col" }, name)))),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Moved words" }, h("table", { class: "parts" }, h("thead", {}, h("tr", {}, ["word", `group with ${one}`, `group with ${other}`].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, told.moved.map((word) => h("tr", {}, h("th", { scope: "row" }, word.name), h("td", {}, of(first.n_groups, word.from, word.from_name)), h("td", {}, there(word.to, word.to_name)))))))) : null;
   return [h("p", {}, text), parts, moved].filter(Boolean);
 }
