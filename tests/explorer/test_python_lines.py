@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import io
 import json
 from urllib.parse import quote
@@ -120,6 +121,28 @@ def test_a_comparison(opened, against, tmp_path):
     assert names["paired"].to_dict() == told["items"]["paired"]
     assert names["overlap"].adjusted_rand == told["groups"]["adjusted_rand"]
     opened.other = None
+
+
+def test_an_edited_model_before_its_edits(opened, tmp_path):
+    word = opened.model.word_names[int(opened.model.cut(5).groups()[0][0])]
+    edited = opened.model.apply([{"edit": "move", "n_groups": 5, "words": [word], "to": 1}])
+    if opened.origin.is_index:
+        index = opened.items.index
+        rows = {size: row for size, row in index.answers.rows.items() if size in edited.heads}
+        answers = index.answers.replaced(rows, index.answers.protocol)
+        path = dataclasses.replace(index, model=edited, answers=answers).save(tmp_path / "edited.index")
+    else:
+        path = edited.save(tmp_path / "edited.bagwise")
+    space = open_workspace(path, opened.origin.source)
+    query = "n=5&m=5&against=unedited"
+    names = run(answer_of(space, f"/api/python/compare?{query}")["lines"])
+    told = answer_of(space, f"/api/compare?{query}")
+    assert names["paired"].to_dict() == told["items"]["paired"]
+    moved = names["overlap"].words[names["overlap"].moved, 0]
+    assert [names["model"].word_names[k] for k in moved] == [one["name"] for one in told["groups"]["moved"]] == [word]
+    lines = answer_of(space, f"/api/python/items?which=agree&{query}")["lines"]
+    names, rows = run(lines), answer_of(space, f"/api/items?most=200&which=agree&{query}")
+    assert [names["ids"][k] for k in names["chosen"]] == [space.ids[row["number"]] for row in rows["items"]]
 
 
 def test_a_workspace_without_a_file_has_none(opened):

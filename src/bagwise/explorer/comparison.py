@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,8 @@ class Other:
 
     def __init__(self, title: str, space: Workspace, recounts: bool = False) -> None:
         self.title, self.space, self.recounts = title, space, recounts
-        self._answers: OrderedDict[tuple[int, int], NDArray[np.intp]] = OrderedDict()
+        # by what they depend on, which is held so that nothing else can have its identity
+        self._answers: OrderedDict[tuple[int, int], tuple[Any, NDArray[np.intp]]] = OrderedDict()
         self._lock = threading.Lock()
         self._places: NDArray[np.int64] | None = None
 
@@ -56,14 +57,15 @@ class Other:
 
     def predicted(self, items: Items, model: Model) -> NDArray[np.intp]:
         """Return the answers of a model, cut at a number of groups, for items whose words are known."""
-        key = (id(model.hierarchy), model.n_groups)
+        needs = (model.hierarchy, model.head)
+        key = (id(needs[0]), id(needs[1]))
         with self._lock:
             if key not in self._answers:
-                self._answers[key] = items.cut(model).scored().argmax(axis=1)
+                self._answers[key] = needs, items.cut(model).scored().argmax(axis=1)
                 if len(self._answers) > 2 * _HELD:
                     self._answers.popitem(last=False)
             self._answers.move_to_end(key)
-            return self._answers[key]
+            return self._answers[key][1]
 
 
 def others_of(space: Workspace) -> dict[str, Other]:
