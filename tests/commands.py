@@ -22,7 +22,7 @@ import bagwise.training.fit, time
 def wait(*args, **options):
     print("merging", flush=True)
     time.sleep(600)
-bagwise.training.fit.merge_words = wait
+bagwise.training.fit.Engine = wait
 """
 
 

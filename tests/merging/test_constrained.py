@@ -18,10 +18,10 @@ from bagwise.merging.constrained import (
 )
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.criteria.base import TraceRatio
-from bagwise.merging.engine import Engine
+from bagwise.merging.engine import Engine, merge_refined, merge_scoring
 from bagwise.merging.group_statistics import PAIRS, SUMS, GroupStatistics
 from bagwise.merging.regrouping import joined_sets
-from bagwise.merging.scoring import Information
+from bagwise.merging.scoring import Information, WeightLoss
 from models.make_models import random_hierarchy
 
 NONE = np.empty((0, 2), dtype=np.int64)
@@ -81,6 +81,32 @@ def test_statistics_of_a_cut_are_sums_over_its_words(criterion, monkeypatch):
     assert np.mean([np.array_equal(again.cut(n), hierarchy.cut(n)) for n in range(1, 25)]) > 0.9
 
 
+def test_groups_by_a_classifier_are_refined_as_without_constraints():
+    random = np.random.default_rng(2)
+    mass, weights = random.random(120), random.normal(size=(120, 3))
+    expected = merge_refined(mass, weights, "classifier", 12)
+    scoring = WeightLoss(mass, weights)
+    merges, scores = merge_allowed(MergedSums(scoring, scoring.states), NONE, n_groups=12)
+    found = Hierarchy(120, merges, scores)
+    for n in range(1, 13):
+        np.testing.assert_array_equal(found.cut(n), expected.cut(n))
+    loss = sum(
+        (mass[words] * ((weights[words] - np.average(weights[words], 0, mass[words])) ** 2).sum(1)).sum()
+        for words in found.groups(12)
+    )
+    assert scores[107] == pytest.approx(-loss)
+    greedy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    assert scores[107] > greedy.scores[107]
+    # with constraints, parts that are held or must be apart do not move, and the score is still better than before
+    refused, held, closed = np.array([[0, 1], [2, 3]]), [5, 6], [7]
+    groups = merge_allowed(MergedSums(scoring, scoring.states), refused, held, closed, 12)
+    labels = Hierarchy(120, *groups).cut(12)
+    assert labels[0] != labels[1]
+    assert labels[2] != labels[3]
+    assert [(labels == labels[k]).sum() for k in (5, 6, 7)] == [1, 1, 1]
+    assert Hierarchy(120, *groups).min_groups == 3
+
+
 def test_parts_of_a_group_share_its_statistics_by_mass():
     kept = GroupStatistics("aib", [[3.0, 1.0], [2.0, 2.0]])
     found = pooled(kept, np.array([0, 0, 0, 1, 1]), np.array([0, 1, 0, 2, 2]), np.array([1.0, 2.0, 1.0, 0.0, 0.0]))
@@ -118,7 +144,7 @@ def slow_merges(score, n, refused, held, closed, n_groups):
     return merges
 
 
-@given(seed=st.integers(0, 2**32 - 1), criterion=st.sampled_from(["aib", "classifier", "csm"]))
+@given(seed=st.integers(0, 2**32 - 1), criterion=st.sampled_from(["aib", "mlt", "csm"]))
 @settings(max_examples=25)
 def test_constrained_merges_are_the_best_allowed_ones(seed, criterion):
     random = np.random.default_rng(seed)

@@ -186,6 +186,25 @@ def test_texts_are_classified_from_the_graph_and_its_metadata_alone(compact, opt
     assert about["n_words"] == len(about["group_names"]) == model.n_groups
 
 
+def test_edited_models_give_the_same_from_the_graph_the_runtime_and_the_library(tmp_path):
+    model, counts = MADE["weighted texts"](), np.random.default_rng(0).integers(0, 4, (9, 8)).astype(np.float32)
+    group = int(np.bincount(model.lookup).argmax())
+    edits = [
+        {"edit": "split", "n_groups": 3, "group": group},
+        {"edit": "move", "n_groups": 4, "words": ["ran"], "to": None},
+        {"edit": "rename", "n_groups": 5, "group": 2, "name": "moved"},
+    ]
+    path = model.apply(edits).save(tmp_path / "m.bagwise")
+    edited, ours = Model.load(path), runtime.load(path)
+    about, session = metadata_of(edited, tmp_path)
+    assert (about["n_words"], about["group_names"][2]) == (5, "moved")
+    features, labels = session.run(["features", "label"], {"counts": counts})
+    np.testing.assert_allclose(features, edited.transform(counts), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(features, ours.transform_counts(counts), rtol=1e-6, atol=1e-6)
+    assert [about["classes"][k] for k in labels] == edited.predict(counts).tolist()
+    assert ours.predict_counts(counts).tolist() == edited.predict(counts).tolist()
+
+
 def test_the_metadata_describe_images_and_tables(tmp_path):
     seen = MADE["two vocabularies"]()
     about, _ = metadata_of(seen, tmp_path)

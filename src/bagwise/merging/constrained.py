@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.merging._kernels import merge_ratios
-from bagwise.merging.engine import Engine
+from bagwise.merging.engine import Engine, nearest_means
 from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.regrouping import Joins, joined_sets
@@ -78,13 +78,13 @@ class MergedSums:
     Gains of pairs do not depend on other merges: all of them are kept, with the best of each row.
     """
 
-    def __init__(self, scoring: Scoring, states: NDArray[np.float64]) -> None:
+    def __init__(self, scoring: Scoring, states: NDArray[np.float64], gains: NDArray[np.float64] | None = None) -> None:
         self._scoring, self._states, n = scoring, np.array(states), len(states)
         self._terms = scoring.terms(self._states)
         self._offset = scoring.offset
         self._live = np.ones(n, dtype=np.bool_)
-        self._gains = np.full((n, n), -np.inf)
-        for i in range(n - 1):
+        self._gains = np.full((n, n), -np.inf) if gains is None else gains.copy()
+        for i in range(n - 1 if gains is None else 0):
             after = slice(i + 1, n)
             self._gains[i, after] = scoring.gains(
                 self._states[i], self._terms[i], self._states[after], self._terms[after]
@@ -94,6 +94,27 @@ class MergedSums:
     def n_groups(self) -> int:
         """Number of groups before merging."""
         return len(self._live)
+
+    def copy(self) -> Self:
+        """Return the same groups, to merge them once more."""
+        return type(self)(self._scoring, self._states, self._gains)
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether parts have weights, by which they may move between groups."""
+        return isinstance(self._scoring, WeightLoss)
+
+    def refined(self, labels: Words, held: NDArray[np.bool_], fixed: NDArray[np.bool_]) -> Words:
+        """Move parts to the group with the nearest mean weights, but for those that are held in groups of their own, to
+        which none is moved either, and those that are fixed.
+        """
+        parts = np.flatnonzero(~held)
+        _, own = np.unique(labels[parts], return_inverse=True)
+        mass = self._states[parts, 0]
+        weights = self._states[parts, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]
+        found = labels.copy()
+        found[parts] = len(labels) + nearest_means(mass, weights, own, int(own.max()) + 1, fixed[parts])
+        return found
 
     def advance(
         self, refused: NDArray[np.bool_], open_: NDArray[np.bool_], n_groups: int
@@ -173,6 +194,9 @@ def merge_allowed(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Merge groups greedily, at each level the best pair that is allowed; of equally good ones the first.
 
+    By the criterion "classifier" groups at `n_groups` are refined as in `merge_refined`: parts without links move to
+    the group with the nearest weights, and are merged again inside of these groups.
+
     Parameters
     ----------
     groups : MergedSums or MergedPairs
@@ -189,22 +213,40 @@ def merge_allowed(
         Pairs s < t; the result is s. As many as are allowed, which may be fewer than lead to one group.
     scores : ndarray of shape (m,)
     """
-    n = groups.n_groups
-    never = np.eye(n, dtype=np.bool_)
-    never[refused[:, 0], refused[:, 1]] = never[refused[:, 1], refused[:, 0]] = True
-    closed = list(closed)
-    found: list[tuple[int, int, float]] = []
-    for kept, least in (([*held, *closed], min(n_groups, n)), (closed, 1)):
-        open_ = np.ones(n, dtype=np.bool_)
-        open_[kept] = False
-        found += groups.advance(never, open_, least)
-        if kept is not closed and n - len(found) > n_groups:
-            raise BagwiseError(
-                f"Links, locked groups and groups made by hand leave {n - len(found)} groups, not {n_groups}. Make the "
-                f"edit at n_groups={n - len(found)} or more, or take some of them back."
-            )
+    n, closed = groups.n_groups, list(closed)
+    apart = np.zeros((n, n), dtype=np.bool_)
+    apart[refused[:, 0], refused[:, 1]] = apart[refused[:, 1], refused[:, 0]] = True
+    kept = np.zeros(n, dtype=np.bool_)
+    kept[[*held, *closed]] = True
+    again = groups.copy() if isinstance(groups, MergedSums) and groups.is_refined else None
+    never = apart.copy()
+    found = groups.advance(never, ~kept, min(n_groups, n))
+    left = n - len(found)
+    if left > n_groups:
+        raise BagwiseError(
+            f"Links, locked groups and groups made by hand leave {left} groups, not {n_groups}. Make the edit at "
+            f"n_groups={left} or more, or take some of them back."
+        )
+    if found and again is not None:
+        fixed = np.zeros(n, dtype=np.bool_)
+        fixed[refused] = True
+        groups, labels = again, again.refined(_labels_of(n, found), kept, fixed)
+        found = groups.advance(labels[:, np.newaxis] != labels, ~kept, n_groups)
+        parts = sp.csr_array((np.ones(n), (_labels_of(n, found), np.arange(n))), shape=(n, n))
+        never = (parts @ (parts @ apart.astype(np.float64)).T) > 0
+    kept[:] = False
+    kept[closed] = True
+    found += groups.advance(never, ~kept, 1)
     merges = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
     return merges, np.array([score for *_, score in found])
+
+
+def _labels_of(n: int, merges: Iterable[tuple[int, int, float]]) -> Words:
+    """Return the first part of each part's group."""
+    labels = np.arange(n)
+    for s, t, _ in merges:
+        labels[labels == t] = s
+    return labels
 
 
 def linked_groups(

@@ -502,9 +502,16 @@ def merge_refined(
 
 
 def nearest_means(
-    mass: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[np.int64], n_groups: int
+    mass: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    n_groups: int,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
-    """Improve a partition by Lloyd's algorithm with masses; a group that has lost its words keeps its mean."""
+    """Improve a partition by Lloyd's algorithm with masses; a group that has lost its words keeps its mean.
+
+    Words that are `fixed` stay where they are.
+    """
     means = np.zeros((n_groups, weights.shape[1]))
     for _ in range(_MOST_MOVES):
         totals = np.bincount(labels, mass, minlength=n_groups)
@@ -519,6 +526,8 @@ def nearest_means(
             # words move only where that is nearer, so that rounding moves none back and forth
             own = distances[at, labels[part]]
             moves = distances[at, nearest] < own - 1e-12 * np.abs(own)
+            if fixed is not None:
+                moves &= ~fixed[part]
             moved[part] = np.where(moves, nearest, labels[part])
         if np.array_equal(moved, labels):
             break

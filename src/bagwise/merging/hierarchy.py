@@ -150,15 +150,11 @@ class Hierarchy:
         >>> Hierarchy(4, [[1, 3], [0, 1]], [0.5, 0.25]).leaf_order()
         array([0, 1, 3, 2])
         """
-        following = np.full(self.n_words, -1, dtype=np.int64)
-        last = np.arange(self.n_words)
-        is_root = np.ones(self.n_words, dtype=np.bool_)
+        after, last, order = [-1] * self.n_words, list(range(self.n_words)), []
         for left, right in self.merges.tolist():
-            following[last[left]] = right
+            after[last[left]] = right
             last[left] = last[right]
-            is_root[right] = False
-        after, order = following.tolist(), []
-        for word in np.flatnonzero(is_root).tolist():
+        for word in np.setdiff1d(np.arange(self.n_words), self.merges[:, 1]).tolist():  # those that no other absorbs
             while word >= 0:
                 order.append(word)
                 word = after[word]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
@@ -53,6 +54,18 @@ class Joins:
         return levels
 
 
+_RECENT: deque[tuple[Hierarchy, Joins]] = deque(maxlen=4)  # a hierarchy is edited, and compared, more than once
+
+
+def _joins_of(hierarchy: Hierarchy) -> Joins:
+    for held, joins in tuple(_RECENT):
+        if held is hierarchy:
+            return joins
+    joins = Joins(hierarchy)
+    _RECENT.append((hierarchy, joins))
+    return joins
+
+
 def same_cuts(one: Hierarchy, other: Hierarchy) -> NDArray[np.bool_]:
     """Whether two hierarchies of the same words have the same groups after each merge, as far as both have merges.
 
@@ -67,7 +80,7 @@ def same_cuts(one: Hierarchy, other: Hierarchy) -> NDArray[np.bool_]:
     array([False,  True,  True])
     """
     n = min(len(one.merges), len(other.merges))
-    joined = Joins(one).levels(*other.merges[:n].T)
+    joined = _joins_of(one).levels(*other.merges[:n].T)
     return np.maximum.accumulate(joined) <= np.arange(n)
 
 
@@ -113,7 +126,7 @@ def regroup(
     >>> edited.merges.tolist(), edited.scores.tolist()
     ([[0, 1], [0, 2], [0, 3], [0, 4]], [4.0, nan, 2.0, 1.0])
     """
-    joins, n_merges = Joins(hierarchy), len(hierarchy.merges)
+    joins, n_merges = _joins_of(hierarchy), len(hierarchy.merges)
     stays = np.ones(hierarchy.n_words, dtype=np.bool_)
     first, second, levels = [], [], []
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
+from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups, base_size
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.regrouping import joined_sets, regroup
 from bagwise.model.compact import groups_of
@@ -173,6 +173,9 @@ class Editor:
         pairs = [labels[list(pair)] for words in state.cannot for pair in combinations(words, 2)]
         refused = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         merges, scores = merge_allowed(groups, refused, held, closed, state.n_groups)
+        if model.hierarchy.criterion == "classifier":  # statistics begin at 0, without what their groups have lost
+            before = model.hierarchy.n_words - base_size(model.hierarchy)
+            scores += model.hierarchy.scores[before - 1] if before else 0.0
         firsts = np.unique(labels, return_index=True)[1]
         merges = np.concatenate([finer.merges, firsts[merges]])
         return Hierarchy(len(labels), merges, np.concatenate([finer.scores, scores]), finer.criterion)
