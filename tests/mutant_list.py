@@ -393,8 +393,8 @@ MUTANTS = [
     Mutant(
         "links: groups made by hand are merged like all others",
         "merging/constrained.py",
-        "        open_[kept] = False\n",
-        "        open_[closed] = False\n",
+        "    kept[[*held, *closed]] = True\n",
+        "    kept[closed] = True\n",
         "merging/test_constrained.py -k best_allowed",
     ),
     Mutant(
