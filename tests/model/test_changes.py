@@ -98,15 +98,17 @@ def test_at_most_so_many_are_removed():
 @pytest.mark.parametrize("given", [linear_model, lambda: linear_model(4), MADE["measurements"]])
 def test_a_moved_column_changes_the_answer_and_a_little_less_does_not(given):
     model, n_moves = given(), 0
-    rows = np.random.default_rng(5).integers(0, 9, (6, model.hierarchy.n_words)).astype(np.float64)
+    rows = np.random.default_rng(5).integers(0, 9, (20, model.hierarchy.n_words)).astype(np.float64)
     if model.column_shift is not None:
-        rows = model.column_shift + rows / 20
+        rows = model.column_shift + rows / 9 / model.word_weights
     for row, one in zip(rows, model.explain(rows), strict=True):
         moves = one.moves()
         assert moves == model.explain(sp.csr_array(row[np.newaxis]))[0].moves()
         for move in moves:
             moved, nearer = row.copy(), row.copy()
             assert move.value == row[move.column]
+            if model.column_shift is not None:
+                assert 0 <= (move.to - model.column_shift[move.column]) * model.word_weights[move.column] <= 1 + 1e-9
             moved[move.column] = move.to
             nearer[move.column] = move.value + 0.98 * (move.to - move.value)
             assert model.predict(moved[np.newaxis])[0] == move.becomes != one.predicted

@@ -168,6 +168,8 @@ def _changes(found: Any) -> list[str]:
     names = [printable(shortened(one.name, _SHOWN_NAME)) for one in change.removed]
     rest = len(names) - _SHOWN_CHANGES
     more = f" and {rest} more words" if rest > 0 else ""
+    if found.model.modality == "table":
+        return [f"would be {printable(change.becomes)} with {', '.join(names[:_SHOWN_CHANGES])}{more} at their least"]
     return [f"would be {printable(change.becomes)} without {', '.join(names[:_SHOWN_CHANGES])}{more}"]
 
 

@@ -128,8 +128,11 @@ def changing_moves(why: Explanation) -> list[Move]:
     model, values, first = item.model, item.dense(), int(why.scores.argmax())
     scale = _scales(model, values)
     lowest = np.full(len(values), -np.inf if (values < 0).any() else 0.0)  # counts stay counts
+    highest = np.full(len(values), np.inf)
     if model.column_shift is not None:
         lowest = np.minimum(model.column_shift, values)
+        if model.word_weights is not None:  # measurements stay where they were when the model was learned
+            highest = np.maximum(model.column_shift + scale, values)
     second = int(np.argsort(-why.scores, kind="stable")[1])
     pull = np.abs(why.coef[first].astype(np.float64) - why.coef[second])[np.atleast_2d(model.lookup)].sum(axis=0)
     n_columns = min(_MOST_COLUMNS, max(1, _MOST_VALUES // (2 * len(_STEPS) * len(values))))
@@ -142,7 +145,7 @@ def changing_moves(why: Explanation) -> list[Move]:
             rows[:, column] = tried
             return item.scores(rows)
 
-        tried = np.maximum(values[column] + deltas * scale[column], lowest[column])
+        tried = np.clip(values[column] + deltas * scale[column], lowest[column], highest[column])
         changed = _differs(scores(tried), first)
         sizes = np.abs(tried - values[column])
         if not changed.any():

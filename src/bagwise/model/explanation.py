@@ -279,9 +279,9 @@ class Explanation:
     def moves(self) -> list[Move]:
         """Return the columns of a table that alone change the answer, at most three, those that move least first.
 
-        Columns are compared in units of their scale, one over their weight (for counts, of the mean count of the row),
-        and move by at most eight units; of many columns, those with the largest weights are tried. Empty for items that
-        are no rows of a table.
+        Measurements move within the range that they had when the model was learned, and are compared in units of it;
+        counts move by at most eight times the mean count of the row. Of many columns, those with the largest weights
+        are tried. Empty for items that are no rows of a table.
         """
         from bagwise.model.changes import changing_moves
 

@@ -4,7 +4,7 @@ import { parameters } from "./address.js";
 import { api, csv, download, h, say } from "./dom.js";
 
 // What is copied from style sheets into a picture, which has none.
-const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "text-anchor"];
+const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "text-anchor", "paint-order"];
 const SCALE = 2; // pixels of PNG for one of a drawing
 
 /**

@@ -60,7 +60,9 @@ function curve(facts) {
   const { sizes, errors, standard_errors: spread, protocol, one_se: small } = facts.path;
   const [width, height, left, right, top, bottom] = [720, 300, 56, 30, 16, 44];
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
-  const most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), ...facts.baselines.map((one) => one.error), 0.01);
+  let most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), 0.01);
+  const lines = facts.baselines.filter((one) => one.error <= 1.25 * most); // what is far worse would flatten the curve
+  most = Math.max(most, ...lines.map((one) => one.error));
   const x = (size) => left + ((width - left - right) * Math.log(size / low)) / Math.max(Math.log(high / low), 1e-9);
   const y = (error) => height - bottom - ((height - top - bottom) * error) / most;
   const step = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((one) => most / one <= 6) ?? 0.5;
@@ -80,10 +82,8 @@ function curve(facts) {
   const lower = sizes.map((size, k) => `${x(size)},${y(errors[k] - (spread[k] ?? 0))}`).reverse();
   parts.push(svg("polygon", { class: "band", points: [...upper, ...lower].join(" ") }));
   parts.push(svg("polyline", { class: "curve", points: sizes.map((size, k) => `${x(size)},${y(errors[k])}`).join(" ") }));
-  for (const one of facts.baselines) {
-    const said = `${one.name}: error ${percent(one.error)}${one.standard_error === null ? "" : ` ± ${percent(one.standard_error)}`}`;
-    parts.push(svg("line", { class: "baseline", x1: left, x2: width - right, y1: y(one.error), y2: y(one.error) }, svg("title", {}, said)),
-      svg("text", { x: width - right, y: y(one.error) - 6, "text-anchor": "end" }, `${one.name} ${percent(one.error)}`));
+  for (const one of lines) {
+    parts.push(svg("line", { class: "baseline", x1: left, x2: width - right, y1: y(one.error), y2: y(one.error) }, svg("title", {}, `${one.name}: error ${percent(one.error)}`)));
   }
   if (facts.n_groups >= low && facts.n_groups <= high) {
     parts.push(svg("line", { class: "mark", x1: x(facts.n_groups), x2: x(facts.n_groups), y1: top, y2: height - bottom }));
@@ -96,11 +96,13 @@ function curve(facts) {
     svg("title", {}, said), svg("circle", { class: "reach", cx: x(size), cy: y(errors[k]), r: 14 }),
     svg("circle", { cx: x(size), cy: y(errors[k]), r: size === facts.n_groups ? 6 : 4 })));
   });
+  for (const one of lines) parts.push(svg("text", { class: "haloed", x: left + 6, y: y(one.error) - 6 }, `${one.name}: ${percent(one.error)}`));
+  const simple = facts.baselines.map((one) => `${one.name} ${percent(one.error)}${one.standard_error ? ` ± ${percent(one.standard_error)}` : ""}`).join("; ");
   const at = sizes.indexOf(facts.n_groups);
   const here = at < 0 ? `Errors are known at ${sizes.map(count).join(", ")} groups, not at ${count(facts.n_groups)}.`
     : `${count(facts.n_groups)} groups: ${percent(errors[at])} ± ${percent(spread[at] ?? 0)}.`;
   return h("figure", {}, h("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Error against number of groups, ${protocol}` }, parts)),
-    h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", facts.baselines.length ? " Dashed: what simple methods reach on the same folds." : "", " A point leads to its number of groups."));
+    h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", simple ? ` Simple methods on the same folds${lines.length ? " (dashed)" : ""}: ${simple}.` : "", " A point leads to its number of groups."));
 }
 
 /** Each cell leads to its items. */

@@ -65,13 +65,15 @@ export function sum(why, classes, explain) {
 /** What would change the answer: words to leave out, or columns to move. */
 export function changes(told) {
   const parts = (told.moves ?? []).map((move) => h("li", {}, "If ", h("strong", {}, move.name), ` were ${Number(move.to.toPrecision(5))}, not ${Number(move.value.toPrecision(5))}, it would be ${move.becomes}.`));
-  if (told.changes) {
+  if (told.changes && told.columns && !parts.length) {
+    parts.push(h("li", {}, "With ", told.changes.words.map((word, k) => [k ? ", " : "", h("strong", {}, word)]), told.changes.n_words > told.changes.words.length ? ` and ${plural(told.changes.n_words - told.changes.words.length, "more column")}` : "", ` at the least value, it would be ${told.changes.becomes}.`));
+  } else if (told.changes && !told.columns) {
     const { becomes, words, n_words: n } = told.changes;
     const named = words.some((word) => !/^word \d+$/.test(word)); // words of images have numbers, which say nothing
     parts.push(h("li", {}, `Without ${named ? "" : `${plural(n, "word")} that speak most for it, `}`, named ? words.map((word, k) => [k ? ", " : "", h("strong", {}, word)]) : null,
       named ? `${n > words.length ? ` and ${plural(n - words.length, "more word")}` : ""}, it would be ${becomes}.` : `it would be ${becomes}.`));
   }
-  if (!parts.length) return told.changes === null ? h("p", { class: "small" }, "No few words were found whose absence would change the answer.") : null;
+  if (!parts.length) return told.changes === null ? h("p", { class: "small" }, "Nothing simple was found that would change the answer.") : null;
   return h("div", { class: "changes" }, h("h3", {}, "What would change the answer"), h("ul", {}, parts));
 }
 
