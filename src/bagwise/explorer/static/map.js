@@ -65,7 +65,7 @@ function page(facts, told, by, predicted, parameters, title) {
   let chosen = null;
   let asked = 0; // only the last of several is told
 
-  const paint = () => view.setColors({ of, list: by.list.map((one) => one.color), shown: Uint8Array.from(by.list, (_, k) => Number(!hidden.of.has(k))), last: by.last ?? -1 });
+  const paint = () => view.setColors({ each: of, list: by.list.map((one) => one.color), shown: Uint8Array.from(by.list, (_, k) => Number(!hidden.of.has(k))), last: by.last ?? -1 });
   const label = `Map of ${plural(told.map.n_placed, "item")}, coloured by ${by.name}; the table below has their numbers.`;
   const view = mapView(points, label, {
     tell,

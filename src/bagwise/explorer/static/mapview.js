@@ -30,7 +30,9 @@ export function makePoints(xy, placed) {
   const next = starts.slice();
   const members = new Int32Array(numbers.length);
   for (const k of numbers) members[next[cellOf(k)]++] = k;
-  return { xy, order: shuffled(numbers), left, bottom, right, top, cell, starts, members };
+  const order = shuffled(numbers);
+  const drawn = Float32Array.from({ length: 2 * order.length }, (_, k) => xy[2 * order[k >> 1] + (k & 1)]); // as they are drawn, one after the other
+  return { xy, drawn, order, left, bottom, right, top, cell, starts, members };
 }
 
 /** The same order each time, in which no class lies on top of the others. */
@@ -52,8 +54,8 @@ function shuffled(numbers) {
 export function mapView(points, label, act) {
   const canvas = h("canvas", { class: "map", tabindex: 0, role: "img", "aria-label": label, "aria-describedby": "map-keys" });
   const pen = canvas.getContext("2d", { alpha: false });
-  let colors = { of: new Uint8Array(0), words: new Uint32Array(1), shown: new Uint8Array(1), last: -1 };
-  let selected = null; // one byte for each item
+  let colors = { each: new Uint16Array(0), of: new Uint16Array(0), words: new Uint32Array(1), shown: new Uint8Array(1), last: -1 };
+  let selected = null; // one byte for each point, in the order of drawing
   let marked = null; // the item that the address names
   let pointed = null; // the item under the pointer, or nearest to the middle
   let keyed = false; // whether that was found by a key
@@ -102,28 +104,35 @@ export function mapView(points, label, act) {
     const y0 = height / 2 + view.y * by;
     const disc = stamp(radius() * ratio, width);
     const rim = stamp(radius() * ratio + 1.5 * ratio, width);
-    const { xy, order } = points;
     const { of, words, shown, last } = colors;
+    const fade = words.map((color) => mixed(color, paper));
     const margin = rim.reach;
-    const put = (k, with_, color) => {
-      const x = Math.round(x0 + xy[2 * k] * by);
-      const y = Math.round(y0 - xy[2 * k + 1] * by);
-      if (x < margin || y < margin || x >= width - margin || y >= height - margin) return;
+    const [right, bottom] = [width - margin, height - margin];
+    const put = (px, py, with_, color) => {
+      const x = (x0 + px * by + 0.5) | 0;
+      const y = (y0 - py * by + 0.5) | 0;
+      if (x < margin || y < margin || x >= right || y >= bottom) return;
       const middle = y * width + x;
-      for (let s = 0; s < with_.places.length; s++) buffer[middle + with_.places[s]] = color;
+      for (let s = 0; s < with_.length; s++) buffer[middle + with_[s]] = color;
     };
-    const fade = selected === null ? null : words.map((color) => mixed(color, paper));
-    for (let i = 0; i < order.length; i++) {
-      const k = order[i];
-      const what = of[k];
-      if (shown[what] && what !== last) put(k, disc, fade === null || selected[k] ? words[what] : fade[what]);
+    /** Draw those of some categories that are selected, or are not. */
+    const layer = (wanted, chosen, colored) => {
+      const { drawn } = points;
+      for (let i = 0; i < of.length; i++) {
+        const what = of[i];
+        if (wanted[what] && (selected === null || selected[i] === chosen)) put(drawn[2 * i], drawn[2 * i + 1], disc.places, colored[what]);
+      }
+    };
+    const top = shown.map((on, k) => (k === last ? on : 0));
+    const rest = shown.map((on, k) => (k === last ? 0 : on));
+    for (const [chosen, colored] of selected === null ? [[0, words]] : [[0, fade], [1, words]]) {
+      layer(rest, chosen, colored);
+      if (last >= 0) layer(top, chosen, colored);
     }
-    if (last >= 0 && shown[last]) for (let i = 0; i < order.length; i++) if (of[order[i]] === last) put(order[i], disc, fade === null || selected[order[i]] ? words[last] : fade[last]);
-    if (selected !== null) for (let i = 0; i < order.length; i++) if (selected[order[i]] && shown[of[order[i]]]) put(order[i], disc, words[of[order[i]]]);
     for (const k of [marked, pointed]) {
       if (k === null) continue;
-      put(k, rim, ink);
-      put(k, disc, words[of[k]]);
+      put(points.xy[2 * k], points.xy[2 * k + 1], rim.places, ink);
+      put(points.xy[2 * k], points.xy[2 * k + 1], disc.places, words[colors.each[k]]);
     }
     pen.putImageData(image, 0, 0);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -179,7 +188,7 @@ export function mapView(points, label, act) {
       for (let i = points.starts[r * CELLS + column(left)]; i < points.starts[r * CELLS + column(right) + 1]; i++) {
         const k = points.members[i];
         const [x, y] = [points.xy[2 * k], points.xy[2 * k + 1]];
-        if (x >= left && x <= right && y >= bottom && y <= top && colors.shown[colors.of[k]]) yield k;
+        if (x >= left && x <= right && y >= bottom && y <= top && colors.shown[colors.each[k]]) yield k;
       }
     }
   }
@@ -308,13 +317,14 @@ export function mapView(points, label, act) {
     zoomOut: () => zoomAt(1 / ZOOM),
     showAll: () => move(whole()),
     setMode: (to) => { mode = to; canvas.dataset.mode = to; },
-    setColors: (to) => { colors = { ...to, words: Uint32Array.from(to.list, word) }; redraw(); },
+    setColors: (to) => {
+      colors = { ...to, words: Uint32Array.from(to.list, word), of: Uint16Array.from(points.order, (k) => to.each[k]) };
+      redraw();
+    },
     setSelected: (numbers) => {
-      selected = null;
-      if (numbers !== null) {
-        selected = new Uint8Array(points.xy.length / 2);
-        for (const k of numbers) selected[k] = 1;
-      }
+      const each = numbers === null ? null : new Uint8Array(points.xy.length / 2);
+      numbers?.forEach((k) => { each[k] = 1; });
+      selected = each && Uint8Array.from(points.order, (k) => each[k]);
       redraw();
     },
     setView: (to) => { view = to; redraw(); },
