@@ -83,6 +83,7 @@ def test_indexing_gives_what_a_fit_gives(stripes, tmp_path):
     for mine, its in zip(one["queries"], other["queries"], strict=True):
         np.testing.assert_allclose([h["score"] for h in mine["hits"]], [h["score"] for h in its["hits"]], rtol=1e-6)
     assert "index of 24 images, compared by words and classes" in bagwise("info", tmp_path / "again.index")
+    assert as_json("info", tmp_path / "again.index")["index"]["map"] == "spectral"
     maps = [ItemIndex.load(path).map for path in (tmp_path / "again.index", stripes / "stripes.index")]
     assert [(one.method, one.n_arranged) for one in maps] == [("spectral", 24)] * 2
 

@@ -64,6 +64,7 @@ def test_many_items_are_arranged_by_few_products():
     values = (vectors * image).sum(axis=0)
     np.testing.assert_allclose(image, values * vectors, atol=1e-5)
     found = ItemMap.of(X, n_clusters=4)
+    assert (np.diff(np.bincount(found.clusters)) <= 0).all()  # the largest first
     for cluster in range(4):  # each is of one kind
         assert np.bincount(kinds[found.clusters == cluster]).max() > 0.95 * (found.clusters == cluster).sum()
 

@@ -37,8 +37,11 @@ def info(
     opened = ItemIndex.load(path)
     session.say(f"index of {how_many(len(opened), opened.model.modality)}, compared by {opened.described}")
     session.say(f"source: {printable(opened.source)}")
+    method = None if opened.map is None else opened.map.method
+    session.say(f"map: {method or 'none'}")
     session.say()
     told = {"n_items": len(opened), "by": opened.by, "metric": opened.index.metric, "source": opened.source}
+    told["map"] = method
     session.answer(index=told)
     _print_model(session, opened.model)
 

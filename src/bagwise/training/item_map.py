@@ -45,7 +45,7 @@ class ItemMap:
     points : ndarray of float32, shape (n_items, 2)
         About 1 from their mean; (0, 0) for items without words.
     clusters : ndarray of int16, shape (n_items,)
-        Numbers from 0; -1 for items without words, which are not on the map.
+        Numbers from 0, the largest first; -1 for items without words, which are not on the map.
     n_arranged : int
         Items that the method arranged; all others were placed at the median of their nearest neighbours among these.
 
@@ -233,7 +233,7 @@ def _independent(block: NDArray[np.float64], basis: NDArray[np.float64]) -> NDAr
 def _clusters(
     vectors: NDArray[np.float64], n_clusters: int, random_state: int, progress: Progress
 ) -> NDArray[np.int16]:
-    """Cluster the rows of eigenvectors, scaled to unit length."""
+    """Cluster the rows of eigenvectors, scaled to unit length; the largest cluster is the first."""
     from sklearn.cluster import KMeans  # deferred: takes long to import
 
     progress("finding clusters", 0, 0)
@@ -243,7 +243,10 @@ def _clusters(
     if n_different <= 1:
         return np.zeros(len(rows), np.int16)
     found = KMeans(min(n_clusters, n_different), n_init=3, random_state=random_state).fit(rows).labels_
-    return np.unique(found, return_inverse=True)[1].astype(np.int16)
+    _, first, inverse, sizes = np.unique(found, return_index=True, return_inverse=True, return_counts=True)
+    numbers = np.empty(len(sizes), np.int16)
+    numbers[np.lexsort((first, -sizes))] = np.arange(len(sizes))
+    return numbers[inverse]
 
 
 def _tsne(X: sp.csr_array, random_state: int, progress: Progress) -> tuple[NDArray[np.float64], int]:

@@ -181,8 +181,8 @@ function legend(by, counts, paint) {
     if (!counts[k]) return null;
     const box = h("input", { type: "checkbox", checked: !hidden.of.has(k), onchange: change });
     boxes.push({ box, k });
-    return h("tr", {}, h("th", { scope: "row" }, h("label", { title: one.name }, box, h("span", { class: "swatch", style: { background: one.color } }), h("span", { class: "name" }, one.name))),
-      h("td", {}, count(counts[k])), one.more === undefined ? null : h("td", { class: "small" }, one.more));
+    return h("tr", {}, h("th", { scope: "row" }, h("label", { title: one.more ? `${one.name}: ${one.more}` : one.name }, box, h("span", { class: "swatch", style: { background: one.color } }),
+      h("span", { class: "name" }, one.name, one.more ? h("span", { class: "small" }, ` ${one.more}`) : null))), h("td", {}, count(counts[k])));
   });
   const repeats = by.list.length - 1 > COLORS.length ? h("p", { class: "small" }, `Colours repeat after ${COLORS.length}: show only some to tell them apart.`) : null;
   return h("div", { class: "legend" }, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Legend" }, h("table", {}, h("caption", {}, `Items by ${by.name}`), h("tbody", {}, rows))), repeats,
