@@ -142,7 +142,7 @@ class Steering:
        classifier in each fold, and on all items.
     2. For each edited model and each fold: assign words anew to its groups, by what the training items of the fold say
        of them, but for words that edits name. Otherwise held-out items would help to find the groups that they are
-       tested with, and errors would be much too low (on news 0.3 % in place of 8 %).
+       tested with, and errors would be much too low.
     3. Sum the words of each group, fit weights of groups to the scores of the classifier on all words, and score
        held-out items. With other criteria, train a linear SVM on the sums instead, as the fit does.
 

@@ -106,7 +106,7 @@ export function controls(facts, one, open = false) {
   const build = () => {
     if (place.childElementCount) return;
     const name = h("input", { type: "text", value: one.name, maxlength: 200, "aria-label": `Name of group ${one.number}` });
-    const other = chooser(facts, `Group to join with ${one.name}`, { except: one.number });
+    const other = chooser(facts, `Group to join with ${one.name}`, { except: one.number, others: [["", "another group"]] });
     const button = (text, act, disabled = false) => h("button", { type: "button", disabled, onclick: act }, text);
     const kinds = facts.steer.kinds;
     place.append(

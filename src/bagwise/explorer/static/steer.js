@@ -2,7 +2,7 @@
 
 import { address } from "./address.js";
 import { change, controls, edit, editable } from "./edits.js";
-import { api, count, h, percent, plural } from "./dom.js";
+import { api, count, csv, download, h, percent, plural } from "./dom.js";
 
 const PART = 60;
 const AGAIN = 700; // milliseconds between questions how far the training is
@@ -44,7 +44,7 @@ function lead(facts) {
 }
 
 function state(facts, told) {
-  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), python(told)];
+  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), told.n_edits ? python(told) : null].filter(Boolean);
 }
 
 const shownError = (found) => (found ? `${percent(found.error)} ± ${percent(found.standard_error)}` : "–");
@@ -79,7 +79,7 @@ function rules(facts, told) {
     ...told.locked.map((one) => line([h("a", { href: address("/groups", { group: one.group }) }, one.name), " is locked"], () => edit(facts, { edit: "unlock", group: one.group }))),
     ...told.links.map((one) => line(`${one.names.join(" and ")} ${one.together ? "stay together" : "stay apart"}`, () => edit(facts, { edit: "unlink", words: one.words }))),
   ];
-  return h("section", { class: "why" }, h("h2", {}, "Locks and rules"), lines.length ? h("ul", { class: "rules" }, lines) : h("p", { class: "quiet" }, "None. A locked group stays whole at every number of groups."));
+  return h("section", { class: "why" }, h("h2", {}, "Locks and rules"), lines.length ? h("ul", { class: "rules" }, lines) : h("p", { class: "quiet" }, "None. A locked group stays whole at every number of groups; two words that were found on the page Groups can be kept together or apart."));
 }
 
 function edits(facts, told) {
@@ -91,7 +91,9 @@ function edits(facts, told) {
   const rest = told.n_edits - told.edits.length;
   return h("section", {}, h("h2", {}, plural(told.n_edits, "edit")),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Edits" }, h("table", { class: "edits" }, h("caption", { class: "unseen" }, "Edits, the last one first"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))),
-    rest > 0 ? h("p", { class: "small" }, `${count(rest)} earlier ones are not shown.`) : null);
+    rest > 0 ? h("p", { class: "small" }, `${count(rest)} earlier ones are not shown.`) : null,
+    h("p", {}, h("button", { type: "button", onclick: () => download(`${facts.title}-edits.csv`, csv([["number", "when", "what", "groups_before", "groups_after", "error_before", "error_after", "standard_error"],
+      ...told.edits.map((one) => [one.number + 1, one.when, one.text, one.from, one.to, one.before?.error, one.after?.error, one.after?.standard_error])])) }, "Save as CSV")));
 }
 
 function python(told) {
@@ -110,8 +112,9 @@ function python(told) {
 }
 
 function list(facts, told) {
+  const visual = facts.modality === "images" || facts.modality === "videos"; // words without names
   const row = (one) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: address("/groups", { group: one.number }) }, one.name), one.locked ? h("span", { class: "small" }, " locked") : null),
-    h("td", {}, count(one.n_words)), h("td", { class: "words" }, one.words.slice(0, 8).map((word) => word.name).join(", ")), h("td", { class: "class" }, one.classes[0]?.name ?? ""), h("td", {}, controls(facts, one)));
+    h("td", {}, count(one.n_words)), h("td", { class: "words" }, one.has_patches ? h("img", { class: "patches", src: `/api/groups/${one.number}/patches?n=${facts.n_groups}`, alt: `Typical patches of ${one.name}`, loading: "lazy" }) : visual ? "" : one.words.slice(0, 8).map((word) => word.name).join(", ")), h("td", { class: "class" }, one.classes[0]?.name ?? ""), h("td", {}, controls(facts, one)));
   const body = h("tbody", {}, told.groups.map(row));
   const more = h("button", { type: "button", class: "more", hidden: told.groups.length >= told.total }, "Show more");
   let shown = told.groups.length;
