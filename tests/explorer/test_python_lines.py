@@ -10,8 +10,10 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from bagwise import open_collection
 from bagwise.explorer import open_other, open_workspace, pages
 from bagwise.explorer.app import make_app
+from bagwise.training import FitOptions, ItemIndex, run_fit
 from explorer_requests import respond
 
 
@@ -121,6 +123,36 @@ def test_a_comparison(opened, against, tmp_path):
     assert names["paired"].to_dict() == told["items"]["paired"]
     assert names["overlap"].adjusted_rand == told["groups"]["adjusted_rand"]
     opened.other = None
+
+
+@pytest.fixture(scope="module")
+def partly_seen(explored):
+    """The path of an index of which a part is new to its model, and that of another model of other words."""
+    folder, place = explored.parent / "texts", explored.parent
+    collection = open_collection(folder)
+    half = FitOptions(n_groups=4, folds=0)
+    model = run_fit(collection[::2], half).model
+    ItemIndex.build(model, collection, model.histograms(collection), source=folder).save(place / "half.index")
+    other = run_fit(collection[1::3], FitOptions(n_groups=3, folds=0, min_count=3)).model
+    return place / "half.index", other.save(place / "third.bagwise")
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_items_that_a_model_was_trained_on_are_left_out(partly_seen, explored, counted):
+    path, other = partly_seen
+    space = open_workspace(path, explored.parent / "texts" if counted else None)
+    space.other = open_other(space, other)
+    for against, m in (("size", 2), ("other", 3)):
+        told = answer_of(space, f"/api/compare?n=4&m={m}&against={against}")
+        names = run(answer_of(space, f"/api/python/compare?n=4&m={m}&against={against}")["lines"])
+        assert names["paired"].to_dict() == told["items"]["paired"]
+        if not counted:  # the file of the model keeps hashes of few items, so that others are not known to be new
+            assert 0 < told["items"]["n_counted"] < told["items"]["n_labelled"]
+        query = f"n=4&m={m}&against={against}&which=both_right"
+        names = run(answer_of(space, f"/api/python/items?{query}")["lines"])
+        rows = answer_of(space, f"/api/items?most=200&{query}")["items"]
+        assert [names["ids"][k] for k in names["chosen"]] == [space.ids[row["number"]] for row in rows]
+        assert len(rows) == told["items"]["paired"]["both_right"]
 
 
 def test_an_edited_model_before_its_edits(opened, tmp_path):

@@ -226,5 +226,4 @@ def _not_trained_on(items: Items, stored: bool = True) -> NDArray[np.bool_]:
     """Tell which items answers were not learned from: others than the training items, and held-out ones if stored."""
     if items.seen is None:
         return np.ones(len(items), np.bool_)
-    fair = ~items.seen.seen if items.seen.exact else items.seen.compared & ~items.seen.seen
-    return fair | items.held_out if stored and items.held_out is not None else fair
+    return items.seen.new | items.held_out if stored and items.held_out is not None else items.seen.new

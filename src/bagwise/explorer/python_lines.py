@@ -173,6 +173,31 @@ class Lines:
             )
         return self.items().add("predicted_2 = model_2.predict(items).tolist()")
 
+    def fair(self, found: Comparison) -> bool:
+        """Add which items neither of the answers was learned from, `fair`, if errors are compared on these alone."""
+        items = self.space.items
+        assert items is not None
+        if not (found.matched & (items.codes >= 0) & ~found.counted).any():
+            return False
+        if self.stored:
+            own = "index.answers.seen(ids).new" if found.other.recounts else "index.answers.fair(ids)"
+            self.add(f"fair = {own}")
+        else:
+            self.use("bagwise.training.seen", "seen_items")
+            self.add("fair = seen_items(model, items, histograms).new")
+        other, origin = found.other, found.other.space.origin
+        if other.recounts or other.space is self.space or other.space.items is None or other.space.items.seen is None:
+            return True
+        if origin is not None and origin.is_index and origin.source is None:
+            return bool(
+                self.add(
+                    "fair_2 = dict(zip(index_2.ids, index_2.answers.fair(index_2.ids)))",
+                    "fair = [one and fair_2.get(id, False) for id, one in zip(ids, fair)]",
+                )
+            )
+        self.use("bagwise.training.seen", "seen_items")
+        return bool(self.items().add("fair = fair & seen_items(model_2, items, model_2.histograms(items)).new"))
+
 
 def _arguments(given: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -287,13 +312,13 @@ def _conditions(lines: Lines, query: ItemQuery, found: Comparison | None) -> lis
         wanted.append(f"{low}{name}[k]" + (f" <= {query.at_most!r}" if query.at_most is not None else ""))
     if found is not None:
         lines.second(found)
-        wanted += _compared(query, found)
+        wanted += _compared(lines, query, found)
     if query.find:
         wanted.append(f"{query.find.casefold()!r} in ids[k].casefold()")
     return wanted
 
 
-def _compared(query: ItemQuery, found: Comparison) -> list[str]:
+def _compared(lines: Lines, query: ItemQuery, found: Comparison) -> list[str]:
     wanted = []
     if query.which in ("agree", "disagree"):
         sign = "==" if query.which == "agree" else "!="
@@ -303,6 +328,7 @@ def _compared(query: ItemQuery, found: Comparison) -> list[str]:
         second = "!=" if query.which in ("second_wrong", "both_wrong") else "=="
         wanted.append("labels[k] in model.classes and predicted_2[k] is not None")
         wanted.append(f"predicted[k] {first} labels[k] and predicted_2[k] {second} labels[k]")
+        wanted += ["fair[k]"] if lines.fair(found) else []
     if query.second is not None:
         wanted.append(f"predicted_2[k] == {found.classes[query.second]!r}")
     return wanted
@@ -370,9 +396,9 @@ def compare_lines(found: Comparison) -> str:
     lines.use("bagwise.training.comparing", "overlap_of_groups")
     if found.has_answers:
         lines.answers().second(found).use("bagwise.training.comparing", "compare_answers")
-        lines.add("both = [k for k in range(len(ids)) if labels[k] in model.classes and predicted_2[k] is not None]")
-        if not bool(found.counted.sum() == (found.matched & (found.space.items.codes >= 0)).sum()):  # type: ignore[union-attr]
-            lines.add("# the page leaves out items that a model was learned from")
+        fair = " and fair[k]" if lines.fair(found) else ""
+        known = f"labels[k] in model.classes and predicted_2[k] is not None{fair}"
+        lines.add(f"both = [k for k in range(len(ids)) if {known}]")
         lines.add(
             "paired = compare_answers(*([given[k] for k in both] for given in (labels, predicted, predicted_2)))",
             "print(paired.errors, paired.difference, paired.interval, paired.p_value)",

@@ -182,6 +182,10 @@ class ItemAnswers:
         every = bool(len(seen)) and bool(seen.all())
         return SeenItems(ids, seen, self.origins != UNKNOWN, exact=self.exact or every, all_of_them=every)
 
+    def fair(self, ids: Any) -> NDArray[np.bool_]:
+        """Tell which answers come from a model that was not trained on the item, as far as that is known."""
+        return self.seen(ids).new | (self.origins == HELD_OUT)
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give the members of a header and the tensors of a file."""
         header = {"sizes": list(self.sizes), "exact": self.exact, "protocol": self.protocol}

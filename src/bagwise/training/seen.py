@@ -98,6 +98,11 @@ class SeenItems:
         return int(self.seen.sum())
 
     @property
+    def new(self) -> NDArray[np.bool_]:
+        """Items that the model was not learned from: all others if it has all hashes, otherwise those known to be."""
+        return ~self.seen if self.exact else self.compared & ~self.seen
+
+    @property
     def n_compared(self) -> int:
         """Number of items for which it is known whether they are."""
         return int(self.compared.sum())
@@ -141,7 +146,7 @@ class SeenItems:
             those = "those the model was learned from" if self.all_of_them else "exactly in the training data"
             return f"All {n:,} items{where} are {those}: this is training error, not that of new items.{validated}"
         exactly, without = f"items{where} {'is' if self.n_seen == 1 else 'are'} exactly in the training data", ""
-        others = ~self.seen if self.exact else self.compared & ~self.seen
+        others = self.new
         if wrong is not None and (self.exact or others.sum() >= _FEWEST):
             without = f" Error without {'it' if self.n_seen == 1 else 'them'}: {100 * wrong[others].mean():.1f} %."
         if self.exact:

@@ -106,7 +106,7 @@ def _held_out(cut: Cut) -> dict[str, Any] | None:
 
 def _seen(cut: Cut, seen: SeenItems) -> dict[str, Any]:
     """Return how many items the model was learned from, and the errors of those and of others."""
-    new = ~seen.seen if seen.exact else seen.compared & ~seen.seen
+    new = seen.new
     return {
         "n_seen": seen.n_seen,
         "n_new": int(new.sum()),
