@@ -174,7 +174,7 @@ def test_a_compact_model_has_one_cut(tmp_path):
     small = model.compact()
     assert small.cut(small.n_groups).n_groups == small.n_groups
     best = [small.classes[k] for k in small.head.coef.argmax(axis=0)]
-    assert small.group_names().tolist() == [f"{name} {k}" for k, name in enumerate(best)]
+    assert small.group_names().tolist() == [f"{name} #{k}" for k, name in enumerate(best)]
     with pytest.raises(BagwiseError, match="compact: it always has 40 groups, not 41"):
         small.cut(41)
     read = runtime.load(small.save(tmp_path / "m.bagwise"))

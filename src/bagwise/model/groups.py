@@ -183,7 +183,7 @@ def _name_by_class(model: Model, number: int) -> str:
     if model.n_groups not in model.heads:
         return f"group{number}"
     weights = model.head.coef[:, number :: model.n_groups].astype(np.float64).mean(axis=1)
-    return f"{model.classes[int(weights.argmax())]} {number}"
+    return f"{model.classes[int(weights.argmax())]} #{number}"
 
 
 def checked_group_names(given: Any, n_groups: int) -> dict[int, str]:

@@ -484,7 +484,7 @@ class Model(ModelViews):
         """Return names of the groups: those given, or else their most typical words.
 
         Groups of words without names, as of images, are called by the class that they speak for most and their number,
-        such as ``"cat 3"``, or ``"group3"`` without classes.
+        such as ``"cat #3"``, or ``"group3"`` without classes.
 
         Words are typical by their frequency; for texts with TF-IDF weights those that occur in some of the texts, not
         in nearly all or in one, come first.

@@ -208,7 +208,7 @@ class WordGroup:
         if self.names:
             return ", ".join(self.names[:WORDS_IN_TITLE])
         best = max(self.classes, key=lambda one: one[1], default=("", 0.0))
-        return f"{best[0]} {self.number}" if best[1] > 0 else f"Group {self.number}"
+        return f"{best[0]} #{self.number}" if best[1] > 0 else f"Group {self.number}"
 
 
 @dataclass(frozen=True)

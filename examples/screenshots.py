@@ -1,0 +1,270 @@
+"""Pictures of the explorer and of reports, for README and docs.
+
+    python examples/screenshots.py --out docs/images           # those that README and docs show
+    python examples/screenshots.py --out pictures --all        # every page, wide and narrow, light and dark
+
+Needs the extras ``explore`` and ``report``, Playwright, and Chromium (``make browser``). The data are made here:
+handwritten digits of scikit-learn, docstrings of the standard library, and textures drawn as photographs of places.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bagwise import fit_model
+from bagwise.cli.outputs import write_digits
+from bagwise.explorer import Server, open_other, open_workspace
+from bagwise.explorer.pages import PAGES
+from bagwise.explorer.running import Explorer
+from bagwise.training.item_index import index_of_fit
+from bagwise.training.options import FitOptions
+from first_hour import QUERY, write_texts
+
+DATA = ("texts", "photos", "digits")
+WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
+SCHEMES = ("light", "dark")
+N_PHOTOS = 36  # of each place
+MIXED = 0.5  # part of them that show another place as well
+SIDES = (120, 160)  # pixels
+# Pictures of README and docs: data, page, width and colours.
+SHOWN = {
+    "photos-groups-wide-light",
+    "texts-item-wide-light",
+    "texts-overview-wide-light",
+    "texts-map-wide-light",
+    "texts-steer-wide-light",
+    "photos-report-wide-light",
+}
+# Addresses of the pages.
+ADDRESSES = {
+    "overview": "/",
+    "groups": "/groups",
+    "group": "/groups?group=0",
+    "items": "/items?sort=margin",
+    "item": "/items?item={item}",
+    "map": "/map",
+    "search": "/search",
+    "compare": "/compare",
+    "steer": "/steer",
+}
+
+
+def photographs(seed: int = 0) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield pictures of five places with their names: colours, gradients and textures that vary."""
+    rng = np.random.default_rng(seed)
+    draws = {"beach": _beach, "bricks": _bricks, "forest": _forest, "meadow": _meadow, "sunset": _sunset}
+    for place, draw in draws.items():
+        for _ in range(N_PHOTOS):
+            picture = draw(rng)
+            if rng.random() < MIXED:  # another place beside it, sometimes the larger part
+                other = draws[str(rng.choice(list(draws)))](rng)
+                start = int(rng.uniform(0.3, 0.9) * SIDES[1])
+                picture[:, start:] = other[:, start:]
+            picture = picture * rng.uniform(0.7, 1.1) + rng.normal(0, 8, (*SIDES, 3))
+            yield place, np.clip(picture, 0, 255).astype(np.uint8)
+
+
+def _mixed(top: Any, bottom: Any, part: np.ndarray) -> np.ndarray:
+    return np.asarray(top) * (1 - part[..., None]) + np.asarray(bottom) * part[..., None]
+
+
+def _grid() -> tuple[np.ndarray, np.ndarray]:
+    rows, columns = np.mgrid[: SIDES[0], : SIDES[1]]
+    return rows / SIDES[0], columns / SIDES[1]
+
+
+def _beach(rng: np.random.Generator) -> np.ndarray:
+    y, x = _grid()
+    shore = rng.uniform(0.5, 0.75) + 0.03 * np.sin(8 * x + rng.uniform(0, 6))
+    sea = _mixed([120, 180, 220], [30, 110, 160], y + 0.04 * np.sin(60 * y + 9 * x))
+    sand = np.array([220, 195, 150]) + rng.normal(0, 14, (*SIDES, 1))
+    return np.where((y > shore)[..., None], sand, sea)
+
+
+def _bricks(rng: np.random.Generator) -> np.ndarray:
+    high, wide = rng.integers(10, 18), rng.integers(24, 40)
+    rows, columns = np.mgrid[: SIDES[0], : SIDES[1]]
+    shifted = columns + (rows // high % 2) * wide // 2
+    mortar = (rows % high < 2) | (shifted % wide < 2)
+    shade = rng.normal(0, 18, (SIDES[0] // high + 2, SIDES[1] // wide + 3))[rows // high, shifted // wide]
+    return np.where(mortar[..., None], 190.0, np.array([160, 75, 55]) + shade[..., None])
+
+
+def _forest(rng: np.random.Generator) -> np.ndarray:
+    y, x = _grid()
+    picture = _mixed([50, 90, 50], [25, 55, 25], y) + rng.normal(0, 16, (*SIDES, 1))
+    for _ in range(rng.integers(6, 12)):
+        trunk = np.abs(x - rng.uniform(0, 1)) < rng.uniform(0.01, 0.03)
+        picture[trunk] = np.array([70, 50, 35]) + rng.normal(0, 8, (int(trunk.sum()), 1))
+    return picture
+
+
+def _meadow(rng: np.random.Generator) -> np.ndarray:
+    y, x = _grid()
+    picture = _mixed([120, 170, 80], [70, 130, 50], y) + rng.normal(0, 12, (*SIDES, 1))
+    colours = np.array([[235, 210, 60], [230, 90, 120], [240, 240, 240], [150, 90, 200]])
+    for _ in range(rng.integers(15, 40)):
+        far = (y - rng.uniform(0.1, 1)) ** 2 + (0.75 * (x - rng.uniform(0, 1))) ** 2
+        picture[far < rng.uniform(0.0002, 0.0015)] = colours[rng.integers(4)]
+    return picture
+
+
+def _sunset(rng: np.random.Generator) -> np.ndarray:
+    y, x = _grid()
+    horizon = rng.uniform(0.6, 0.8)
+    sky = _mixed([90, 60, 120], [250, 140, 60], np.clip(y / horizon, 0, 1))
+    sun = (y - horizon + 0.12) ** 2 + (0.75 * (x - rng.uniform(0.2, 0.8))) ** 2 < 0.004
+    sky[sun] = [255, 225, 140]
+    sea = _mixed([120, 60, 60], [40, 30, 60], y) + 25 * np.sin(90 * y + 6 * x)[..., None]
+    return np.where((y > horizon)[..., None], sea, sky)
+
+
+def write_photographs(folder: Path) -> Path:
+    """Write the photographs into a folder for each place."""
+    for number, (place, pixels) in enumerate(photographs()):
+        path = folder / place / f"{number:03}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=90)
+    return folder
+
+
+def fitted(source: Path, folder: Path, **options: Any) -> Path:
+    """Fit a model; write its index and report, and a second model by another criterion; return the index."""
+    model = fit_model(source, **options)
+    model.report(folder / f"{source.stem}.report.html")
+    fit_model(source, **options | {"criterion": "aib", "n_groups": max(model.n_groups // 2, 2)}).save(
+        folder / f"{source.stem}-2.bagwise"
+    )
+    path = folder / f"{source.stem}.index"
+    index_of_fit(model.result, None, source, FitOptions()).with_map("tsne").save(path)
+    return path
+
+
+def make(data: str, folder: Path) -> Path:
+    """Make some data and fit a model; return its index."""
+    if data == "texts":
+        write_texts(folder)
+        return fitted((folder / "docs").rename(folder / "texts"), folder)
+    if data == "photos":
+        return fitted(write_photographs(folder / "photos"), folder, n_words=300, n_groups=12)
+    options = {"descriptor": "patches", "n_words": 100, "pyramid": 5, "n_groups": 20}
+    return fitted(write_digits(folder / "digits.zip"), folder, **options)
+
+
+def a_wrong_item(index: Path) -> int:
+    """Return the number of an item that is nearly or really wrong."""
+    space = open_workspace(index)
+    answers, codes = space.cut().answers, space.items.codes
+    wrong = np.flatnonzero(answers.predicted != codes)
+    return int(wrong[0] if len(wrong) else answers.margin.argmin())
+
+
+def take(page: Page, path: Path, whole: bool = False) -> None:
+    """Take a picture, with a palette of 128 colours."""
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(400)  # pictures and canvases are drawn
+    page.screenshot(path=path, full_page=whole)
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"{path} {path.stat().st_size // 1024} kB", flush=True)
+
+
+def visit(
+    browser: Browser, name: str, wanted: Callable[[str], bool], out: Path, open_page: Callable[[Page], None]
+) -> None:
+    """Take pictures of one page in all widths and colours that are wanted."""
+    for width, (across, down) in WIDTHS.items():
+        for scheme in SCHEMES:
+            file = f"{name}-{width}-{scheme}"
+            if wanted(file):
+                size: Any = {"width": across, "height": down}
+                context = browser.new_context(viewport=size, color_scheme=scheme)
+                page = context.new_page()
+                open_page(page)
+                take(page, out / f"{file}.png")
+                context.close()
+
+
+def edit_groups(editor: Any) -> None:
+    """Split the largest group, and name the first of the others."""
+    editor.wait()
+    model = editor.current.model
+    groups = model.describe_groups()
+    largest = max(groups, key=lambda group: len(group.words)).number
+    named = next(group for group in groups if group.number != largest and len(group.words) > 2)
+    name = f"{named.class_name}: {named.words[0]} and the like"
+    editor.edit(
+        {"edit": "rename", "n_groups": model.n_groups, "group": named.number, "name": name}, editor.space.revision
+    )
+    editor.edit({"edit": "split", "n_groups": model.n_groups, "group": largest}, editor.space.revision)
+
+
+def explorer_pages(browser: Browser, data: str, index: Path, wanted: Callable[[str], bool], out: Path) -> None:
+    """Take pictures of the pages of the explorer."""
+    space = open_workspace(index)
+    space.other = open_other(space, index.with_name(f"{index.stem}-2.bagwise"))
+    item = a_wrong_item(index)
+    with Explorer(Server(space)) as running:
+        base = running.address.split("/?")[0]
+        for name, address in ADDRESSES.items():
+            if address.strip("/").partition("?")[0] not in PAGES:
+                continue
+
+            if name == "steer":
+                edit_groups(space.editor)
+
+            def open_page(page: Page, name: str = name, address: str = address) -> None:
+                page.goto(running.address)
+                page.wait_for_selector("main h1")
+                page.goto(base + address.format(item=item))
+                page.wait_for_selector("main h1")
+                if name == "search" and data == "texts":
+                    page.fill("#query", QUERY)
+                    page.press("#query", "Control+Enter")
+                    page.wait_for_selector(".strip .item")
+
+            visit(browser, f"{data}-{name}", wanted, out, open_page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
+    parser.add_argument("--all", action="store_true", help="all pages, not only those of README and docs")
+    parser.add_argument("--only", choices=DATA, action="append", help="only pictures of these data")
+    options = parser.parse_args()
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        raise SystemExit("Chromium is needed: make browser, or set CHROMIUM to its path.")
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    def wanted(name: str) -> bool:
+        return options.all or name in SHOWN
+
+    out = options.out.resolve()
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place), sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        for data in options.only or DATA:
+            index = make(data, Path())
+            report = index.with_name(f"{data}.report.html").resolve().as_uri()
+
+            def open_report(page: Page, report: str = report) -> None:
+                page.goto(report)
+
+            visit(browser, f"{data}-report", wanted, out, open_report)
+            explorer_pages(browser, data, index, wanted, out)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
