@@ -26,7 +26,7 @@ def numbered(labels):
 @st.composite
 def cases(draw):
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    d = draw(st.sampled_from([1, 2, 5, 12, 40, 100]))
+    d = draw(st.sampled_from([1, 2, 5, 12, 40, 200]))
     hierarchy = some_hierarchy(d, draw(st.integers(max(0, d - 5), d - 1)), random)
     before = hierarchy.cut(draw(st.integers(hierarchy.min_groups, d)))
     labels = before.copy()

@@ -71,6 +71,9 @@ class Unedited:
         parts = (model.hierarchy, model.n_groups, model.heads, model.calibration, model.path, model.given_names)
         return cls(*parts, model.provenance.get("derived_head"))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "states": OrderedDict()}  # copies in other processes replay edits
+
     @property
     def trained(self) -> dict[int, Head]:
         """The heads that were not derived from others."""
@@ -250,9 +253,9 @@ def _state_after(original: Model, record: Unedited, edits: Sequence[dict[str, An
     for edit in edits:
         digest.update(json.dumps(edit, sort_keys=True).encode() + b"\n")
         keys.append(digest.digest())
-    known = next((k for k in range(len(edits), 0, -1) if keys[k] in record.states), 0)
     first = EditState(record.hierarchy, record.hierarchy, record.n_groups, record.given_names)
-    state = record.states[keys[known]] if known else first
+    held = ((k, record.states.get(keys[k])) for k in range(len(edits), 0, -1))
+    known, state = next(((k, one) for k, one in held if one is not None), (0, first))
     editor = Editor(original)
     for k in range(known, len(edits)):
         try:
