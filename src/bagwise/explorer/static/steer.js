@@ -2,7 +2,8 @@
 
 import { address } from "./address.js";
 import { change, controls, edit, editable } from "./edits.js";
-import { api, count, csv, download, h, percent, plural } from "./dom.js";
+import { api, count, h, percent, plural } from "./dom.js";
+import { exporting } from "./export.js";
 
 const PART = 60;
 const AGAIN = 700; // milliseconds between questions how far the training is
@@ -44,7 +45,7 @@ function lead(facts) {
 }
 
 function state(facts, told) {
-  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), told.n_edits ? python(told) : null].filter(Boolean);
+  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), told.n_edits ? exported(facts, told) : null].filter(Boolean);
 }
 
 const shownError = (found) => (found ? `${percent(found.error)} ± ${percent(found.standard_error)}` : "–");
@@ -91,24 +92,13 @@ function edits(facts, told) {
   const rest = told.n_edits - told.edits.length;
   return h("section", {}, h("h2", {}, plural(told.n_edits, "edit")),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Edits" }, h("table", { class: "edits" }, h("caption", { class: "unseen" }, "Edits, the last one first"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))),
-    rest > 0 ? h("p", { class: "small" }, `${count(rest)} earlier ones are not shown.`) : null,
-    h("p", {}, h("button", { type: "button", onclick: () => download(`${facts.title}-edits.csv`, csv([["number", "when", "what", "groups_before", "groups_after", "error_before", "error_after", "standard_error"],
-      ...told.edits.map((one) => [one.number + 1, one.when, one.text, one.from, one.to, one.before?.error, one.after?.error, one.after?.standard_error])])) }, "Save as CSV")));
+    rest > 0 ? h("p", { class: "small" }, `${count(rest)} earlier ones are not shown.`) : null);
 }
 
-function python(told) {
-  const code = h("code", {}, told.python);
-  const text = h("pre", { tabindex: 0, "aria-label": "Lines of Python" }, code);
-  const copy = h("button", { type: "button", onclick: async () => {
-    try {
-      await navigator.clipboard.writeText(told.python);
-      copy.textContent = "Copied";
-    } catch { // not allowed, or no secure address: they are chosen, so that a key copies them
-      getSelection().selectAllChildren(code);
-      copy.textContent = "Press Ctrl+C";
-    }
-  } }, "Copy");
-  return h("section", {}, h("h2", {}, "The same in Python"), text, copy);
+function exported(facts, told) {
+  const head = ["number", "when", "what", "groups_before", "groups_after", "error_before", "error_after", "standard_error"];
+  const rows = () => [head, ...told.edits.map((one) => [one.number + 1, one.when, one.text, one.from, one.to, one.before?.error, one.after?.error, one.after?.standard_error])];
+  return exporting("steer", { tables: [["Edits", `${facts.title}-edits`, rows]], lines: told.python });
 }
 
 function list(facts, told) {
