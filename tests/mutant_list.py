@@ -198,6 +198,27 @@ MUTANTS = [
         "merging/test_word_merger.py -k names",
     ),
     Mutant(
+        "map: what cannot be told apart is told apart",
+        "training/item_map.py",
+        "    told = values > _NOTHING\n",
+        "    told = values > -1\n",
+        "training/test_item_map.py",
+    ),
+    Mutant(
+        "map: columns that depend on others are kept",
+        "training/item_map.py",
+        "values > _NOTHING * size",
+        "values >= 0",
+        "training/test_item_map.py",
+    ),
+    Mutant(
+        "map: no weight is added to the edges",
+        "training/item_map.py",
+        "    constant = own.mean() / n\n",
+        "    constant = 0.0 / n\n",
+        "training/test_item_map.py",
+    ),
+    Mutant(
         "index: answers of the model for training items",
         "training/item_answers.py",
         "for first in range(n_held_out, n_items, _BATCH):",

@@ -98,6 +98,23 @@ def test_a_group_of_the_hierarchy_is_chosen_by_a_click(visit):
         page.keyboard.press(key)
 
 
+def test_the_wheel_scrolls_the_page_until_the_hierarchy_has_the_focus(visit):
+    page = visit("/groups", height=500)
+    page.hover(".icicle")
+    picture = "() => document.querySelector('.icicle').toDataURL()"
+    before = page.evaluate(picture)
+    page.mouse.wheel(0, -100)
+    page.mouse.wheel(0, 50)
+    page.wait_for_function("() => window.scrollY > 0")
+    assert page.evaluate(picture) == before
+    page.focus(".icicle")
+    page.hover(".icicle")
+    at = page.evaluate("window.scrollY")
+    page.mouse.wheel(0, -100)
+    page.wait_for_function("(before) => document.querySelector('.icicle').toDataURL() !== before", arg=before)
+    assert page.evaluate("window.scrollY") == at
+
+
 def test_colours_are_kept(visit):
     page = visit("/", color_scheme="light")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")

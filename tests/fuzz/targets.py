@@ -119,6 +119,8 @@ def _use_item_index(path):
         found.similar(0, 2)
         found.search(np.ones((1, found.model.n_cells * found.model.hierarchy.n_words)), 2)
     IndexedWords.of(found)
+    if found.map is not None:
+        found.map.to_parts()
 
 
 def _use_topics(path):

@@ -68,7 +68,7 @@ def test_items_compared_by_groups(tmp_path):
         assert [[list(hit) for hit in hits] for hits in index.search(queries, k=3)] == wanted
 
 
-@pytest.mark.parametrize("schema", [3, 4])
+@pytest.mark.parametrize("schema", [3, 4, 5])
 def test_items_compared_by_words_and_classes(tmp_path, schema):
     folder = FILES.parent / f"files{schema}"
     wanted = json.loads((folder / "expected.json").read_text("utf-8"))
@@ -83,6 +83,10 @@ def test_items_compared_by_words_and_classes(tmp_path, schema):
         if index.answers is not None:
             assert (list(index.answers.sizes), index.answers.protocol) == (wanted["sizes"], wanted["protocol"])
             np.testing.assert_array_equal(index.answers.top.predicted, wanted["predicted"])
+        assert (index.map is None) == (schema < 5)
+        if index.map is not None:
+            np.testing.assert_array_equal(index.map.points, np.array(wanted["points"], np.float32))
+            np.testing.assert_array_equal(index.map.clusters, wanted["clusters"])
 
 
 @pytest.mark.parametrize("mmap", [True, False])
