@@ -83,8 +83,8 @@ class Editor:
         """Return the state after one more edit."""
         model, kind = self._original, edit["edit"]
         n = self._size(state, edit["n_groups"])
-        fixed = model.tables is not None or model.flattened is not None or groups_of(model.hierarchy) is not None
-        if fixed and (kind != "rename" or n != model.n_groups):
+        fixed = model.tables is not None or groups_of(model.hierarchy) is not None
+        if (fixed and n != model.n_groups) or ((fixed or model.flattened is not None) and kind != "rename"):
             what = "has several tables" if model.tables is not None else "is compact or was trimmed"
             raise BagwiseError(
                 f"This model {what}: its {model.n_groups} groups can be renamed, nothing else. Edit a model with its "

@@ -429,7 +429,7 @@ class Model(ModelViews):
         other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n), given_names=moved_names(self, n))
         if self.tables is not None and n != self.n_groups:
-            other._set(tables=None)
+            other._set(tables=None, edits=(), unedited=None)  # names of groups of the tables
             for name in ("heads", "calibration"):
                 other._set(**{name: {k: one for k, one in getattr(self, name).items() if k != self.n_groups}})
         with_derived_head(other)
