@@ -170,7 +170,7 @@ def test_edits_before_the_classifiers_are_trained_are_measured_later(place, lear
     told = client(editor.space)("steer")
     assert told["edits"][0]["before"]
     assert told["now"] == told["edits"][0]["after"]
-    assert (told["revision"], editor.progress["done"]) == (2, 4)
+    assert (told["revision"], editor.progress["done"]) == (1, 4)  # edits go on from what pages show
     loaded = ItemIndex.load(editor.path)
     assert "derived_head" not in loaded.model.provenance
     assert 5 in loaded.answers.sizes
@@ -278,6 +278,12 @@ def test_locks_and_links_are_listed_and_taken_back(place, learned):
     assert lookup[words[0]] == lookup[words[1]]
     locked = [one["number"] for one in send("groups?n=6")["groups"] if one["locked"]]
     assert [one["group"] for one in told["locked"]] == locked == [1]
+    most = send("overview")["most_groups"]  # where they are whole still
+    finest, own = space.editor.space.cut(most).model.lookup, space.editor.space.model.lookup == 1
+    assert finest[words[0]] == finest[words[1]]
+    assert len(set(finest[own].tolist())) == 1
+    assert len(names) - most == own.sum() - 1 + (0 if own[words].all() else 1)
+    send(f"overview?n={most + 1}", code=400)
     send("steer/edit", {"edit": {"edit": "unlock", "n_groups": 6, "group": 1}, "revision": 2})
     told = send("steer/edit", {"edit": {"edit": "unlink", "n_groups": 6, "words": words}, "revision": 3})
     assert (told["locked"], told["links"]) == ([], [])

@@ -214,6 +214,9 @@ class Editor:
         except BagwiseError as error:
             self._measures, self.why_not = "", str(error)
             return
+        except BaseException as error:  # the page must not wait for it
+            self._measures, self.why_not = "", f"Errors cannot be measured: {error!r:.200}"
+            raise
         with self.lock:
             self._steering = steering
             self._measure_all()
@@ -223,8 +226,9 @@ class Editor:
         shown = self.current.model
         for step in [*self._steps, *self._undone]:
             self._measure(step)
-        if self.current.model is not shown:
-            self._change()
+        if self.current.model is not shown:  # with the same groups, so that edits can go on from what pages show
+            self._show(self.current, self.space.revision)
+            self._save_and_tell()
 
     # Measuring
 
@@ -349,21 +353,21 @@ class Editor:
             )
 
     def _change(self) -> None:
-        self._show(self.current)
+        self._show(self.current, self.space.revision + 1)
         self._save_and_tell()
 
     def _save_and_tell(self) -> None:
         problem = self._save()
         self.shown = Shown(self.space, tuple(self._steps), tuple(reversed(self._undone)), problem)
 
-    def _show(self, step: Step) -> None:
+    def _show(self, step: Step, revision: int) -> None:
         """Replace the workspace by one with the model of a step."""
         items = self.space.items
         if self._index is not None:
             self._index = self._edited_index(step)
             if isinstance(items, StoredItems):
                 items = items.edited(self._index)
-        self.space = self.space.edited(step.model, items)
+        self.space = self.space.edited(step.model, items, revision)
         self.changed(self.space)
 
     def _edited_index(self, step: Step) -> ItemIndex:

@@ -375,7 +375,7 @@ class StoredItems(Items):
         """Return the same items as an index with another model and other answers knows them."""
         assert index.answers is not None
         other = copy.copy(self)
-        other._index, other._answers, other._words = index, index.answers, replace(self._words, index=index)
+        other._index, other._answers, other._words = index, index.answers, self._words.of_model(index)
         return other
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.explorer.items import CutItems, Items
+from bagwise.merging.regrouping import joined_sets
 from bagwise.model import Model
 from bagwise.model.compact import groups_of
-from bagwise.model.editing import locked_groups
+from bagwise.model.editing import linked_words, locked_groups
 from bagwise.model.explanation import sum_cells
 from bagwise.model.groups import name_model_group, names_differ, typicality
 from bagwise.training.group_data import typical_patches
@@ -235,7 +236,7 @@ class Workspace:
     editor : Editor or None
         What edits the model, see `bagwise.explorer.editor`.
     revision : int
-        How many times the model has been changed since it was opened.
+        How many times people have changed the model since it was opened.
     """
 
     def __init__(self, model: Model, items: Items | None = None, *, title: str = "") -> None:
@@ -255,10 +256,10 @@ class Workspace:
         self._hold_cuts = threading.Lock()
         self._kept: dict[str, Any] = {}
 
-    def edited(self, model: Model, items: Items | None) -> Workspace:
+    def edited(self, model: Model, items: Items | None, revision: int) -> Workspace:
         """Return the workspace of an edited model with the same items; what does not depend on groups is shared."""
         other = Workspace(model, items, title=self.title)
-        other.visited, other.editor, other.revision = self.visited, self.editor, self.revision + 1
+        other.visited, other.editor, other.revision = self.visited, self.editor, revision
         other.origin, other.other = self.origin, self.other
         shared = ("ids", "folded_names", "folded_ids", "id_ranks", "numbers")
         other.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
@@ -319,7 +320,14 @@ class Workspace:
         model = self.model
         if groups_of(model.hierarchy) is not None:  # compact
             return model.n_groups, model.n_groups
-        return model.hierarchy.min_groups, model.flattened or model.hierarchy.n_words
+        return model.hierarchy.min_groups, (model.flattened or model.hierarchy.n_words) - self._n_joined
+
+    @cached_property
+    def _n_joined(self) -> int:
+        """How many fewer groups than words there are at most, since edits keep some words together."""
+        locked = [np.flatnonzero(self.model.lookup == number).tolist() for number in locked_groups(self.model)]
+        together = joined_sets([*locked, *linked_words(self.model)["must_link"]])
+        return sum(len(words) - 1 for words in together)
 
     def cut(self, n: int | None = None) -> Cut:
         """Return the model at a number of groups; the last few cuts are kept."""

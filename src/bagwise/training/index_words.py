@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,6 +55,12 @@ class IndexedWords:
         # roots of relative frequencies, the same sum in each vocabulary
         fixed = model.norm == "l1" or (n_vocabularies == 1 and model.norm is None and model.normalize[:1] == ("l1",))
         return cls(index, True, float(n_vocabularies)) if model.term == "count" and fixed else None
+
+    def of_model(self, index: ItemIndex) -> IndexedWords:
+        """Return the same words for the same items, of an index whose model has other groups."""
+        other = copy.copy(self)
+        object.__setattr__(other, "index", index)
+        return other
 
     @property
     def n_columns(self) -> int:

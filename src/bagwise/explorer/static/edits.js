@@ -1,7 +1,7 @@
 // Edits of the model: controls where groups and words are shown, undo and redo, and what an edit did to the error.
 
 import { address, go, parameters } from "./address.js";
-import { api, h, percent, plural, say } from "./dom.js";
+import { api, h, percent, plural } from "./dom.js";
 
 const MOST_NAMED = 1000; // groups that can be chosen by their names
 let revision = 0; // of the model that this page shows
@@ -56,10 +56,9 @@ export const edit = (facts, content) => change("edit", { edit: { edit: content.e
 function tell(text, kind = "", undo = false) {
   const place = document.getElementById("notice");
   place.className = `notice ${kind}`;
-  place.replaceChildren(h("p", {}, text), undo ? h("button", { type: "button", onclick: () => change("undo") }, "Undo") : null,
+  place.hidden = !text; // shown first, so that its new text is read aloud
+  place.replaceChildren(h("p", {}, text), ...(undo ? [h("button", { type: "button", onclick: () => change("undo") }, "Undo")] : []),
     h("button", { type: "button", "aria-label": "Hide this message", onclick: () => { place.hidden = true; } }, "×"));
-  place.hidden = !text;
-  if (text) say(text);
 }
 
 document.addEventListener("keydown", (event) => {

@@ -108,7 +108,9 @@ async function show() {
     leave = page.leave ?? null;
     const same = content.dataset.page === location.pathname;
     content.dataset.page = location.pathname;
+    const inside = content.contains(document.activeElement);
     content.replaceChildren(...[page.content].flat());
+    if (inside && document.activeElement === document.body) content.focus({ preventScroll: true }); // what had it is gone
     page.shown?.();
     if (!same) window.scrollTo(0, 0);
     say(`${PAGES[location.pathname].name}, ${facts.n_groups} groups`);
