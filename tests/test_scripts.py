@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
+
+from bagwise.explorer.pages import PAGES
 
 ROOT = Path(__file__).parent.parent
 
@@ -177,3 +180,20 @@ def test_the_benchmark_of_the_papers_methods_goes_on_from_finished_seeds(monkeyp
     assert [(line["method"], line["seeds"]) for line in lines] == [("ours", 2), ("peer", 2)]  # defaults first
     assert [line["error"] for line in lines] == ["0.100 ± 0.000", "0.250 ± 0.071"]
     assert "topics, seed 1: texts, ours (default): error 0.1; 1.0 s" in capsys.readouterr().out
+
+
+def test_pictures_of_the_docs_are_those_that_the_script_makes(monkeypatch):
+    pytest.importorskip("playwright.sync_api")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    script = importlib.import_module("screenshots")
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"images/([\w-]+)\.png", page.read_text("utf-8"))}
+    files = list((ROOT / "docs" / "images").iterdir())
+    assert shown == script.SHOWN == {file.stem for file in files}
+    assert sum(file.stat().st_size for file in files) < 1_500_000
+    names = [f"{data}-{page}" for data in script.DATA for page in (*script.ADDRESSES, "report")]
+    assert {name.rsplit("-", 2)[0] for name in shown} <= set(names)
+    assert {address.strip("/").partition("?")[0] for address in script.ADDRESSES.values()} == set(PAGES)
+    places, pictures = zip(*script.photographs(), strict=True)
+    assert len(set(places)) == 5
+    assert {(picture.shape, picture.dtype.name) for picture in pictures} == {((*script.SIDES, 3), "uint8")}

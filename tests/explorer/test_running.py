@@ -37,6 +37,9 @@ def test_a_fitted_model_is_explored_with_its_items(fitted):
         assert told["held_out"]["error"] == pytest.approx(fitted.path.errors[fitted.path.sizes.index(3)])
         one = ask("items/0")
         assert "".join(piece for piece, _ in one["text"]) == fitted.result.data.collection[0].load()
+        running._server.space.editor.edit({"edit": "rename", "n_groups": 3, "group": 0, "name": "first"}, 0)
+        assert running.model.given_names == {0: "first"}
+        assert fitted.given_names == {}
         assert running.address in repr(running)
         assert f'href="{running.address}"' in running._repr_html_()
     assert not running.running

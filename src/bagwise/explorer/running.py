@@ -28,7 +28,7 @@ _STARTING = 30.0  # seconds
 
 
 class Explorer:
-    """A running explorer: `address` opens it in the browser of this machine, `close` ends it.
+    """A running explorer: `address` opens it in the browser of this machine, `model` has its edits, `close` ends it.
 
     Use it in a ``with`` block to have it closed at its end.
 
@@ -59,6 +59,13 @@ class Explorer:
     def address(self) -> str:
         """The address to open, with its token."""
         return self._server.address
+
+    @property
+    def model(self) -> Model:
+        """The model with the edits that were made in the explorer."""
+        editor = self._server.space.editor
+        assert editor is not None  # a server makes one
+        return editor.current.model
 
     @property
     def running(self) -> bool:

@@ -230,6 +230,7 @@ class Server:
 
         self._prepare = partial(prepare, space)
         self._running: Any = None
+        self.space = space
         (space.editor or Editor(space)).changed = edited
         self._socket = _bound(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])

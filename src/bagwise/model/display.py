@@ -56,7 +56,8 @@ class ModelViews:
         Returns
         -------
         explorer : Explorer
-            Has an `address`, and `close` ends it. In a notebook it is shown as a link.
+            Has an `address`; its `model` has the edits that were made, and `close` ends it. In a notebook it is shown
+            as a link.
         """
         from bagwise.explorer import explore  # deferred: the explorer is built on models
 
