@@ -368,6 +368,35 @@ def group_moments_from_lists(lists, members, ends, squared, scale, rooted, sums,
 
 
 @njit(cache=True, nogil=True)
+def group_sums_from_lists(lists, members, ends, squared, out_items, out_values, out_ends):
+    """Sum the words of each group in every item that has one of them.
+
+    With dense rows X, squared if they hold square roots: ``F = X @ membership``, of which `out_items` and `out_values`
+    hold the entries of one group after the other; those of group g end at ``out_ends[g]``. They have room for all
+    entries of the lists. Two steps per entry of a list.
+    """
+    starts, items, values = lists
+    buffer, held = np.zeros(BLOCK_ITEMS), np.zeros(BLOCK_ITEMS, np.bool_)
+    first, begin, end = 0, 0, 0
+    for g in range(ends.shape[0]):
+        for m in range(first, ends[g]):
+            for p in range(starts[members[m]], starts[members[m] + 1]):
+                i, value = items[p], np.float64(values[p])
+                if not held[i]:
+                    held[i] = True
+                    out_items[end] = i
+                    end += 1
+                buffer[i] += value * value if squared else value
+        for k in range(begin, end):
+            i = out_items[k]
+            out_values[k] = buffer[i]
+            buffer[i] = 0.0
+            held[i] = False
+        out_ends[g] = end
+        first, begin = ends[g], end
+
+
+@njit(cache=True, nogil=True)
 def group_moments_from_rows(rows, members, ends, squared, scale, rooted, sums, squares):
     """Do what `group_moments_from_lists` does, for dense rows. One step per number."""
     for i in range(rows.shape[0]):

@@ -127,6 +127,18 @@ class InvertedBlock(_Arrays):
                 found[self.items[self.starts[word] : self.starts[word + 1]]] = True
         return found[: len(self)]
 
+    def group_sums(self, members: NDArray[np.int64], ends: NDArray[np.int64], squared: bool) -> sp.csr_array:
+        """Sum the words of each group in every item, see `bagwise.retrieval._kernels.group_sums_from_lists`."""
+        lengths = np.concatenate([[0], np.cumsum(np.diff(self.starts)[members])])[ends]
+        room = int(np.minimum(np.diff(lengths, prepend=0), len(self)).sum())
+        items, values, found = np.empty(room, np.int32), np.empty(room), np.zeros(len(ends) + 1, np.int64)
+        if len(self.items) and int(self.items.max()) >= len(self):  # from a file that was mapped, not read
+            raise BagwiseError(f"The index is damaged: an inverted list names item {self.items.max()} of {len(self)}.")
+        lists = self.starts, self.items, self.values
+        _kernels().group_sums_from_lists(lists, members, ends, squared, items, values, found[1:])
+        columns = sp.csc_array((values[: found[-1]], items[: found[-1]], found), shape=(len(self), len(ends)))
+        return sp.csr_array(columns.tocsr())
+
     def add_group_moments(self, *arguments: Any) -> None:
         """Add up features of groups, see `bagwise.retrieval._kernels.group_moments_from_lists`."""
         _kernels().group_moments_from_lists((self.starts, self.items, self.values), *arguments)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.model.model import Model
-from bagwise.model.vectorizers import group_features
+from bagwise.model.vectorizers import group_features, normalize_features
 from bagwise.retrieval._plain import BLOCK_ITEMS
+from bagwise.retrieval.store import InvertedBlock
 from bagwise.training.group_data import spread
 from bagwise.training.item_index import ItemIndex
 
@@ -129,9 +130,14 @@ class IndexedWords:
     def features(self, model: Model, normalize: Sequence[str] | None = None) -> Any:
         """Return the features of all items for a cut of the model, as `Model.group` gives them."""
         steps, parts = model.normalize if normalize is None else normalize, []
+        members, ends = groups_in_order(model)
         for block in self.index.index.blocks():
-            words = self._undone(block.rows()[:, : self.n_columns])
-            parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, steps))
+            if model.n_cells == 1 and isinstance(block, InvertedBlock):
+                sums = block.group_sums(members, ends, self.squared) * self.factor
+                parts.append(normalize_features(sums, steps))
+            else:
+                words = self._undone(block.rows()[:, : self.n_columns])
+                parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, steps))
         if all(isinstance(part, np.ndarray) for part in parts):
             return np.concatenate([np.zeros((0, model.n_cells * model.n_groups), np.float32), *parts])
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))

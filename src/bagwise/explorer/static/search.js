@@ -45,7 +45,7 @@ export async function show(facts, parameters) {
   return {
     content,
     shown: () => {
-      if (like !== null) fill(() => likeItem(facts, like, how));
+      if (like !== null) fill(() => likeItem(facts, like, how, results));
       else if (again) ask(again.body, again.type, again.body instanceof Blob ? picture(again.body) : null);
     },
     leave: () => url && URL.revokeObjectURL(url),
@@ -89,8 +89,12 @@ function settings(facts, given) {
     choice("k", "Show", NUMBERS.map((number) => [number === 24 ? "" : number, plural(number, "item")])));
 }
 
-async function likeItem(facts, like, how) {
+async function likeItem(facts, like, how, place) {
   const number = encodeURIComponent(like);
+  if (how.by === "groups") { // the slider may move on, and each cut takes the server a moment
+    await new Promise((done) => setTimeout(done, 250));
+    if (!place.isConnected) return [];
+  }
   const [told, { hits }] = await Promise.all([api(`items/${number}`, { n: facts.n_groups }), api(`items/${number}/similar`, how)]);
   const picture = facts.modality === "images" ? `/api/items/${number}/picture?side=640` : null;
   return found({ ...told, hits, known: hits.length > 0 }, facts, picture, { like, ...how });
