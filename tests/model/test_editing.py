@@ -39,6 +39,17 @@ def words_model(d=60, n=9, seed=0, normalize=(), **more):
     return Model(**parameters | more)
 
 
+def linked_model(criterion="aib", d=60, n=9):
+    """A model of all words with the statistics that a fit keeps."""
+    random = np.random.default_rng(3)
+    y = np.arange(80) % 4
+    X = random.poisson(random.gamma(0.5, 4.0, (4, d))[y]).astype(float)
+    engine = Engine(criterion).load(X, y)
+    hierarchy = engine.run(1)
+    statistics = statistics_of(engine, hierarchy)
+    return words_model(d, n, hierarchy=hierarchy, group_statistics=statistics, word_totals=X.sum(axis=0))
+
+
 def edit(kind, n, **members):
     return {"edit": kind, "n_groups": n, **members}
 
@@ -50,11 +61,16 @@ def some_edits(model, random, n_edits=6):
         n = int(random.choice([model.n_groups, 4, 12])) if random.random() < 0.3 else model.n_groups
         if not model.hierarchy.min_groups <= n <= model.hierarchy.n_words:
             continue
-        kind = random.choice(["rename", "move", "split", "join", "lock", "unlock"])
+        links = ["must_link", "cannot_link", "unlink"] * (model.group_statistics is not None)
+        kind = random.choice(["rename", "move", "split", "join", "lock", "unlock", *links])
         group = int(random.integers(n))
         members = {"rename": {"group": group, "name": f"name {len(made)}"}, "split": {"group": group}}
         members |= {"lock": {"group": group}, "unlock": {"group": group}}
         members["move"] = {"words": random.choice(60, 3, replace=False).tolist(), "to": random.choice([None, group])}
+        pair = {"words": random.choice(60, 2, replace=False).tolist()}
+        members |= {"must_link": pair, "cannot_link": pair}
+        held = [words for some in linked_words(model).values() for words in some]
+        members["unlink"] = {"words": held[0]} if held else pair
         members["join"] = {"groups": random.choice(n, min(2, n), replace=False).tolist()}
         try:
             model = model.apply([one := edit(str(kind), n, **members[kind])])
@@ -62,6 +78,9 @@ def some_edits(model, random, n_edits=6):
             continue
         made.append(json.loads(json.dumps(one)))
     return made
+
+
+LINKED = linked_model()
 
 
 def sets_of(model, n=None):
@@ -108,7 +127,9 @@ def test_each_edit_makes_the_groups_it_says():
 @settings(max_examples=8)
 def test_edits_are_replayed_undone_and_saved(seed, tmp_path_factory):
     random = np.random.default_rng(seed)
-    model = words_model(seed=seed % 7, normalize=("l1", "power") if seed % 2 else ())
+    normalize = ("l1", "power") if seed % 2 else ()
+    linked = {"hierarchy": LINKED.hierarchy, "group_statistics": LINKED.group_statistics} if seed % 5 < 3 else {}
+    model = words_model(seed=seed % 7, normalize=normalize, **linked)
     edits = some_edits(model, random)
     whole = model.apply(edits)
     assert whole.edits == tuple(edits)
@@ -127,7 +148,10 @@ def test_edits_are_replayed_undone_and_saved(seed, tmp_path_factory):
     assert loaded.undo(2) == steps[-3]
     assert loaded.undo(2).apply(edits[-2:]) == whole == pickle.loads(pickle.dumps(whole))
     assert model.apply(loaded.edits) == whole
-    assert model == words_model(seed=seed % 7, normalize=model.normalize)  # nothing was changed in place
+    assert model == words_model(seed=seed % 7, normalize=normalize, **linked)  # nothing was changed in place
+    links = linked_words(whole)
+    locked = [whole.groups()[k] for k in locked_groups(whole)]
+    constraints_hold(whole, links["must_link"], links["cannot_link"], locked, largest=whole.n_groups + 1)
     # readers that know nothing of edits see the edited groups
     counts = random.integers(0, 4, (7, 60))
     reader = runtime.load(path)
@@ -318,17 +342,6 @@ def test_edits_without_names_change_little_in_the_file(tmp_path):
     assert Model.load(tmp_path / "m").undo() == model
 
 
-def linked_model(criterion="aib", d=60, n=9):
-    """A model of all words with the statistics that a fit keeps."""
-    random = np.random.default_rng(3)
-    y = np.arange(80) % 4
-    X = random.poisson(random.gamma(0.5, 4.0, (4, d))[y]).astype(float)
-    engine = Engine(criterion).load(X, y)
-    hierarchy = engine.run(1)
-    statistics = statistics_of(engine, hierarchy)
-    return words_model(d, n, hierarchy=hierarchy, group_statistics=statistics, word_totals=X.sum(axis=0))
-
-
 def accepted(model, one):
     try:
         return model.apply([one])
@@ -336,9 +349,9 @@ def accepted(model, one):
         return None
 
 
-def constraints_hold(model, must, cannot, whole=(), by_hand=()):
+def constraints_hold(model, must, cannot, whole=(), by_hand=(), largest=None):
     joined = joined_sets([*must, *(words.tolist() for words in (*whole, *by_hand))])
-    largest = model.hierarchy.n_words - sum(len(words) - 1 for words in joined) + 1
+    largest = largest or model.hierarchy.n_words - sum(len(words) - 1 for words in joined) + 1
     assert largest > model.n_groups
     for n in range(model.hierarchy.min_groups, largest):
         labels = model.hierarchy.cut(n)
