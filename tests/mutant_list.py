@@ -575,4 +575,33 @@ MUTANTS = [
         "        pass\n",
         "first_hour/test_training_error.py -k sample",
     ),
+    # reports, notebooks and the explorer from Python
+    Mutant(
+        "a name may end the data of a report",
+        "report/icicle.py",
+        '    return whole.replace("<", "\\\\u003c").replace(">", "\\\\u003e").replace("&", "\\\\u0026")\n',
+        "    return whole\n",
+        "report/test_html.py -k hostile",
+    ),
+    Mutant(
+        "a name is not escaped in a notebook",
+        "report/notebook.py",
+        '    return f"<td><bdi{title}>{escape(shown)}</bdi></td>"\n',
+        '    return f"<td><bdi{title}>{shown}</bdi></td>"\n',
+        "test_notebooks.py -k hostile",
+    ),
+    Mutant(
+        "the first baseline is not the strongest",
+        "training/baselines.py",
+        '    return sorted(found, key=lambda one: float(one["error"]))\n',
+        "    return found\n",
+        "training/test_baselines.py -k folds",
+    ),
+    Mutant(
+        "items of a fit are answered by the model that was trained on them",
+        "explorer/running.py",
+        "held_out_top=fit.held_out_top if same else None",
+        "held_out_top=None",
+        "explorer/test_running.py -k fitted",
+    ),
 ]
