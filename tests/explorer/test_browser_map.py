@@ -145,6 +145,11 @@ def test_a_selection_is_listed_and_saved(opened, index, mode):
     np.testing.assert_allclose(
         [[float(row["x"]), float(row["y"])] for row in rows], index.map.points[inside], rtol=1e-6
     )
+    page.locator(".selection .item").first.click()
+    page.wait_for_selector(".why")
+    page.go_back()  # to the same selection
+    page.wait_for_selector(".selection .item")
+    assert number_of(page.locator(".selection h2").inner_text()) == len(inside)
     page.click("text=Open in Items")
     page.wait_for_selector(".gridbox")
     assert page.locator(".grid .item").count() == min(len(inside), 60)

@@ -115,6 +115,8 @@ def test_a_map_is_made_in_the_background(ask, answer, space):
     chosen = np.array([0, 2], "<i4").tobytes()
     selection = answer("/api/map/select", method="POST", body=chosen)["selection"]
     assert answer(f"/api/items?n=5&selection={selection}")["total"] == 2
+    assert ask(f"/api/map/selected?selection={selection}")[2] == chosen
+    assert "not known any more" in answer("/api/map/selected?selection=x", 404)["error"]
     assert len(answer("/api/map/rows?n=5", method="POST", body=chosen)["rows"]) == 2
     assert "has no 'other'" in answer("/api/map/other", 404, method="POST")["error"]
     assert ask("/api/map/make?method=tsne", method="POST", origin="http://evil.example")[0] == 403

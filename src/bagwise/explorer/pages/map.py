@@ -33,6 +33,10 @@ def routes(space: Workspace) -> list[BaseRoute]:
     def predicted(request: Request) -> Response:
         return Response(answers(space, size_of(request.query_params)), media_type=_BINARY)
 
+    def selected(request: Request) -> Response:
+        numbers = _mapped(space).selected(request.query_params.get("selection", ""))
+        return Response(numbers.astype("<i4").tobytes(), media_type=_BINARY)
+
     async def posted(request: Request) -> Response:
         try:
             body = await request.body()
@@ -53,6 +57,7 @@ def routes(space: Workspace) -> list[BaseRoute]:
         Route("/api/python/map", reading(lambda q, _: {"lines": map_lines(space, size_of(q))})),
         Route("/api/map/points", safe(points)),
         Route("/api/map/answers", safe(predicted)),
+        Route("/api/map/selected", safe(selected)),
         Route("/api/map/{what}", posted, methods=["POST"]),
     ]
 

@@ -22,7 +22,17 @@ export async function show(facts, parameters) {
   if (held.version !== told.map.version) held = await load(told.map);
   const by = colouring(facts, told.map, parameters.get("by"));
   const predicted = by.needs ? new Int32Array(await binary("map/answers", { n: facts.n_groups })) : null;
-  return page(facts, told, by, predicted, parameters, title);
+  return page(facts, told, by, predicted, parameters, title, await selectedBefore(parameters.get("selection")));
+}
+
+/** The items of a selection that the address names, or why they are not known. */
+async function selectedBefore(selection) {
+  if (!selection) return {};
+  try {
+    return { numbers: new Int32Array(await binary("map/selected", { selection })) };
+  } catch (error) {
+    return { problem: error.message };
+  }
 }
 
 async function binary(path, parameters = {}) {
@@ -53,7 +63,7 @@ function colouring(facts, map, wanted) {
   return { ...(options.find((option) => option.by === wanted) ?? options[0]), options };
 }
 
-function page(facts, told, by, predicted, parameters, title) {
+function page(facts, told, by, predicted, parameters, title, before) {
   const { points } = held;
   const none = by.list.length - 1;
   const of = Uint16Array.from(by.of(predicted), (k) => (k < 0 ? none : k));
@@ -101,6 +111,7 @@ function page(facts, told, by, predicted, parameters, title) {
   async function select(numbers) {
     const mine = (chosen = numbers);
     view.setSelected(numbers);
+    if (!numbers?.length) note(""); // the address names the selection, so that it is there when one comes back
     if (numbers === null) return list.replaceChildren();
     if (!numbers.length) {
       view.setSelected(null);
@@ -109,6 +120,7 @@ function page(facts, told, by, predicted, parameters, title) {
     const { selection } = await api("map/select", {}, { method: "POST", body: numbers });
     const first = await api("items", { n: facts.n_groups, selection, most: PART });
     if (mine !== chosen) return;
+    note(selection);
     const rows = (part) => part.items.map((row) => h("li", {}, cell(row, facts.modality)));
     const cells = h("ul", { class: "strip" }, rows(first));
     const again = async () => { // texts, when their source is open
@@ -131,6 +143,8 @@ function page(facts, told, by, predicted, parameters, title) {
         h("a", { class: "button", href: address("/items", { selection }) }, "Open in Items"),
         h("button", { type: "button", onclick: () => select(null) }, "Clear")), cells, more);
   }
+
+  const note = (selection) => history.replaceState(null, "", changed({ selection }));
 
   /** How many of the selected items are of each category. */
   function composed(numbers) {
@@ -161,7 +175,15 @@ function page(facts, told, by, predicted, parameters, title) {
   const content = [title, tools, h("div", { class: "maparea" }, h("div", {}, view.canvas, tip), legend(by, counts, paint)),
     h("p", { class: "small", id: "map-keys" }, "Drag to move, Shift and drag for a lasso. Keys: arrows move, plus and minus zoom, Home shows all, S selects all items in view, Enter opens the item nearest to the middle, Escape clears the selection."),
     list, about(told), exports, maker(told)];
-  return { content, shown: view.draw, leave: view.leave };
+  const shown = () => {
+    view.draw();
+    if (before.numbers) select(before.numbers);
+    else if (before.problem) {
+      note("");
+      list.replaceChildren(h("p", { class: "small" }, before.problem));
+    }
+  };
+  return { content, shown, leave: () => { chosen = null; view.leave(); } };
 }
 
 const hint = () => `Choose a point to open its item. ${/Mac/.test(navigator.platform) ? "Cmd" : "Ctrl"} and the wheel zoom; so does the wheel alone while the map has the focus.`;
