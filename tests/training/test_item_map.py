@@ -37,7 +37,8 @@ def test_vectors_are_those_of_the_dense_graph():
     W = dense_graph(X)
     D = np.diag(W.sum(axis=1))
     values, dense = scipy.linalg.eigh(D - W, D)
-    vectors, degrees = spectral_vectors(sp.csr_array(X), 5)
+    vectors, degrees, found = spectral_vectors(sp.csr_array(X), 5)
+    np.testing.assert_allclose(found, 1 - values[1:6], atol=1e-8)
     np.testing.assert_allclose(degrees, np.diag(D))
     for k in range(5):
         one, other = vectors[:, k], dense[:, k + 1] / np.linalg.norm(dense[:, k + 1])
@@ -56,12 +57,13 @@ def test_a_map_is_the_embedding_of_the_library():
 def test_many_items_are_arranged_by_few_products():
     X, kinds = histograms(1500, 300, 4)
     calls = []
-    vectors, _ = spectral_vectors(sp.csr_array(X), 3, progress=lambda *told: calls.append(told))
+    vectors, _, found = spectral_vectors(sp.csr_array(X), 3, progress=lambda *told: calls.append(told))
     assert 2 < len(calls) < 20
     assert calls[-1] == ("arranging items", 24, 24)
     W = dense_graph(X)
     image = W @ vectors / W.sum(axis=1, keepdims=True)
     values = (vectors * image).sum(axis=0)
+    np.testing.assert_allclose(values, found, atol=1e-8)
     np.testing.assert_allclose(image, values * vectors, atol=1e-5)
     found = ItemMap.of(X, n_clusters=4)
     assert (np.diff(np.bincount(found.clusters)) <= 0).all()  # the largest first
@@ -84,6 +86,22 @@ def test_the_same_seed_gives_the_same_bytes(method, monkeypatch):
     distances = np.linalg.norm(one.points[:, None] - one.points, axis=2)
     np.fill_diagonal(distances, np.inf)
     assert (kinds[distances.argmin(axis=1)] == kinds).mean() > 0.7
+
+
+def test_items_beyond_the_largest_number_are_placed_by_others(monkeypatch):
+    X, _ = histograms(80, 40)
+    monkeypatch.setattr("bagwise.training.item_map._MOST_SPECTRAL", 80)
+    whole = ItemMap.of(X)
+    monkeypatch.setattr("bagwise.training.item_map._MOST_SPECTRAL", 79)
+    most = ItemMap.of(X, random_state=3)
+    assert (whole.n_arranged, most.n_arranged) == (80, 79)
+    left = np.setdiff1d(np.arange(80), np.random.default_rng(3).permutation(80)[:79])
+    signs = np.sign((whole.points * most.points).sum(axis=0))
+    np.testing.assert_allclose(most.points[left] * signs, whole.points[left], atol=0.3)  # as if it were among them
+    monkeypatch.setattr("bagwise.training.item_map._MOST_SPECTRAL", 60)
+    twice = ItemMap.of(np.concatenate([X, X]))
+    np.testing.assert_allclose(twice.points[:80], twice.points[80:], atol=1e-4)  # in the sample or not
+    assert (twice.clusters[:80] == twice.clusters[80:]).all()
 
 
 def test_items_outside_of_the_sample_are_placed_by_it(monkeypatch):

@@ -24,8 +24,8 @@ MAP_TENSORS = {
     "map_points": tensor("float32", "n_items", 2, finite=True, optional=True),
     "map_clusters": tensor("int16", "n_items", low=-1, optional=True),
 }
-# The largest number of items that t-SNE arranges; others are placed by their neighbours among them.
-_MOST_TSNE = 5000
+# The largest numbers of items that are arranged; others are placed by these.
+_MOST_SPECTRAL, _MOST_TSNE = 200_000, 5000
 _LEAST_TSNE = 4
 _TSNE_DIMENSIONS, _PERPLEXITY, _PLACED_BY = 50, 30, 5
 _MOST_CLUSTERS = 1000
@@ -47,7 +47,7 @@ class ItemMap:
     clusters : ndarray of int16, shape (n_items,)
         Numbers from 0, the largest first; -1 for items without words, which are not on the map.
     n_arranged : int
-        Items that the method arranged; all others were placed at the median of their nearest neighbours among these.
+        Items that the method arranged; all others were placed by these.
 
     Notes
     -----
@@ -55,10 +55,12 @@ class ItemMap:
     cosine similarity, each item with all others; the two coordinates are the eigenvectors of the graph's random-walk
     Laplacian with the smallest eigenvalues beside the constant one [1]_. To the weight of each edge 1/n of the mean
     degree is added [2]_: few items that are like nothing else would otherwise be all that the map shows. The matrix of
-    similarities is never computed: for n items with m words in all, O(m) memory, and O(m) time for each of about 100
-    products.
+    similarities is never computed: for n items with m words in all, O(m + 200 n) memory, and O(m) time for each of
+    about 100 products. Of more than 200,000 items so many are drawn at random, and the others are placed by their
+    similarities to these (Nyström extension), about where they would be if they were among them.
 
-    "tsne": t-SNE of scikit-learn for at most 5,000 items, drawn at random, from 50 singular vectors of the rows.
+    "tsne": t-SNE of scikit-learn for at most 5,000 items, drawn at random, from 50 singular vectors of the rows; others
+    are placed at the median of their five nearest neighbours among these.
 
     Clusters are those of spectral clustering: k-means of as many eigenvectors of the same graph as there are clusters,
     scaled to unit length for each item [3]_.
@@ -126,9 +128,9 @@ class ItemMap:
                 f"t-SNE needs at least {_LEAST_TSNE} items with words, got {X.shape[0]}. Use a spectral map."
             )
         with one_blas_thread():  # sums in the same order everywhere
-            vectors, degrees = spectral_vectors(X, max(n_clusters - 1, 2), random_state, progress)
+            vectors, degrees, n_arranged = _extended(X, max(n_clusters - 1, 2), random_state, progress)
             found = _clusters(vectors * np.sqrt(degrees)[:, np.newaxis], n_clusters, random_state, progress)
-            n_arranged, places = X.shape[0], vectors[:, :2]
+            places = vectors[:, :2]
             if method == "tsne":
                 places, n_arranged = _tsne(X, random_state, progress)
         points = np.zeros((len(has_words), 2), np.float32)
@@ -161,18 +163,19 @@ class ItemMap:
 
 def spectral_vectors(
     X: sp.csr_array, n_vectors: int, random_state: int = 0, progress: Progress = no_progress
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Embed items by the graph of the products of their rows.
 
     With ``W = X Xᵀ + t/n``, where t is the mean of the row sums of ``X Xᵀ``, and D the row sums of W: the solutions of
     ``(D - W) e = λ D e`` with the smallest λ > 0, in columns of unit length whose largest entry is positive. Columns of
     what cannot be told apart (λ = 1) are zero.
 
-    Returns the vectors and the diagonal of D. Block Lanczos with full orthogonalisation on ``D^-½ W D^-½``.
+    Returns the vectors, the diagonal of D, and 1 - λ, which is 0 for columns of zeros. Block Lanczos with full
+    orthogonalisation on ``D^-½ W D^-½``.
     """
     n = X.shape[0]
     if n == 0:
-        return np.zeros((0, n_vectors)), np.zeros(0)
+        return np.zeros((0, n_vectors)), np.zeros(0), np.zeros(n_vectors)
     own = np.asarray(X @ (X.T @ np.ones(n)))
     constant = own.mean() / n
     degrees = own + n * constant
@@ -210,13 +213,32 @@ def spectral_vectors(
         if len(values) == n_vectors and (residuals <= _TOLERANCE * values[0]).all():
             break
     progress("arranging items", _MOST_BLOCKS, _MOST_BLOCKS)
-    vectors = np.zeros((n, n_vectors))
+    vectors, found = np.zeros((n, n_vectors)), np.zeros(n_vectors)
     told = values > _NOTHING
+    found[: len(values)][told] = values[told]
     vectors[:, : len(values)][:, told] = scale * (basis[:, 1:] @ ritz[:, told])
     lengths = np.linalg.norm(vectors, axis=0)
     vectors /= np.where(lengths > 0, lengths, 1)
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(n_vectors)]
-    return vectors * np.where(largest < 0, -1.0, 1.0), degrees
+    return vectors * np.where(largest < 0, -1.0, 1.0), degrees, found
+
+
+def _extended(
+    X: sp.csr_array, n_vectors: int, random_state: int, progress: Progress
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """Return vectors of all items, their degrees, and how many items the vectors were found with."""
+    n = X.shape[0]
+    if n <= _MOST_SPECTRAL:
+        vectors, degrees, _ = spectral_vectors(X, n_vectors, random_state, progress)
+        return vectors, degrees, n
+    chosen = np.sort(np.random.default_rng(random_state).permutation(n)[:_MOST_SPECTRAL])
+    part = X[chosen]
+    vectors, of_part, values = spectral_vectors(part, n_vectors, random_state, progress)
+    constant = of_part.mean() / (2 * len(chosen))  # half of the mean degree is that of added weights
+    degrees = np.asarray(X @ (part.T @ np.ones(len(chosen)))) + len(chosen) * constant
+    # D e (1 - λ) = W e, row by row
+    images = (X @ (part.T @ vectors) + constant * vectors.sum(axis=0)) / degrees[:, np.newaxis]
+    return np.divide(images, values, out=np.zeros_like(images), where=values > 0), degrees, len(chosen)
 
 
 def _independent(block: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -213,7 +213,7 @@ function legend(by, counts, paint) {
 
 function about({ map }) {
   const left = map.n - map.n_placed;
-  return h("p", { class: "small mapnote" }, map.method === "spectral" ? "Spectral embedding of all items, by the similarity of their words; classes are not used."
+  return h("p", { class: "small mapnote" }, map.method === "spectral" ? `Spectral embedding of ${map.n_arranged < map.n_placed ? `${count(map.n_arranged)} items; the others are placed by their similarities to these` : "all items"}, by the words of items; classes are not used.`
     : `t-SNE of ${map.n_arranged < map.n_placed ? `${count(map.n_arranged)} items; the others lie between their nearest neighbours among these` : "all items"}, by the similarity of their words; classes are not used.`,
   " Clusters are those of spectral clustering.", left ? ` ${plural(left, "item")} without words of the vocabulary ${left === 1 ? "is" : "are"} not on the map.` : "", ` ${map.note}`);
 }
