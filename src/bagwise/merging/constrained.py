@@ -79,16 +79,20 @@ class MergedSums:
     """
 
     def __init__(self, scoring: Scoring, states: NDArray[np.float64], gains: NDArray[np.float64] | None = None) -> None:
-        self._scoring, self._states, n = scoring, np.array(states), len(states)
+        self._scoring, self._states = scoring, np.array(states)
         self._terms = scoring.terms(self._states)
-        self._offset = scoring.offset
-        self._live = np.ones(n, dtype=np.bool_)
-        self._gains = np.full((n, n), -np.inf) if gains is None else gains.copy()
-        for i in range(n - 1 if gains is None else 0):
-            after = slice(i + 1, n)
-            self._gains[i, after] = scoring.gains(
-                self._states[i], self._terms[i], self._states[after], self._terms[after]
-            )
+        self._live = np.ones(len(states), dtype=np.bool_)
+        self._gains = self._all_gains() if gains is None else gains  # before any merge
+
+    def _all_gains(self) -> NDArray[np.float64]:
+        """Compute the gains of all pairs s < t of groups that are left, at [s, t]; others are -inf."""
+        gains, live = np.full((len(self._live), len(self._live)), -np.inf), np.flatnonzero(self._live)
+        for k, s in enumerate(live[:-1].tolist()):
+            gains[s, live[k + 1 :]] = self._gains_of(s, live[k + 1 :])
+        return gains
+
+    def _gains_of(self, s: int, others: NDArray[np.intp]) -> NDArray[np.float64]:
+        return self._scoring.gains(self._states[s], self._terms[s], self._states[others], self._terms[others])
 
     @property
     def n_groups(self) -> int:
@@ -124,41 +128,39 @@ class MergedSums:
         `refused` says which pairs may not be in one group; a merged group inherits from both of its parts.
         """
         used = self._live & open_
-        gains = np.where(refused | ~used | ~used[:, np.newaxis], -np.inf, self._gains)
+        gains = self._gains if self._live.all() else self._all_gains()
+        gains = np.where(refused | ~used | ~used[:, np.newaxis], -np.inf, gains)
         partner = gains.argmax(axis=1)
         best = gains[np.arange(len(gains)), partner]
-        found, left = [], int(self._live.sum())
+        found: list[tuple[int, int, float]] = []
+        left, score = int(self._live.sum()), self._scoring.offset + float(self._terms[self._live].sum())
         while left > n_groups and best.max(initial=-np.inf) > -np.inf:
             s = int(best.argmax())
             t = int(partner[s])
+            before = self._terms[s] + self._terms[t]
             self._states[s] += self._states[t]
             self._terms[s] = self._scoring.terms(self._states[s : s + 1])[0]
             self._live[t] = used[t] = False
             refused[s] |= refused[t]
             refused[:, s] = refused[s]
-            self._gains[s], self._gains[:, s] = -np.inf, -np.inf
-            others = np.flatnonzero(self._live)
-            others = others[others != s]
-            rows, columns = np.minimum(others, s), np.maximum(others, s)
-            self._gains[rows, columns] = self._scoring.gains(
-                self._states[s], self._terms[s], self._states[others], self._terms[others]
-            )
-            allowed = used[others] & ~refused[s, others]
             gains[[s, t]], gains[:, [s, t]] = -np.inf, -np.inf
-            gains[rows[allowed], columns[allowed]] = self._gains[rows[allowed], columns[allowed]]
+            others = used & ~refused[s]
+            others[s] = False
+            allowed = np.flatnonzero(others)
+            gains[np.minimum(allowed, s), np.maximum(allowed, s)] = self._gains_of(s, allowed)
             again = (best > -np.inf) & ((partner == s) | (partner == t))
             again[s] = True
             best[t] = -np.inf
-            before = np.flatnonzero(~again[:s])  # rows that have a new partner s beside those they had
-            better = before[
-                (gains[before, s] > best[before]) | ((gains[before, s] == best[before]) & (partner[before] > s))
-            ]
-            partner[better], best[better] = s, gains[better, s]
+            rows = allowed[(allowed < s) & ~again[allowed]]  # they have a new partner s beside those they had
+            new = gains[rows, s]
+            better = (new > best[rows]) | ((new == best[rows]) & (partner[rows] > s))
+            partner[rows[better]], best[rows[better]] = s, new[better]
             for i in np.flatnonzero(again).tolist():
                 partner[i] = gains[i].argmax()
                 best[i] = gains[i, partner[i]]
             left -= 1
-            found.append((s, t, float(self._offset + self._terms[self._live].sum())))
+            score += float(self._terms[s] - before)
+            found.append((s, t, score))
         return found
 
 
