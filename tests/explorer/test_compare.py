@@ -97,7 +97,10 @@ def test_a_model_with_other_words_counts_its_own(space, second):
     assert not alone.other.recounts
     told = pages.compare.compared(alone, 5, 3)
     assert (told["against"], told["second"]["title"]) == ("other", "second")
+    alone.other.space.items = dataclasses.replace(alone.other.space.items, seen=None)
+    assert pages.compare.compared(alone, 5, 3)["items"]["known"] is False
     alone.other.space.items = unseen(alone.other.space).items
+    assert pages.compare.compared(alone, 5, 3)["items"]["known"] is True
     told = pages.compare.compared(alone, 5, 3)
     first, answers = counted_answers(alone, Model.load(second), 5, 3)
     check_comparison(alone, first, answers, told, 5, 3)
@@ -124,6 +127,7 @@ def test_two_indexes_are_matched_by_ids(stored, second):
     differ = one.answers.predicted != other.answers.predicted
     assert told["items"]["n_disagree"] == differ.sum()
     assert told["items"]["fair"] is True  # answers of cross-validation
+    assert told["items"]["known"] is True
     assert told["items"]["paired"]["n_items"] == len(stored.items)
 
 

@@ -86,6 +86,7 @@ def _items(found: Comparison) -> dict[str, Any] | None:
         "n_labelled": labelled,
         "n_disagree": int(apart.sum()),
         "n_counted": 0 if paired is None else paired.n_items,
+        "known": all(one is None or one.seen is not None for one in (items, found.other.space.items)),
         "fair": bool((found.fair & found.matched & (items.codes >= 0)).any()),
         "paired": None if paired is None else paired.to_dict(),
         "classes": list(map(clean, found.classes)),

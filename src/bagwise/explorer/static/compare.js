@@ -34,7 +34,7 @@ function controls(told) {
   const { choices, against, second } = told;
   const named = { size: "itself at another number of groups", unedited: "itself before the edits" };
   return h("form", { class: "filters", "aria-label": "What to compare with", onsubmit: (event) => event.preventDefault() },
-    choices.length > 1 ? h("label", {}, "With ", h("select", { onchange: (event) => go(changed({ against: event.target.value, m: "" }), true) },
+    choices.length > 1 ? h("label", {}, "With ", h("select", { class: "wide", onchange: (event) => go(changed({ against: event.target.value, m: "" }), true) },
       choices.map(({ name, title }) => h("option", { value: name, selected: name === against }, named[name] ?? title)))) : null,
     h("label", {}, "Its groups ", h("input", { type: "number", class: "number", min: second.least_groups, max: second.most_groups, value: second.n_groups,
       onchange: (event) => Number(event.target.value) >= 1 && go(changed({ m: Math.min(Math.max(Math.round(Number(event.target.value)), second.least_groups), second.most_groups) }), true) })));
@@ -49,7 +49,7 @@ function lead(told, [first, second]) {
   const better = paired.difference > 0 ? first : second;
   const p = paired.p_value < 0.001 ? "p < 0.001" : `p = ${paired.p_value.toFixed(3)}`;
   const says = paired.difference === 0 ? "Both are wrong equally often"
-    : sure ? `Better: ${better}` : "The difference may be chance";
+    : sure ? `Fewer errors with ${better}` : "The difference may be chance";
   return `Of ${plural(paired.n_items, "item")}, ${percent(paired.errors[0])} are wrong with ${first} and ${percent(paired.errors[1])} with ${second}${sizes}. ${says}: `
     + `the difference is ${points(paired.difference)} points, from ${points(low)} to ${points(high)} with 95\u00a0% confidence; McNemar's test gives ${p}.`;
 }
@@ -60,6 +60,7 @@ function which({ items, recounted, first, second }, [one, other]) {
   const parts = [];
   if (missing) parts.push(`${plural(missing, "item")} of ${one} that ${other} does not have ${missing === 1 ? "is" : "are"} left out.`);
   if (items.fair && items.n_counted < items.n_labelled) parts.push(`Items that a model was learned from are left out of the errors, unless it was not trained on them in a fold of cross-validation.`);
+  if (!items.known) parts.push("It is not known which of these items a model was learned from.");
   if (!items.fair) parts.push("Both are asked about items that they were learned from, which says little about new items.");
   if (recounted && items.fair) parts.push("Both models answer themselves, not their folds of cross-validation.");
   for (const [name, side] of [[one, first], [other, second]]) {
