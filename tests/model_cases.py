@@ -6,6 +6,7 @@ import numpy as np
 
 from bagwise import Hierarchy, Model
 from bagwise.descriptors import LBPD5, ColorCells, Patches
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.model import Head
 from models.make_models import (
     image_model,
@@ -84,6 +85,22 @@ def two_vocabularies(pyramid=None, *, n=4, **changes):
     return dataclasses.replace(model, heads={n: head}, **changes)
 
 
+def edited_model():
+    """Texts whose groups were edited, with statistics of groups."""
+    model = weighted_text_model(np.random.default_rng(0))
+    by_aib = Hierarchy(8, model.hierarchy.merges, model.hierarchy.scores, "aib")
+    statistics = GroupStatistics("aib", np.random.default_rng(1).random((8, 2)))
+    model = dataclasses.replace(model, hierarchy=by_aib, group_statistics=statistics)
+    words = max(model.groups(), key=len)[:2].tolist()
+    return model.apply(
+        [
+            {"edit": "move", "n_groups": 3, "words": words[:1], "to": None},
+            {"edit": "cannot_link", "n_groups": 4, "words": words},
+            {"edit": "rename", "n_groups": 4, "group": 1, "name": "edited by hand"},
+        ]
+    )
+
+
 MADE = {
     "images": lambda: image_model(np.random.default_rng(0)),
     "texts": lambda: text_model(np.random.default_rng(0)),
@@ -96,4 +113,5 @@ MADE = {
     "odd": odd_model,
     "patterns": pattern_model,
     "two vocabularies": two_vocabularies,
+    "edited": edited_model,
 }

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -42,6 +43,9 @@ def refused(path, message, by=("library", "runtime")):
             load(path)
         assert str(path) in str(caught.value)
         assert type(caught.value) is kind
+
+
+EDITED = files.model_bytes(MADE["edited"]())
 
 
 @pytest.fixture(scope="module", params=["images", "texts"])
@@ -389,6 +393,19 @@ def test_files_of_another_length_are_refused(parts, tmp_path_factory, cut, more)
     if more:
         path.write_bytes(content + more)
         refused(path, "arrays end at")
+
+
+@given(place=st.integers(0, 10**6), byte=st.integers(0, 255))
+def test_a_changed_byte_of_an_edited_model_is_refused_or_edits_that_can_be_replayed(place, byte):
+    changed = bytearray(EDITED)
+    changed[place % len(EDITED)] = byte
+    try:
+        model = files.read_model(np.frombuffer(bytes(changed), np.uint8), Model)
+    except BagwiseError:
+        return
+    assert model.cut(4).n_groups == 4
+    with suppress(BagwiseError):  # edits of groups or words that the model does not have
+        assert len(model.undo().edits) == len(model.edits) - 1
 
 
 @given(place=st.integers(0, 10**6), byte=st.integers(0, 255))
