@@ -233,6 +233,27 @@ MUTANTS = [
         "explorer/test_stored.py",
     ),
     Mutant(
+        "steering: held-out items help to find their groups",
+        "training/steering.py",
+        "            own[free] = (pairs // n_words)[nearest(fold, free, parts, len(pairs))]\n",
+        "",
+        "training/test_steering.py",
+    ),
+    Mutant(
+        "steering: a page of an older state edits the model",
+        "explorer/editor.py",
+        "if revision != self.space.revision:",
+        "if revision > self.space.revision:",
+        "explorer/test_steering.py",
+    ),
+    Mutant(
+        "steering: a file that another program changed is overwritten",
+        "explorer/editor.py",
+        "if self._file_stamp() != self._stamp:",
+        "if self._stamp is None:",
+        "explorer/test_steering.py",
+    ),
+    Mutant(
         "cross-validation: one standard error above the best",
         "merging/sizes.py",
         "scores >= scores[best] - errors[best]",

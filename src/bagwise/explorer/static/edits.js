@@ -5,12 +5,14 @@ import { api, h, percent, plural } from "./dom.js";
 
 const MOST_NAMED = 1000; // groups that can be chosen by their names
 let revision = 0; // of the model that this page shows
+let allowed = false; // whether it can be edited
 let named = null; // names of groups, of one revision and number of groups
 let running = false;
 
 /** Remember what model is shown; called with each answer about it. */
 export function shows(facts) {
   revision = facts.steer?.revision ?? 0;
+  allowed = editable(facts);
 }
 
 export const editable = (facts) => Boolean(facts.steer) && !facts.steer.read_only;
@@ -62,7 +64,7 @@ function tell(text, kind = "", undo = false) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (!(event.ctrlKey || event.metaKey) || event.altKey || event.target.closest("input:not([type=checkbox]):not([type=range]), textarea, select")) return;
+  if (!allowed || !(event.ctrlKey || event.metaKey) || event.altKey || event.target.closest("input:not([type=checkbox]):not([type=range]), textarea, select")) return;
   const key = event.key.toLowerCase();
   const kind = key === "z" ? (event.shiftKey ? "redo" : "undo") : key === "y" ? "redo" : null;
   if (!kind) return;
