@@ -12,6 +12,7 @@ from bagwise import Model, fit_model
 from bagwise.explorer import Server, workspace_of
 from bagwise.explorer.items import CountedItems, StoredItems
 from bagwise.sources import TableCollection
+from bagwise.training.group_data import hierarchy_tree
 from small_sources import table, write_text_folder
 
 
@@ -69,6 +70,11 @@ def test_rows_of_measurements_are_counted(tmp_path):
     counts = fit_model(TableCollection(X, ids, [(name,) for name in y]), n_groups=3, folds=2)
     assert isinstance(workspace_of(counts).items, StoredItems)
     measured = fit_model(TableCollection(X - 1.5, ids, [(name,) for name in y]), n_groups=3, folds=2)
+    tree = hierarchy_tree(measured)
+    assert tree.of == "columns"
+    assert tree.rows[-1].shares == pytest.approx([1 / 12] * 12, rel=1e-5)  # whatever their scales
+    assert hierarchy_tree(counts).of == "occurrences"
+    assert "part of all columns" in measured._repr_html_()
     space = workspace_of(measured)
     assert isinstance(space.items, CountedItems)
     assert len(space.items.index.search(X[:1] - 1.5, 3)[0]) == 3

@@ -71,7 +71,8 @@ class ModelViews:
 def _model_html(model: Model) -> str:
     """Return a model as a table of groups, those first that occur often and speak most for a class."""
     groups = model.describe_groups()
-    totals = [1.0 * len(group.words) if group.total is None else max(group.total, 0.0) for group in groups]
+    measured = model.column_shift is not None  # measurements do not occur
+    totals = [1.0 * len(group.words) if measured or group.total is None else max(group.total, 0.0) for group in groups]
     whole = sum(totals) or 1.0
     shares = [total / whole for total in totals]
     by_class = groups[0].class_name is not None
@@ -84,7 +85,14 @@ def _model_html(model: Model) -> str:
         cells = [notebook.number_cell(str(group.number)), notebook.name_cell(group.name, 40), notebook.name_cell(words)]
         cells += [notebook.name_cell(group.class_name or "", 40)] if by_class else []
         rows.append([*cells, notebook.number_cell(percent(share)), notebook.bar_cell(share, max(shares))])
-    head = ["", "group", "words", *(["speaks for"] if by_class else []), "part of all occurrences", ""]
+    head = [
+        "",
+        "group",
+        "words",
+        *(["speaks for"] if by_class else []),
+        f"part of all {'columns' if measured else 'occurrences'}",
+        "",
+    ]
     more = len(groups) - len(rows)
     left = notebook.line(f"and {plural(more, 'more group')}", quiet=True) if more > 0 else ""
     return notebook.view(notebook.line(repr(model)[1:-1]), *_errors(model), notebook.table(head, rows), left)

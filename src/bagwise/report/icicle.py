@@ -97,18 +97,21 @@ class Tree:
         Without names, classes are only colours.
     n_groups : int or None, default=None
         The number of groups of the model.
+    of : str, default="occurrences"
+        What shares are parts of.
     """
 
     rows: Sequence[TreeRow]
     n_words: int
     classes: Sequence[str] = ()
     n_groups: int | None = None
+    of: str = "occurrences"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as JSON values, for the script."""
         rows = [row.to_dict() | {"names": [one_line(name) for name in row.names]} for row in self.rows]
         classes = [one_line(name) for name in self.classes]
-        return {"rows": rows, "n_words": self.n_words, "classes": classes, "n_groups": self.n_groups}
+        return {"rows": rows, "n_words": self.n_words, "classes": classes, "n_groups": self.n_groups, "of": self.of}
 
 
 def icicle_chart(tree: Tree) -> str:
@@ -133,7 +136,7 @@ def _segment(tree: Tree, row: TreeRow, k: int, left: float, top: float, wide: fl
     speaks = row.classes[k]
     tone = "tone" if speaks < 0 else f"tone-{speaks % N_TONES}"
     of = "" if speaks < 0 or not tree.classes else f", speaks for {one_line(tree.classes[speaks])}"
-    about = f"{one_line(row.names[k])}: {percent(row.shares[k])} of all occurrences{of}"
+    about = f"{one_line(row.names[k])}: {percent(row.shares[k])} of all {tree.of}{of}"
     gap = 1.0 if wide > 4 else 0.0
     drawn = element("title", escape(about))
     drawn += element("rect", x=left, y=top + 1, width=max(wide - gap, 0.5), height=_ROW - 2, class_=tone)

@@ -111,7 +111,9 @@ def hierarchy_tree(model: Model) -> Tree | None:
     if model.tables is not None:  # groups of tables are no cut
         sizes.discard(model.n_groups)
     order = hierarchy.leaf_order()
-    totals = np.ones(hierarchy.n_words) if model.word_totals is None else np.maximum(model.word_totals, 0.0)
+    measured = model.column_shift is not None  # measurements do not occur
+    known = not measured and model.word_totals is not None
+    totals = np.maximum(model.word_totals, 0.0) if known else np.ones(hierarchy.n_words)  # type: ignore[arg-type]
     totals = totals / totals.sum() if totals.any() else np.full(len(totals), 1 / len(totals))
     rows = []
     for size in sorted(size for size in sizes if least <= size <= most):
@@ -119,7 +121,8 @@ def hierarchy_tree(model: Model) -> Tree | None:
         names = cut.group_names()
         strongest = sum_cells(cut.head.coef, size).argmax(axis=0) if size in cut.heads else None
         rows.append(TreeRow.of(hierarchy.cut(size)[order], totals[order], strongest, names.__getitem__))
-    return Tree(rows, hierarchy.n_words, model.classes, model.n_groups) if rows else None
+    of = "columns" if measured else "occurrences"
+    return Tree(rows, hierarchy.n_words, model.classes, model.n_groups, of) if rows else None
 
 
 def deciding(model: Model, features: Any) -> NDArray[np.float64]:

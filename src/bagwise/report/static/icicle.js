@@ -101,7 +101,7 @@ export function icicle(tree, current, choose) {
   function describe({ row, k }) {
     const name = row.names?.[k] ?? (row.classes === null ? `word ${row.groups[k]}` : `group ${row.groups[k]}`);
     const class_ = row.classes !== null && row.classes[k] >= 0 ? `, speaks for ${tree.classes[row.classes[k]]}` : "";
-    const share = `${(100 * row.shares[k]).toPrecision(3)} % of all occurrences`;
+    const share = `${(100 * row.shares[k]).toPrecision(3)} % of all ${tree.of ?? "occurrences"}`;
     return row.classes === null ? `${name}: ${share}` : `At ${count(row.n_groups)} groups: ${name}, ${share}${class_}`;
   }
 
