@@ -107,7 +107,7 @@ def hierarchy_tree(model: Model) -> Tree | None:
     if groups_of(hierarchy) is not None:
         return None
     least, most = hierarchy.min_groups, model.flattened or hierarchy.n_words
-    sizes = {1, *path_sizes(_TREE_GROUPS), *([model.n_groups] if model.n_groups <= 3 * _TREE_GROUPS else [])}
+    sizes = {1, *path_sizes(min(most, _TREE_GROUPS)), *([model.n_groups] if model.n_groups <= 3 * _TREE_GROUPS else [])}
     if model.tables is not None:  # groups of tables are no cut
         sizes.discard(model.n_groups)
     order = hierarchy.leaf_order()
