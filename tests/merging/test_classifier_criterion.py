@@ -13,9 +13,10 @@ from sklearn.svm import SVC, LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassifierLoss
-from bagwise.merging import engine
-from bagwise.merging.engine import Engine, merge_refined, merge_scoring, nearest_means
+from bagwise.merging import refining
+from bagwise.merging.engine import Engine, merge_scoring
 from bagwise.merging.pooling import pool
+from bagwise.merging.refining import merge_refined, nearest_means
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.weights import ChainSearch, SortedSearch
@@ -331,5 +332,5 @@ def test_distances_are_computed_a_few_words_at_a_time(monkeypatch):
     whole = nearest_means(mass, weights, labels, 7)
     assert not np.array_equal(whole, labels)
     for most in (1, 50):
-        monkeypatch.setattr(engine, "_MOST_DISTANCES", most)
+        monkeypatch.setattr(refining, "_MOST_DISTANCES", most)
         np.testing.assert_array_equal(nearest_means(mass, weights, labels, 7), whole)

@@ -18,8 +18,9 @@ from bagwise.merging.constrained import (
 )
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.criteria.base import TraceRatio
-from bagwise.merging.engine import Engine, merge_refined, merge_scoring
+from bagwise.merging.engine import Engine, merge_scoring
 from bagwise.merging.group_statistics import PAIRS, SUMS, GroupStatistics
+from bagwise.merging.refining import merge_refined
 from bagwise.merging.regrouping import joined_sets
 from bagwise.merging.scoring import Information, WeightLoss
 from models.make_models import random_hierarchy

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.merging._kernels import merge_ratios
-from bagwise.merging.engine import Engine, nearest_means
+from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.refining import nearest_means
 from bagwise.merging.regrouping import Joins, joined_sets
 from bagwise.merging.scoring import Information, MultinomialEvidence, Scoring, WeightLoss
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.merging.engine import merge_scoring, nearest_means
+from bagwise.merging.engine import merge_scoring
+from bagwise.merging.refining import nearest_means
 from bagwise.merging.scoring import WeightLoss
 
 __all__ = ["split_weights", "table_sizes"]

@@ -29,11 +29,11 @@ from bagwise.merging.compact import MOST_FITTED, CompactClassifier
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
 from bagwise.merging.criteria.others import Linkage
-from bagwise.merging.engine import merge_refined
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
+from bagwise.merging.refining import merge_refined
 from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.sizes import path_sizes
