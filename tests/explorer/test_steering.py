@@ -258,11 +258,12 @@ def test_lines_of_python_make_the_same_edits(place, learned):
     for revision, edit in enumerate((RENAME, move)):
         lines = send("steer/edit", {"edit": edit, "revision": revision})["python"]
     assert repr([names[word] for word in words]) in lines
-    run = {}
-    exec(lines.replace("'texts.edited.bagwise'", repr(str(place / "edited.bagwise"))), run)
-    edited = Model.load(place / "edited.bagwise")
-    assert edited.edits == space.editor.space.model.edits
-    assert edited.hierarchy == space.editor.space.model.hierarchy
+    readers = [send, client(open_workspace(place / "texts.bagwise", read_only=True))]
+    for lines in [read("steer")["python"] for read in readers]:
+        exec(lines.replace("'texts.edited.bagwise'", repr(str(place / "edited.bagwise"))), {})
+        edited = Model.load(place / "edited.bagwise")
+        assert edited.edits == space.editor.space.model.edits
+        assert edited.hierarchy == space.editor.space.model.hierarchy
     assert space.editor.current.text.startswith(f"Moved {names[words[0]]} and {names[words[1]]} to “")
 
 

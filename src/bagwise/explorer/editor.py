@@ -123,6 +123,8 @@ class Editor:
         The current one.
     shown : Shown
         What pages tell, once it is saved.
+    n_saved : int
+        Number of edits in the file.
     why_not : str
         Why errors cannot be measured; "" if they can.
     changed : callable
@@ -145,6 +147,7 @@ class Editor:
         self._progress = (0, 0)
         self._measures, self.why_not = self._what_measures()
         self._stamp = self._file_stamp()
+        self.n_saved = 0 if path is None else len(space.model.edits)
         self.shown = Shown(space, tuple(self._steps))
         space.editor = self
 
@@ -411,7 +414,7 @@ class Editor:
             (self.current.model if self._index is None else self._index).save(self.path)
         except (BagwiseError, OSError) as error:
             return str(error)
-        self._stamp = self._file_stamp()
+        self._stamp, self.n_saved = self._file_stamp(), len(self.current.model.edits)
         return None
 
 

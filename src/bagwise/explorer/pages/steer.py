@@ -166,8 +166,7 @@ def python_lines(editor: Editor, shown: Shown) -> str:
     load, imported = f"Model.load({path!r})", "from bagwise import Model"
     if editor.of_index:
         load, imported = f"ItemIndex.load({path!r}).model", "from bagwise.training import ItemIndex"
-    undone = ".undo(len(edits))" if edits and editor.path is not None and not editor.read_only else ""
-    note = "  # the file has these edits already" if undone else ""
+    undone = f".undo({editor.n_saved})  # of the edits in the file" if editor.n_saved else ""
     place = Path(path).stem + ".edited.bagwise"
     listed = f"edits = [\n{edits}]\n" if edits else "edits = []\n"
-    return f"{imported}\n\n{listed}model = {load}{undone}{note}\nmodel.apply(edits).save({place!r})\n"
+    return f"{imported}\n\n{listed}model = {load}{undone}\nmodel.apply(edits).save({place!r})\n"
