@@ -17,6 +17,7 @@ from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.training.item_index import _TENSORS_4, index_of_fit
+from bagwise.training.shared_terms import search_shared
 
 N_CLASSES, N_WORDS = 8, 60
 
@@ -316,6 +317,7 @@ def test_what_items_share_adds_up_to_their_scores(known, by, metric):
             else:
                 hits = index.search(query, 12, by=wanted)[0]
             shared = index.shared(query, [index.ids.index(hit.id) for hit in hits], by=wanted)
+            assert search_shared(index, query, 12, wanted) == (hits, shared)
             sums = [sum(one.contribution for one in terms) for terms in shared]
             np.testing.assert_allclose(sums, [hit.score**power for hit in hits], atol=1e-5)
             grouped = index.shared(query, [index.ids.index(hit.id) for hit in hits], by=wanted, cut=model.cut(5))

@@ -171,14 +171,21 @@ class ClassBlend:
 
         Items with the words of the query, at most `n_neighbors` of them, come first and have the score 1.
         """
+        return self.weighed_search(index, words, scores, k)[:2]
+
+    def weighed_search(
+        self, index: Any, words: Any, scores: NDArray[np.float64], k: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return what `search` does, and the `class_weights` of the queries, which it needs."""
         near, neighbors = self._nearest(index, words, scores)
-        found, items = index.search(self.rows(words, scores, self._fit(near, neighbors, scores)), k)
+        weights = self._fit(near, neighbors, scores)
+        found, items = index.search(self.rows(words, scores, weights), k)
         for row in np.flatnonzero(near[:, 0] >= 1 - _EQUAL):
             equal = np.sort(neighbors[row][near[row] >= 1 - _EQUAL])
             others = ~np.isin(items[row], equal)
             items[row] = np.concatenate([equal, items[row][others]])[: items.shape[1]]
             found[row] = np.concatenate([np.ones(len(equal)), found[row][others]])[: items.shape[1]]
-        return found, items
+        return found, items, weights
 
     @staticmethod
     def are_equal(similarity: NDArray[np.float64]) -> NDArray[np.bool_]:

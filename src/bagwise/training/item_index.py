@@ -221,11 +221,11 @@ class ItemIndex:
         -------
         found : list of lists of Found
         """
-        wanted = self._wanted(by)
+        wanted = self.wanted(by)
         k = min(check_integer(k, "k", 1), len(self))
         if self.blend is None or self.by == "classes":
-            return self._found(*self.index.search(self.plain_rows(histograms), k))
-        return self._found(*self._blended(*self.words_and_scores(histograms), wanted, k))
+            return self.named(*self.index.search(self.plain_rows(histograms), k))
+        return self.named(*self._blended(*self.words_and_scores(histograms), wanted, k))
 
     def words_and_scores(self, histograms: Any) -> tuple[Any, NDArray[np.float64]]:
         """Return the words and the scores of classes of queries, which `ClassBlend` takes."""
@@ -252,15 +252,15 @@ class ItemIndex:
         found : list of Found
             The item itself is among them; none for an item without words.
         """
-        wanted = self._wanted(by)
+        wanted = self.wanted(by)
         number = check_integer(number, "number", 0, len(self) - 1)
         k = min(check_integer(k, "k", 1), len(self))
         if not self.index.row(number).nnz:
             return []
         row, scores = self.held(number)
         if scores is None:
-            return self._found(*self.index.search(row, k))[0]
-        return self._found(*self._blended(row, scores, wanted, k))[0]
+            return self.named(*self.index.search(row, k))[0]
+        return self.named(*self._blended(row, scores, wanted, k))[0]
 
     def held(self, number: int) -> tuple[Any, NDArray[np.float64] | None]:
         """Return an item as a query: its row, or its words and scores of classes if these are blended."""
@@ -312,7 +312,7 @@ class ItemIndex:
         """
         from bagwise.training.shared_terms import shared_terms
 
-        return shared_terms(self, query, numbers, self._wanted(by), cut)
+        return shared_terms(self, query, numbers, self.wanted(by), cut)
 
     def compared_by_groups(self, model: Model, features: Any, metric: str = "hellinger") -> ItemIndex:
         """Return an index of the same items that compares them by groups of a cut of the model.
@@ -337,7 +337,8 @@ class ItemIndex:
             return self.blend.search(self.index, words, scores, k)
         return self.index.search(self.blend.rows_alone(words, scores, wanted), k)
 
-    def _found(self, found: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
+    def named(self, found: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
+        """Return items with their ids and labels, for scores and numbers that the index found."""
         if self.index.larger_is_nearer:
             found = np.clip(found, 0, 1)  # rounding errors of float32
         return [
@@ -357,12 +358,12 @@ class ItemIndex:
         -------
         weights : ndarray of shape (n_queries,)
         """
-        wanted = self._wanted(by)
+        wanted = self.wanted(by)
         if wanted != "both" or self.blend is None:
             return np.full(np.shape(histograms)[0], float(wanted == "classes"))
         return self.blend.class_weights(self.index, *self.words_and_scores(histograms))
 
-    def _wanted(self, by: str | None) -> str:
+    def wanted(self, by: str | None) -> str:
         """Return what to compare by; raise an error if the index has no items, or no features for it."""
         if not len(self):
             raise BagwiseError("The index is empty, so it cannot be searched. Build one of at least one item.")

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
     from bagwise.model import Model
-    from bagwise.training.item_index import ItemIndex
+    from bagwise.training.item_index import Found, ItemIndex
 
-__all__ = ["Shared", "shared_terms"]
+__all__ = ["Shared", "search_shared", "shared_terms"]
 
 
 class Shared(NamedTuple):
@@ -28,9 +29,14 @@ class Shared(NamedTuple):
 
 
 def shared_terms(
-    index: ItemIndex, query: Any, numbers: Sequence[int], by: str, cut: Model | None = None
+    index: ItemIndex,
+    query: Any,
+    numbers: Sequence[int],
+    by: str,
+    cut: Model | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> list[list[Shared]]:
-    """Return what items share with a query; see `ItemIndex.shared`."""
+    """Return what items share with a query; see `ItemIndex.shared`. `weights` are those of classes, if known."""
     numbers = [check_integer(number, "number", 0, len(index) - 1) for number in numbers]
     is_item = isinstance(query, int | np.integer)
     if not is_item and np.shape(query)[0] != 1:
@@ -48,13 +54,50 @@ def shared_terms(
     blend = index.blend
     if by != "both":
         return _terms(index, cut, names, index.index.contributions(blend.rows_alone(words, scores, by), numbers))
-    row = blend.rows(words, scores, blend.class_weights(index.index, words, scores))
+    weights = blend.class_weights(index.index, words, scores) if weights is None else weights
+    row = blend.rows(words, scores, weights)
     found = _terms(index, cut, names, index.index.contributions(row, numbers))
     by_words = index.index.contributions(blend.rows_alone(words, scores, "words"), numbers)
     equal = np.flatnonzero(blend.are_equal(np.asarray(by_words.sum(axis=1))))  # their scores are 1
     for place, terms in zip(equal.tolist(), _terms(index, cut, names, by_words[equal]), strict=True):
         found[place] = terms
     return found
+
+
+def search_shared(
+    index: ItemIndex, query: Any, k: int, by: str | None = None, cut: Model | None = None
+) -> tuple[list[Found], list[list[Shared]]]:
+    """Search for one query, and return what the items share with it; faster than both on their own.
+
+    Parameters
+    ----------
+    index : ItemIndex
+    query : int, or CSR array or ndarray of shape (1, n_cells * d)
+        The number of an item, see `ItemIndex.similar`, or counts of the words of another one, see `ItemIndex.search`.
+    k, by, cut
+        As in `ItemIndex.search` and `ItemIndex.shared`.
+
+    Returns
+    -------
+    found : list of Found
+    shared : list of lists of Shared
+    """
+    wanted, is_item, weights = index.wanted(by), isinstance(query, int | np.integer), None
+    k = min(check_integer(k, "k", 1), len(index))
+    if is_item and not index.index.row(check_integer(query, "number", 0, len(index) - 1)).nnz:
+        return [], []
+    if index.by != "both" or index.blend is None:
+        row = index.held(int(query))[0] if is_item else index.plain_rows(query)
+        scored, places = index.index.search(row, k)
+    else:
+        words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
+        assert scores is not None
+        if wanted == "both":
+            scored, places, weights = index.blend.weighed_search(index.index, words, scores, k)
+        else:
+            scored, places = index.index.search(index.blend.rows_alone(words, scores, wanted), k)
+    numbers = np.asarray(places)[0].tolist()
+    return index.named(scored, places)[0], shared_terms(index, query, numbers, wanted, cut, weights)
 
 
 def _terms(index: ItemIndex, cut: Model | None, names: Any, rows: sp.csr_array) -> list[list[Shared]]:

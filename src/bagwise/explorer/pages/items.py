@@ -298,7 +298,7 @@ def item(space: Workspace, n: int | None, number: int, label: int | None = None)
         return told | _problem(error)
 
 
-def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
+def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = True) -> dict[str, Any]:
     """Return the content of an item and why it gets its class: contributions of groups and words, and places."""
     model, told = cut.model, dict[str, Any]()
     if label is not None:
@@ -316,9 +316,10 @@ def explained(cut: Cut, one: Item, label: int | None = None) -> dict[str, Any]:
         told |= _heat(places, one.load().shape)
     elif model.modality == "table":
         told["columns"] = [[clean(place.name), place.value, place.weight] for place in places]
-    change = why.changes()
-    told["changes"] = None if change is None else _change(change)
-    if model.modality == "table":
+    change = why.changes() if changes else None
+    if changes:
+        told["changes"] = None if change is None else _change(change)
+    if changes and model.modality == "table":
         told["moves"] = [
             {"name": clean(move.name), "value": move.value, "to": move.to, "becomes": clean(move.becomes)}
             for move in why.moves()

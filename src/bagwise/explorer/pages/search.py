@@ -21,9 +21,10 @@ from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
+from bagwise.training.shared_terms import search_shared
 
 if TYPE_CHECKING:
-    from bagwise.training.item_index import Found, ItemIndex
+    from bagwise.training.item_index import ItemIndex
 
 __all__ = ["GROUP_METRICS", "MOST_BYTES", "SearchQuery", "routes", "search", "similar"]
 
@@ -125,9 +126,11 @@ def similar(space: Workspace, n: int | None, number: int, query: SearchQuery) ->
     """Return the items that are most similar to one of them, which is left out, and what they share with it."""
     check_number(space, number)
     index = _index(space, n, query)
-    by = None if query.by == "groups" else query.by
-    found = [hit for hit in index.similar(number, query.k + 1, by=by) if space.numbers[hit.id] != number][: query.k]
-    return {"hits": _hits(space, n, index, number, found, by)}
+    return {
+        "hits": [hit for hit in _hits(space, n, index, number, query.k + 1, query) if hit["number"] != number][
+            : query.k
+        ]
+    }
 
 
 def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> dict[str, Any]:
@@ -135,9 +138,8 @@ def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> 
     histogram = space.model.histograms(Collection([query], space.model.modality, query.id))
     if not abs(histogram).sum() > 0:
         return {"hits": [], "known": False}
-    index, by = _index(space, n, asked), None if asked.by == "groups" else asked.by
-    found = index.search(histogram, asked.k, by=by)[0]
-    return {"hits": _hits(space, n, index, histogram, found, by), "known": True} | explained(space.cut(n), query)
+    hits = _hits(space, n, _index(space, n, asked), histogram, asked.k, asked)
+    return {"hits": hits, "known": True} | explained(space.cut(n), query, changes=False)
 
 
 def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
@@ -158,11 +160,12 @@ def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
 
 
 def _hits(
-    space: Workspace, n: int | None, index: ItemIndex, query: Any, hits: list[Found], by: str | None
+    space: Workspace, n: int | None, index: ItemIndex, query: Any, k: int, asked: SearchQuery
 ) -> list[dict[str, Any]]:
-    """Return items that were found, with what adds most to their scores; words without names by their groups."""
-    numbers, cut = [space.numbers[hit.id] for hit in hits], space.cut(n)
-    shared = index.shared(query, numbers, by=by, cut=cut.model if space.model.word_names is None else None)
+    """Find items, with what adds most to their scores; words without names by their groups."""
+    cut, by = space.cut(n), None if asked.by == "groups" else asked.by
+    hits, shared = search_shared(index, query, k, by, cut.model if space.model.word_names is None else None)
+    numbers = [space.numbers[hit.id] for hit in hits]
     return [
         {
             "number": number,
