@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,10 +158,14 @@ def name_model_group(model: Model, number: int, members: NDArray[np.int64]) -> s
     return f"{name}#{number}" if name in model.given_names.values() else name
 
 
-def name_model_groups(model: Model) -> NDArray[Any]:
-    """Name the groups of a model; see `Model.group_names`. All names are different."""
+def name_model_groups(model: Model, *, by_class: bool = True) -> NDArray[Any]:
+    """Name the groups of a model; see `Model.group_names`. All names are different.
+
+    Without `by_class`, groups of words without names are named by their numbers, whatever the classifier.
+    """
     if _unnamed(model):
-        names = np.array([_name_by_class(model, number) for number in range(model.n_groups)], dtype=object)
+        name = partial(_name_by_class, model) if by_class else "group{}".format
+        names = np.array([name(number) for number in range(model.n_groups)], dtype=object)
     else:
         d = model.hierarchy.n_words
         words = [f"x{k}" for k in range(d)] if model.word_names is None else model.word_names

@@ -565,8 +565,8 @@ class Model(ModelViews):
         return describe_groups(self)
 
     def feature_names(self) -> NDArray[Any]:
-        """Return names of the features: those of the groups, with the cell as a prefix in a pyramid."""
-        groups = self.group_names()
+        """Name the features: by groups (by numbers where words have no names), with the cell first in a pyramid."""
+        groups = name_model_groups(self, by_class=False)
         return np.array([cell + name for cell in cell_names(self.pyramid) for name in groups], dtype=object)
 
     def info(self) -> dict[str, Any]:
