@@ -4,6 +4,8 @@
 """
 
 import ast
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -87,3 +89,14 @@ def test_an_image_is_classified_without_scikit_learn(tmp_path):
     loaded, output = loaded_by("predict", tmp_path / "model.bagwise", tmp_path / "image.png")
     assert "image.png" in output
     assert not loaded & (SLOW - {"numba", "PIL", "cv2"})
+
+
+def test_the_explorer_of_an_index_answers_before_libraries_of_learning_are_loaded(made):
+    script = (
+        "import sys; from bagwise.explorer import Server, open_workspace; from bagwise.explorer.pages import overview\n"
+        "space = open_workspace(sys.argv[1]); Server(space); overview.overview(space, None); print(sorted(sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, made / "texts.index"], capture_output=True, text=True, check=True
+    )
+    assert not set(ast.literal_eval(run.stdout)) & (SLOW - {"PIL"})

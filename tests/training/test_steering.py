@@ -18,8 +18,8 @@ from bagwise.training import FitOptions, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import TopClasses
 from bagwise.training.item_index import index_of_fit
-from bagwise.training.seen import seen_items
-from bagwise.training.steering import Steering, are_training_items, named_words
+from bagwise.training.seen import are_training_items, seen_items
+from bagwise.training.steering import Steering, named_words
 from small_sources import table, write_image_folder, write_table, write_text_folder
 
 KINDS = {

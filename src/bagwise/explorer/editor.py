@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,13 @@ from bagwise.errors import BagwiseError
 from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model import Model
-from bagwise.training.item_answers import TopClasses
+from bagwise.training.item_answers import Measured, Steered, TopClasses
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import ItemMap
-from bagwise.training.steering import Measured, Steered, Steering, are_training_items
+from bagwise.training.seen import are_training_items
+
+if TYPE_CHECKING:
+    from bagwise.training.steering import Steering
 
 __all__ = ["Editor", "Refused", "Shown", "Step", "described"]
 
@@ -207,6 +210,8 @@ class Editor:
         }
 
     def _prepare(self) -> None:
+        from bagwise.training.steering import Steering  # loads scikit-learn
+
         items, model, learned = self.space.items, self.space.model, self._learned()
         assert items is not None
         assert learned is not None

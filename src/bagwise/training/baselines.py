@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.model import Model, PathErrors
 from bagwise.report.data import Baseline
-from bagwise.training.method import HELLINGER, Method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions
 
 if TYPE_CHECKING:
     from bagwise.training.evaluate import Evaluation
+    from bagwise.training.method import Method
     from bagwise.training.preparing import WordData
 
 __all__ = ["baselines_of", "measure_baselines"]
@@ -35,6 +35,8 @@ def measure_baselines(
     - for images described by several descriptors one of which is `ColorCells`: its words alone, L1 normalised with
       square roots, and a linear SVM, which is a histogram of colours
     """
+    from bagwise.training.method import HELLINGER, folds_of, make_svm, no_convergence_warnings  # loads scikit-learn
+
     splits = folds_of(codes, options)
     found = [_baseline(MAJORITY, [_majority_error(codes, *parts) for parts in splits], 0)]
     if path.sizes[-1] == data.n_words:
@@ -49,8 +51,11 @@ def measure_baselines(
     colors = _color_words(data)
     if colors is not None:
         features = normalize_rows(data.whole()[:, colors].astype(np.float64), HELLINGER)
+        errors = []
         with no_convergence_warnings():
-            errors = [_svm_error(features, codes, *parts, options) for parts in splits]
+            for train, test in splits:
+                svm = make_svm(options).fit(features[train], codes[train])
+                errors.append(float(np.mean(svm.predict(features[test]) != codes[test])))
         found.append(_baseline("histogram of colours, linear SVM", errors, features.shape[1]))
     return sorted(found, key=lambda one: float(one["error"]))
 
@@ -100,12 +105,6 @@ def _baseline(name: str, errors: Sequence[float], n_features: int) -> dict[str, 
 
 def _majority_error(codes: NDArray[np.int64], train: NDArray[np.intp], test: NDArray[np.intp]) -> float:
     return float(np.mean(codes[test] != np.bincount(codes[train]).argmax()))
-
-
-def _svm_error(
-    X: Any, codes: NDArray[np.int64], train: NDArray[np.intp], test: NDArray[np.intp], options: FitOptions
-) -> float:
-    return float(np.mean(make_svm(options).fit(X[train], codes[train]).predict(X[test]) != codes[test]))
 
 
 def _name_of_all(method: Method, modality: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import tensor
 from bagwise.errors import BagwiseError
 from bagwise.merging.sizes import path_sizes
-from bagwise.model.model import Model
+from bagwise.model.model import Head, Model
 from bagwise.sources.collection import Collection
 from bagwise.training.seen import SeenItems, seen_items
 
-__all__ = ["ANSWER_TENSORS", "HELD_OUT", "NEW", "TRAINING", "UNKNOWN", "ItemAnswers", "TopClasses"]
+__all__ = ["ANSWER_TENSORS", "HELD_OUT", "NEW", "TRAINING", "UNKNOWN", "ItemAnswers", "Measured", "Steered"]
+__all__ += ["TopClasses"]
 
 # What is known of an item: nothing; the model was not learned from it; it was, and the answer is that of the model;
 # it was, and the answer is that of a fold of cross-validation which was not.
@@ -223,3 +225,63 @@ def _sizes(model: Model) -> tuple[int, ...]:
     """Return the numbers of groups that have answers: usual ones that have a classifier."""
     usual = path_sizes(model.hierarchy.n_words, model.n_groups) if model.path is None else model.path.sizes
     return tuple(size for size in usual if size in model.heads)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The error of a model on some items.
+
+    Attributes
+    ----------
+    error, standard_error : float
+        Fraction of wrongly classified items, and its standard error.
+    protocol : str
+        How the error was estimated, in words.
+
+    Examples
+    --------
+    >>> Measured.of(np.array([[1.0, 0.0], [2.0, 0.5], [0.0, 1.0]]), np.array([0, 1, -1]), "two items").error
+    0.5
+    """
+
+    error: float
+    standard_error: float
+    protocol: str
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64], codes: NDArray[np.int64], protocol: str) -> Measured:
+        """Measure the error of items with these scores and classes; -1 for items without one, which do not count."""
+        known = codes >= 0
+        wrong = scores[known].argmax(axis=1) != codes[known]
+        error = float(wrong.mean())
+        return cls(error, float(np.sqrt(error * (1 - error) / len(wrong))), protocol)
+
+
+@dataclass(frozen=True, eq=False)
+class Steered(Measured):
+    """What the groups of a model are worth, with the classifier that belongs to them.
+
+    Attributes
+    ----------
+    error, standard_error : float
+        The mean over folds, and its standard error.
+    protocol : str
+    head : Head
+        The classifier of the groups, trained on all items.
+    sharpness : float
+        See `Model.calibration`.
+    held_out : TopClasses
+        Answers for the items by the folds that did not train on them, arrays of shape (n_items,).
+    """
+
+    head: Head
+    sharpness: float
+    held_out: TopClasses
+
+    def put_into(self, model: Model) -> Model:
+        """Return the model with this classifier and its calibration at its number of groups."""
+        n, other = model.n_groups, copy.copy(model)
+        told = {name: value for name, value in model.provenance.items() if name != "derived_head"}
+        heads, calibration = {**model.heads, n: self.head}, {**model.calibration, n: self.sharpness}
+        other._set(heads=dict(sorted(heads.items())), calibration=dict(sorted(calibration.items())), provenance=told)
+        return other

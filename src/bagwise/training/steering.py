@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,10 +20,10 @@ from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
-from bagwise.model import Head, Model
+from bagwise.model import Model
 from bagwise.model.vectorizers import Progress, no_progress, normalize_features
 from bagwise.training.calibration import HeldOutScores
-from bagwise.training.item_answers import TopClasses
+from bagwise.training.item_answers import Steered
 from bagwise.training.method import (
     Method,
     classifier_of,
@@ -37,7 +36,7 @@ from bagwise.training.method import (
 )
 from bagwise.training.options import FitOptions
 
-__all__ = ["Measured", "Steered", "Steering", "are_training_items"]
+__all__ = ["Steering"]
 
 # Sums of groups are dense from this fraction of values that are not zero on.
 _DENSE = 0.2
@@ -47,84 +46,6 @@ _MOST_VALUES = 1 << 22  # distances in memory at a time
 
 Values = NDArray[np.float64]
 _Weights = tuple[Values, Values]  # of groups, one row for each class or for two of them, and intercepts
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The error of a model on some items.
-
-    Attributes
-    ----------
-    error, standard_error : float
-        Fraction of wrongly classified items, and its standard error.
-    protocol : str
-        How the error was estimated, in words.
-
-    Examples
-    --------
-    >>> Measured.of(np.array([[1.0, 0.0], [2.0, 0.5], [0.0, 1.0]]), np.array([0, 1, -1]), "two items").error
-    0.5
-    """
-
-    error: float
-    standard_error: float
-    protocol: str
-
-    @classmethod
-    def of(cls, scores: Values, codes: NDArray[np.int64], protocol: str) -> Measured:
-        """Measure the error of items with these scores and classes; -1 for items without one, which do not count."""
-        known = codes >= 0
-        wrong = scores[known].argmax(axis=1) != codes[known]
-        error = float(wrong.mean())
-        return cls(error, float(np.sqrt(error * (1 - error) / len(wrong))), protocol)
-
-
-@dataclass(frozen=True, eq=False)
-class Steered(Measured):
-    """What the groups of a model are worth, with the classifier that belongs to them.
-
-    Attributes
-    ----------
-    error, standard_error : float
-        The mean over folds, and its standard error.
-    protocol : str
-    head : Head
-        The classifier of the groups, trained on all items.
-    sharpness : float
-        See `Model.calibration`.
-    held_out : TopClasses
-        Answers for the items by the folds that did not train on them, arrays of shape (n_items,).
-    """
-
-    head: Head
-    sharpness: float
-    held_out: TopClasses
-
-    def put_into(self, model: Model) -> Model:
-        """Return the model with this classifier and its calibration at its number of groups."""
-        n, other = model.n_groups, copy.copy(model)
-        told = {name: value for name, value in model.provenance.items() if name != "derived_head"}
-        heads, calibration = {**model.heads, n: self.head}, {**model.calibration, n: self.sharpness}
-        other._set(heads=dict(sorted(heads.items())), calibration=dict(sorted(calibration.items())), provenance=told)
-        return other
-
-
-def are_training_items(model: Model, codes: NDArray[np.int64], learned: NDArray[np.bool_]) -> bool:
-    """Whether items are all those that a model was learned from, with their classes.
-
-    Parameters
-    ----------
-    model : Model
-    codes : ndarray of shape (n_items,)
-        Classes of items as indices into those of the model; -1 for items without one.
-    learned : ndarray of bool, shape (n_items,)
-        Items that the model was learned from, see `seen_items`.
-    """
-    own = codes[learned]
-    if not len(own) or not model.heads or own.min() < 0:
-        return False
-    counts = np.bincount(own, minlength=len(model.classes)).tolist()
-    return dict(zip(model.classes, counts, strict=True)) == model.provenance.get("class_counts")
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from bagwise.explorer.requests import answer_json, answered, reading, size_of
 from bagwise.explorer.workspace import Workspace
 from bagwise.model.editing import linked_words
 from bagwise.report.texts import clean
-from bagwise.training.steering import Measured
+from bagwise.training.item_answers import Measured
 
 __all__ = ["python_lines", "routes", "steer"]
 
