@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bagwise import Model, fit_model
-from bagwise.explorer import Server, workspace_of
+from bagwise.explorer import Server, pages, workspace_of
 from bagwise.explorer.items import CountedItems, StoredItems
 from bagwise.sources import TableCollection
 from bagwise.training.group_data import hierarchy_tree
@@ -76,6 +76,11 @@ def test_rows_of_measurements_are_counted(tmp_path):
     assert hierarchy_tree(counts).of == "occurrences"
     assert "part of all columns" in measured._repr_html_()
     space = workspace_of(measured)
+    drawn = pages.groups.hierarchy(space)
+    assert (drawn["of"], drawn["rows"][-1]["shares"]) == ("columns", list(tree.rows[-1].shares))
+    one = pages.groups.group(space, 3, 0)
+    assert one["share"] == pytest.approx(one["n_words"] / 12)
+    assert {word["total"] for word in one["words"]} == {None}
     assert isinstance(space.items, CountedItems)
     assert len(space.items.index.search(X[:1] - 1.5, 3)[0]) == 3
     renamed = counts.rename_groups({0: "first"})

@@ -26,7 +26,7 @@ def check_groups(stored, space, sizes):
         if other.model.n_groups in other.model.heads:
             np.testing.assert_allclose(one.class_weights, other.class_weights, atol=2e-5)
         np.testing.assert_allclose(one.deciding, other.deciding, atol=2e-5)
-        np.testing.assert_allclose(one.occurrences, other.occurrences)
+        np.testing.assert_allclose(one.shares, other.shares)
         for group in range(0, n, max(n // 5, 1)):
             np.testing.assert_array_equal(one.of_items.with_group(group), other.of_items.with_group(group))
 

@@ -18,7 +18,7 @@ from bagwise.model import Model
 from bagwise.model.compact import groups_of
 from bagwise.model.editing import linked_words, locked_groups
 from bagwise.model.explanation import sum_cells
-from bagwise.model.groups import name_model_group, names_differ, typicality
+from bagwise.model.groups import name_model_group, names_differ, typicality, word_shares
 from bagwise.training.group_data import typical_patches
 from bagwise.training.item_answers import TopClasses
 
@@ -141,27 +141,16 @@ class Cut:
         return self.model.group_names()
 
     @cached_property
-    def occurrences(self) -> NDArray[np.float64]:
-        """How often each group occurs in the items, or in those that the model was fitted to."""
+    def shares(self) -> NDArray[np.float64]:
+        """The part of each group in what `word_shares` says."""
         words, ends = self._ordered
         groups = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        return np.bincount(groups, self.word_totals[words], len(ends)).astype(np.float64)
+        return np.bincount(groups, word_shares(self.model)[0][words], len(ends)).astype(np.float64)
 
     @cached_property
     def locked(self) -> frozenset[int]:
         """The groups that are locked."""
         return frozenset(locked_groups(self.model))
-
-    @cached_property
-    def word_totals(self) -> NDArray[np.float64]:
-        """Occurrences of each word, as the model has them; equal if it does not."""
-        totals = self.model.word_totals
-        return np.ones(self.model.hierarchy.n_words) if totals is None else totals
-
-    @cached_property
-    def total(self) -> float:
-        """Occurrences of all words."""
-        return max(float(self.word_totals.sum()), 1e-300)
 
     @cached_property
     def class_weights(self) -> NDArray[np.float64] | None:
@@ -178,7 +167,7 @@ class Cut:
     @cached_property
     def deciding(self) -> NDArray[np.float64]:
         """How much each group decides; by how often it occurs if there are no items."""
-        return self.occurrences if self.of_items is None else self.of_items.deciding()
+        return self.shares if self.of_items is None else self.of_items.deciding()
 
     @cached_property
     def shown_first(self) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from bagwise.model.groups import word_shares
 from bagwise.report import notebook
 from bagwise.report.texts import percent, plural
 
@@ -71,10 +72,8 @@ class ModelViews:
 def _model_html(model: Model) -> str:
     """Return a model as a table of groups, those first that occur often and speak most for a class."""
     groups = model.describe_groups()
-    measured = model.column_shift is not None  # measurements do not occur
-    totals = [1.0 * len(group.words) if measured or group.total is None else max(group.total, 0.0) for group in groups]
-    whole = sum(totals) or 1.0
-    shares = [total / whole for total in totals]
+    word_parts, of = word_shares(model)
+    shares = [float(word_parts[members].sum()) for members in model.groups()]
     by_class = groups[0].class_name is not None
     order = sorted(
         range(len(groups)), key=lambda k: -shares[k] * ((groups[k].class_weight or 0.0) if by_class else 1.0)
@@ -85,14 +84,7 @@ def _model_html(model: Model) -> str:
         cells = [notebook.number_cell(str(group.number)), notebook.name_cell(group.name, 40), notebook.name_cell(words)]
         cells += [notebook.name_cell(group.class_name or "", 40)] if by_class else []
         rows.append([*cells, notebook.number_cell(percent(share)), notebook.bar_cell(share, max(shares))])
-    head = [
-        "",
-        "group",
-        "words",
-        *(["speaks for"] if by_class else []),
-        f"part of all {'columns' if measured else 'occurrences'}",
-        "",
-    ]
+    head = ["", "group", "words", *(["speaks for"] if by_class else []), f"part of all {of}", ""]
     more = len(groups) - len(rows)
     left = notebook.line(f"and {plural(more, 'more group')}", quiet=True) if more > 0 else ""
     return notebook.view(notebook.line(repr(model)[1:-1]), *_errors(model), notebook.table(head, rows), left)

@@ -28,6 +28,7 @@ __all__ = [
     "passed_names",
     "same_names",
     "typicality",
+    "word_shares",
 ]
 
 _LONGEST_NAME = 200
@@ -134,6 +135,33 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     if (model.modality, model.term, model.norm) != ("texts", "log", "l2"):
         return occurrences * weights
     return weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
+
+
+def word_shares(model: Model) -> tuple[NDArray[np.float64], str]:
+    """Return the part of each word in all occurrences, and what the parts are of.
+
+    Columns of measurements do not occur, and some models do not know how often words did: these have equal parts of
+    all columns or words.
+
+    Returns
+    -------
+    shares : ndarray of shape (d,)
+        Together 1.
+    of : {"occurrences", "columns", "words"}
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> model = Model(modality="table", hierarchy=Hierarchy(2, [], []), n_groups=2, word_totals=[30, 10])
+    >>> word_shares(model)
+    (array([0.75, 0.25]), 'occurrences')
+    """
+    measured, totals = model.column_shift is not None, model.word_totals
+    if measured or totals is None or not (totals > 0).any():
+        n_words = model.hierarchy.n_words
+        return np.full(n_words, 1 / n_words), "columns" if measured else "words"
+    positive = np.maximum(totals, 0.0)
+    return positive / positive.sum(), "occurrences"
 
 
 def names_differ(model: Model) -> bool:

@@ -15,7 +15,7 @@ from bagwise.merging.sizes import path_sizes
 from bagwise.model import Model
 from bagwise.model.compact import groups_of
 from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
-from bagwise.model.groups import typicality
+from bagwise.model.groups import typicality, word_shares
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import WordGroup
 from bagwise.report.icicle import Tree, TreeRow
@@ -111,17 +111,13 @@ def hierarchy_tree(model: Model) -> Tree | None:
     if model.tables is not None:  # groups of tables are no cut
         sizes.discard(model.n_groups)
     order = hierarchy.leaf_order()
-    measured = model.column_shift is not None  # measurements do not occur
-    known = not measured and model.word_totals is not None
-    totals = np.maximum(model.word_totals, 0.0) if known else np.ones(hierarchy.n_words)  # type: ignore[arg-type]
-    totals = totals / totals.sum() if totals.any() else np.full(len(totals), 1 / len(totals))
+    shares, of = word_shares(model)
     rows = []
     for size in sorted(size for size in sizes if least <= size <= most):
         cut = model.cut(size)
         names = cut.group_names()
         strongest = sum_cells(cut.head.coef, size).argmax(axis=0) if size in cut.heads else None
-        rows.append(TreeRow.of(hierarchy.cut(size)[order], totals[order], strongest, names.__getitem__))
-    of = "columns" if measured else "occurrences"
+        rows.append(TreeRow.of(hierarchy.cut(size)[order], shares[order], strongest, names.__getitem__))
     return Tree(rows, hierarchy.n_words, model.classes, model.n_groups, of) if rows else None
 
 

@@ -28,6 +28,7 @@ from bagwise.explorer.requests import (
 )
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.merging.sizes import path_sizes
+from bagwise.model.groups import word_shares
 from bagwise.report.icicle import TreeRow
 from bagwise.report.pictures import mosaic
 from bagwise.report.texts import clean
@@ -103,7 +104,7 @@ class GroupQuery:
     label : int or None
         Only groups whose strongest class this is, by its number.
     sort : {"decides", "size", "number"}
-        By how much they decide, by the share of all occurrences, or by number.
+        By how much they decide, by their part of all occurrences (of measurements, of all columns), or by number.
     first, most : int
         Part of the list.
     """
@@ -129,7 +130,7 @@ def groups(space: Workspace, n: int | None, query: GroupQuery) -> dict[str, Any]
     if query.sort == "decides":
         chosen = chosen[np.argsort(-cut.deciding[chosen], kind="stable")]
     elif query.sort == "size":
-        chosen = chosen[np.argsort(-cut.occurrences[chosen], kind="stable")]
+        chosen = chosen[np.argsort(-cut.shares[chosen], kind="stable")]
     elif query.sort != "number":
         raise BagwiseError(f"Groups are sorted by decides, size or number, not by {query.sort!r}.")
     shown = chosen[query.first : query.first + query.most].tolist()
@@ -144,7 +145,7 @@ def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
 
 
 def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
-    members, weights, totals = cut.words(number), cut.class_weights, cut.word_totals
+    members, weights = cut.words(number), cut.class_weights
     classes: list[dict[str, Any]] = []
     if weights is not None:
         strongest = np.argsort(-np.abs(weights[:, number]), kind="stable")[:_SHOWN_CLASSES]
@@ -155,11 +156,11 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
         "n_words": len(members),
         "locked": number in cut.locked,
         "given": number in cut.model.given_names,
-        "share": float(cut.occurrences[number] / cut.total),
+        "share": float(cut.shares[number]),
         "classes": classes,
         "has_patches": bool(cut.items is not None and cut.items.has_samples and number in cut.shown_first),
         "words": [
-            {"word": int(k), "name": _word_name(cut, int(k)), "total": float(totals[k])}
+            {"word": int(k), "name": _word_name(cut, int(k)), "total": _word_total(cut, k)}
             for k in members[:most].tolist()
         ],
     }
@@ -168,6 +169,12 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
 def _word_name(cut: Cut, word: int) -> str:
     names = cut.model.word_names
     return f"word {word}" if names is None else clean(names[word])
+
+
+def _word_total(cut: Cut, word: int) -> float | None:
+    """Return how often a word occurs; None if that is not known, and for columns of measurements."""
+    totals = cut.model.word_totals
+    return None if totals is None or cut.model.column_shift is not None else float(totals[word])
 
 
 def _matching(space: Workspace, text: str) -> NDArray[np.int64]:
@@ -184,7 +191,7 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
     cut, found = space.cut(n), _matching(space, find)
     names = [_word_name(cut, k) for k in found.tolist()]
     begins = np.array([not name.casefold().startswith(find.casefold()) for name in names], dtype=np.bool_)
-    order = np.lexsort((-cut.word_totals[found], begins))[:_MOST_FOUND].tolist()
+    order = np.lexsort((-word_shares(cut.model)[0][found], begins))[:_MOST_FOUND].tolist()
     lookup = np.atleast_2d(cut.model.lookup)
     return {
         "total": len(found),
@@ -192,7 +199,7 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
             {
                 "word": int(found[k]),
                 "name": names[k],
-                "total": float(cut.word_totals[found[k]]),
+                "total": _word_total(cut, int(found[k])),
                 "group": int(lookup[0, found[k]]),
                 "group_name": clean(cut.name(int(lookup[0, found[k]]))),
             }
@@ -211,26 +218,27 @@ def joined(space: Workspace, first: int, second: int) -> dict[str, Any]:
 def hierarchy(space: Workspace) -> dict[str, Any]:
     """Return nested cuts of the hierarchy as rows of segments, and the words in their order below them.
 
-    Each row has the number of groups, and for each group in the order of its words: its number, its part of all
-    occurrences, its strongest class (-1: none) and its name.
+    Each row has the number of groups, and for each group in the order of its words: its number, its part of what `of`
+    says, its strongest class (-1: none) and its name.
     """
     least, most = space.sizes[0], min(space.sizes[1], _MOST_ROW)
     order = space.leaf_order
     sizes = {size for size in (1, *path_sizes(most), most) if least <= size <= most} or {least}
     if space.model.tables is not None:  # groups of tables are no cut
         sizes.discard(space.model.n_groups)
+    shares, of = word_shares(space.model)
     rows = []
     for size in sorted(sizes):
         cut = space.new_cut(size)
         labels = space.model.hierarchy.cut(size)[order]
         strongest = None if cut.class_weights is None else cut.class_weights.argmax(axis=0)
-        rows.append(TreeRow.of(labels, cut.word_totals[order] / cut.total, strongest, cut.name).to_dict())
-    totals = cut.word_totals[order] / cut.total
+        rows.append(TreeRow.of(labels, shares[order], strongest, cut.name).to_dict())
     names = space.model.word_names
     return {
         "rows": rows,
         "words": order.tolist(),
-        "shares": [float(f"{share:.6g}") for share in totals.tolist()],
+        "shares": [float(f"{share:.6g}") for share in shares[order].tolist()],
+        "of": of,
         "names": None if names is None else [clean(names[k]) for k in order.tolist()],
         "classes": list(map(clean, space.model.classes)),
     }

@@ -18,7 +18,7 @@ export async function show(facts, parameters) {
   const told = chosen === null ? await api("groups", { n, ...given, most: PART }) : null;
   const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n });
   const drawn = icicle(tree, n, (size, group) => go(address("/groups", { n: size, group })));
-  const table = one ? ["Words", `${facts.title}-${n}-group-${one.number}`, () => [["word", "occurrences"], ...one.words.map((word) => [word.name, word.total])]]
+  const table = one ? ["Words", `${facts.title}-${n}-group-${one.number}`, () => (tree.of === "occurrences" ? [["word", "occurrences"], ...one.words.map((word) => [word.name, word.total])] : [["word"], ...one.words.map((word) => [word.name])])]
     : ["Groups", `${facts.title}-${n}-groups`, () => rows(facts, given)];
   const exports = exporting("groups", { tables: [table], canvases: [["Hierarchy", `${facts.title}-hierarchy`, () => flattened(drawn.element.querySelector("canvas"))]] });
   const content = [h("h1", {}, "Words and groups"), drawn.element, exports, finder(facts, drawn)];
@@ -34,7 +34,7 @@ function filters(facts, given) {
     facts.classes.length ? h("label", {}, "Speaks for ", h("select", { onchange: change("label") },
       h("option", { value: "" }, "any class"), facts.classes.map((name, k) => h("option", { value: k, selected: given.label === String(k) }, name)))) : null,
     h("label", {}, "Order ", h("select", { onchange: change("sort") },
-      [["decides", "what they decide"], ["size", "how often they occur"], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))));
+      [["decides", "what they decide"], ["size", tree.of === "occurrences" ? "how often they occur" : `number of ${tree.of}`], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))));
 }
 
 async function rows(facts, given) {
@@ -64,7 +64,7 @@ function list(facts, told, given) {
 
 function head(one, level) {
   return [h(level, {}, h("a", { href: address("/groups", { group: one.number }) }, one.name)),
-    h("p", { class: "small" }, one.locked ? "locked · " : "", `group ${one.number} · ${plural(one.n_words, "word")} · ${percent(one.share)} of all occurrences · `,
+    h("p", { class: "small" }, one.locked ? "locked · " : "", `group ${one.number} · ${plural(one.n_words, "word")} · ${percent(one.share)} of all ${tree.of} · `,
       h("a", { href: address("/items", { group: one.number }) }, "items"))];
 }
 
@@ -73,6 +73,9 @@ function weights(one) {
   return one.classes.length ? h("table", { class: "weights" }, h("caption", { class: "unseen" }, "What it adds to the scores of classes"), h("tbody", {}, one.classes.map((each) =>
     h("tr", {}, h("th", { scope: "row", title: each.name }, each.name), h("td", {}, bar(each.weight, largest)), h("td", {}, signed(each.weight)))))) : null;
 }
+
+/** How often a word occurs, where that is known. */
+const times = (word) => (word.total === null ? null : h("span", { class: "small" }, ` ${count(Math.round(word.total))}`));
 
 const patches = (one, n) => h("img", { class: "patches", src: `/api/groups/${one.number}/patches?n=${n}`, alt: `Typical patches of ${one.name}`, loading: "lazy" });
 
@@ -87,7 +90,7 @@ function card(one, facts) {
 
 function whole(one, facts) {
   const n = facts.n_groups;
-  const words = (tick) => h(tick ? "ul" : "ol", { class: `wordlist${tick ? " ticked" : ""}` }, one.words.map((word) => h("li", {}, tick ? h("label", {}, tick(word), " ", word.name) : word.name, h("span", { class: "small" }, ` ${count(Math.round(word.total))}`))));
+  const words = (tick) => h(tick ? "ul" : "ol", { class: `wordlist${tick ? " ticked" : ""}` }, one.words.map((word) => h("li", {}, tick ? h("label", {}, tick(word), " ", word.name) : word.name, times(word))));
   const { list: shown, tools } = movable(facts, one, words);
   return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), one.has_patches ? patches(one, n) : null, weights(one), controls(facts, one, true), tools, shown);
 }
@@ -105,7 +108,7 @@ function finder(facts, drawn) {
     const told = await api("words", { n, find: text });
     found.replaceChildren(...told.words.slice(0, 12).map((word) => h("li", {},
       h("button", { type: "button", onclick: () => pick(word) }, word.name), " in ",
-      h("a", { href: address("/groups", { group: word.group }) }, word.group_name), h("span", { class: "small" }, ` ${count(Math.round(word.total))}`))));
+      h("a", { href: address("/groups", { group: word.group }) }, word.group_name), times(word))));
     if (!told.words.length) found.replaceChildren(h("li", {}, "No word contains this."));
   }
   async function pick(word) {
