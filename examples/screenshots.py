@@ -203,7 +203,8 @@ def edit_groups(editor: Any) -> None:
     groups = model.describe_groups()
     largest = max(groups, key=lambda group: len(group.words)).number
     named = next(group for group in groups if group.number != largest and len(group.words) > 2)
-    name = f"{named.class_name}: {named.words[0]} and the like"
+    of_images = model.word_names is None
+    name = f"parts of {named.class_name}" if of_images else f"{named.class_name}: {named.words[0]} and the like"
     editor.edit(
         {"edit": "rename", "n_groups": model.n_groups, "group": named.number, "name": name}, editor.space.revision
     )

@@ -416,13 +416,15 @@ def test_json_is_one_object_also_for_errors(tmp_path):
 
 def test_csv_files_hold_no_formulas_and_are_read_back_as_they_were(words, tmp_path):
     """What programs for tables would compute gets an apostrophe, which reading takes away; --raw leaves it out."""
-    ids, labels = ["=1+1", "@x", "-y", "+", "-1.5", "plain", "'=z", "'tis"], ["=a", "fruit"] * 4
+    ids = ["=1+1", "@x", "-y", "+", "-1.5", "plain", "'=z", "'tis", "-2+3+cmd|x!A0", "+7e-3"]
+    labels = ["=a", "fruit"] * 5
     rows = [json.dumps({"id": id, "text": "ripe pear", "label": label}) for id, label in zip(ids, labels, strict=True)]
     source, features = tmp_path / "texts.jsonl", tmp_path / "features.csv"
     source.write_text("\n".join(rows))
     bagwise("transform", words / "words.bagwise", source, "--out", features)
     table = list(csv.reader(features.read_text().splitlines()))
-    assert [row[0] for row in table[1:]] == ["'=1+1", "'@x", "'-y", "'+", "-1.5", "plain", "''=z", "'tis"]
+    written = ["'=1+1", "'@x", "'-y", "'+", "-1.5", "plain", "''=z", "'tis", "'-2+3+cmd|x!A0", "+7e-3"]
+    assert [row[0] for row in table[1:]] == written
     assert [row[1] for row in table[1:3]] == ["'=a", "fruit"]
     found = open_collection(features)
     assert (found.ids, found.labels.tolist()) == (ids, labels)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 __all__ = ["english_stop_words", "escape_character", "how_many", "quote_formula", "ranges", "unquote_formula"]
 
-# Beginnings of cells that programs for tables take for formulas; numbers may have a sign.
-_FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-](?!\.?\d))")
+# Cells that programs for tables take for formulas: some also by full-width signs; numbers may have a sign.
+_FORMULA = re.compile(r"'*(?:[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z))")
 
 
 def how_many(n: int, items: str) -> str:
@@ -44,8 +44,8 @@ def ranges(numbers: Iterable[int]) -> str:
 def quote_formula(cell: str) -> str:
     """Put an apostrophe before a cell that a program for tables would compute; `unquote_formula` takes it away.
 
-    >>> [quote_formula(cell) for cell in ("=1+1", "-x", "-1.5", "plain", "'=1")]
-    ["'=1+1", "'-x", '-1.5', 'plain', "''=1"]
+    >>> [quote_formula(cell) for cell in ("=1+1", "-x", "-1.5", "-1+x", "plain", "'=1")]
+    ["'=1+1", "'-x", '-1.5', "'-1+x", 'plain', "''=1"]
     """
     return f"'{cell}" if _FORMULA.match(cell) else cell
 

@@ -58,7 +58,7 @@ function shown({ items, error, seen, held_out: held }) {
 /** The curve of errors; a click or a key on a point cuts the model there. */
 function curve(facts) {
   const { sizes, errors, standard_errors: spread, protocol, one_se: small } = facts.path;
-  const [width, height, left, right, top, bottom] = [720, 300, 56, 30, 16, 44];
+  const [width, height, left, right, top, bottom] = [window.innerWidth < 560 ? 380 : 720, 300, 56, 30, 16, 44];
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
   let most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), 0.01);
   const lines = facts.baselines.filter((one) => one.error <= 1.25 * most); // what is far worse would flatten the curve
@@ -96,13 +96,30 @@ function curve(facts) {
     svg("title", {}, said), svg("circle", { class: "reach", cx: x(size), cy: y(errors[k]), r: 14 }),
     svg("circle", { cx: x(size), cy: y(errors[k]), r: size === facts.n_groups ? 6 : 4 })));
   });
-  for (const one of lines) parts.push(svg("text", { class: "haloed", x: left + 6, y: y(one.error) - 6 }, `${one.name}: ${percent(one.error)}`));
+  const texts = lines.map((one) => ({ text: `${one.name}: ${percent(one.error)}`, at: y(one.error) }));
+  for (const one of labels(texts, sizes.map((size, k) => [x(size), y(errors[k])]), [left + 6, width - right - 6], height - bottom)) {
+    parts.push(svg("text", { class: "haloed", x: one.x, y: one.y, "text-anchor": one.anchor }, one.text));
+  }
   const simple = facts.baselines.map((one) => `${one.name} ${percent(one.error)}${one.standard_error ? ` ± ${percent(one.standard_error)}` : ""}`).join("; ");
   const at = sizes.indexOf(facts.n_groups);
   const here = at < 0 ? `Errors are known at ${sizes.map(count).join(", ")} groups, not at ${count(facts.n_groups)}.`
     : `${count(facts.n_groups)} groups: ${percent(errors[at])} ± ${percent(spread[at] ?? 0)}.`;
   return h("figure", {}, h("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Error against number of groups, ${protocol}` }, parts)),
     h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", simple ? ` Simple methods on the same folds${lines.length ? " (dashed)" : ""}: ${simple}.` : "", " A point leads to its number of groups."));
+}
+
+/** Places of the labels of lines: above or below them, at either end, where they cover least of the curve and of each other. */
+function labels(texts, knots, [left, right], lowest) {
+  const curve = knots.slice(1).flatMap(([x, y], k) => Array.from({ length: 20 }, (_, i) => [knots[k][0] + ((x - knots[k][0]) * i) / 20, knots[k][1] + ((y - knots[k][1]) * i) / 20]));
+  const placed = [];
+  for (const { text, at } of texts) {
+    const wide = 6.6 * text.length;
+    const cost = ({ from, y }) => (y + 4 > lowest ? 1000 : 0) + curve.filter(([x, high]) => x > from - 3 && x < from + wide + 3 && high > y - 14 && high < y + 5).length
+      + 100 * placed.filter((one) => Math.abs(one.y - y) < 14 && one.from < from + wide && from < one.from + one.wide).length + 5 * texts.filter((one) => one.at > y - 12 && one.at < y + 4).length;
+    const places = [at - 6, at + 15].flatMap((y) => [{ from: left, x: left, y, anchor: "start" }, { from: right - wide, x: right, y, anchor: "end" }]);
+    placed.push({ ...places.reduce((best, one) => (cost(one) < cost(best) ? one : best)), wide, text });
+  }
+  return placed;
 }
 
 /** Each cell leads to its items. */

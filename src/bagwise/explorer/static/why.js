@@ -58,7 +58,7 @@ export function sum(why, classes, explain) {
     h("table", { class: "weights sum" }, h("caption", { class: "unseen" }, "What the score is the sum of"), h("tbody", {},
       row("intercept", why.intercept),
       why.groups.map((one) => row(h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
-      why.n_rest ? row(`${count(why.n_rest)} other groups`, why.rest) : null,
+      why.n_rest ? row(plural(why.n_rest, "other group"), why.rest) : null,
       row("score", why.of_score, true))));
 }
 
@@ -70,7 +70,7 @@ export function changes(told) {
   } else if (told.changes && !told.columns) {
     const { becomes, words, n_words: n } = told.changes;
     const named = words.some((word) => !/^word \d+$/.test(word)); // words of images have numbers, which say nothing
-    parts.push(h("li", {}, `Without ${named ? "" : `${plural(n, "word")} that speak most for it, `}`, named ? words.map((word, k) => [k ? ", " : "", h("strong", {}, word)]) : null,
+    parts.push(h("li", {}, `Without ${named ? "" : `${n === 1 ? "the word that speaks" : `the ${count(n)} words that speak`} most for it, `}`, named ? words.map((word, k) => [k ? ", " : "", h("strong", {}, word)]) : null,
       named ? `${n > words.length ? ` and ${plural(n - words.length, "more word")}` : ""}, it would be ${becomes}.` : `it would be ${becomes}.`));
   }
   if (!parts.length) return told.changes === null ? h("p", { class: "small" }, "Nothing simple was found that would change the answer.") : null;

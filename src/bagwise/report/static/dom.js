@@ -62,11 +62,14 @@ export function download(name, content, type = "text/csv") {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Rows as CSV; cells that a spreadsheet would take for a formula are quoted by an apostrophe. */
+// Cells that a program for tables would take for a formula, as the library has it; numbers may have a sign.
+const FORMULA = /^'*(?:[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$))/;
+
+/** Rows as CSV; cells that a program for tables would take for a formula are quoted by an apostrophe. */
 export function csv(rows) {
   const cell = (value) => {
     const text = value === null || value === undefined ? "" : String(value);
-    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    const safe = typeof value === "string" && FORMULA.test(text) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
