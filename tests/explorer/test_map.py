@@ -101,7 +101,7 @@ def test_a_map_is_made_in_the_background(ask, answer, space):
     begun = answer("/api/map/make?method=spectral", method="POST")
     assert begun["running"] is None or begun["running"]["step"]
     space.items.mapped.wait()
-    told = answer("/api/map")
+    told, first = answer("/api/map"), space.items.mapped.places.map
     assert told["running"] is told["problem"] is None
     status, headers, body = ask("/api/map/points")
     assert (status, headers["content-type"]) == (200, "application/octet-stream")
@@ -125,6 +125,9 @@ def test_a_map_is_made_in_the_background(ask, answer, space):
     space.items.mapped.wait()
     assert answer("/api/map")["map"] | {"method": ""} != told["map"] | {"method": ""}
     assert answer("/api/map")["map"]["version"] == again + 1
+    assert answer("/api/map/make?method=spectral", method="POST")["made"] == ["spectral", "tsne"]
+    space.items.mapped.wait()
+    assert space.items.mapped.places.map is first  # it is not computed again
 
 
 def made(space, method="spectral"):

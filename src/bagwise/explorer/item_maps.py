@@ -61,6 +61,8 @@ class MapOfItems:
     Attributes
     ----------
     places : Places or None
+    made : dict of str to ItemMap
+        The last map by each method, so that one can go back to it.
     problem : str or None
         Why the last map could not be made.
     """
@@ -68,6 +70,7 @@ class MapOfItems:
     def __init__(self, codes: NDArray[np.int64]) -> None:
         self.codes = codes
         self.places: Places | None = None
+        self.made: dict[str, ItemMap] = {}
         self.problem: str | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -76,7 +79,7 @@ class MapOfItems:
 
     def give(self, map: ItemMap) -> None:
         """Take the map of the index."""
-        self.places = Places(map, self.codes, note="It is kept in the index.")
+        self.places, self.made[map.method] = Places(map, self.codes, note="It is kept in the index."), map
 
     @property
     def running(self) -> dict[str, Any] | None:
@@ -95,6 +98,7 @@ class MapOfItems:
                 found = make(self._tell)
                 note = keep(found)
                 with self._lock:
+                    self.made[found.method] = found
                     version = 1 if self.places is None else self.places.version + 1
                     self.places, self.problem = Places(found, self.codes, version, note), None
             except (BagwiseError, OSError, MemoryError) as error:

@@ -81,6 +81,7 @@ def told(space: Workspace) -> dict[str, Any]:
     places = mapped.places
     return {
         "running": mapped.running,
+        "made": sorted(mapped.made),
         "problem": None if mapped.problem is None else clean(mapped.problem),
         "map": None if places is None else _described(space, places),
     }
@@ -115,7 +116,7 @@ def answers(space: Workspace, n: int | None) -> bytes:
 
 
 def make(space: Workspace, method: str) -> dict[str, Any]:
-    """Begin to make a map in the background."""
+    """Begin to make a map in the background; one that was made before is shown again."""
     items = space.items
     mapped = _mapped(space)
     if method not in MAP_METHODS:
@@ -125,6 +126,8 @@ def make(space: Workspace, method: str) -> dict[str, Any]:
         raise BagwiseError("These items have no index, which maps are made from.")
 
     def arranged(progress: Progress) -> ItemMap:
+        if method in mapped.made:
+            return mapped.made[method]
         with space.lock:  # the index may be built now
             index = items.index
         assert index is not None

@@ -254,7 +254,7 @@ function maker(told) {
     place.replaceChildren(...[now.problem ? h("p", { class: "problem", role: "alert" }, now.problem) : null,
       now.map ? null : h("p", { class: "lead" }, "These items have no map yet. A spectral map takes seconds for 10,000 items, t-SNE up to a minute or two."),
       h("p", { class: "tools" }, Object.entries(METHODS).filter(([method]) => method !== now.map?.method).map(([method, name]) =>
-        h("button", { type: "button", onclick: start(method) }, `Make a map by ${name}`)))].filter(Boolean));
+        h("button", { type: "button", onclick: start(method) }, `${now.made.includes(method) ? "Show the" : "Make a"} map by ${name}`)))].filter(Boolean));
   }
   if (told.running) {
     place.replaceChildren(state, bar);
