@@ -114,7 +114,10 @@ def test_undo_goes_on_after_a_restart(place, learned):
     space = opened(place, learned, "index")
     space.editor.wait()
     space.editor.edit(RENAME, 0)
+    assert "edited" not in ItemIndex.load(space.editor.path).answers.protocol
     space.editor.edit(JOIN, 1)
+    held = ItemIndex.load(space.editor.path).answers
+    assert 6 in held.sizes  # as before: groups are joined one level earlier
     again = opened(place, learned, "index")
     send = client(again)
     told = send("steer")
@@ -125,9 +128,12 @@ def test_undo_goes_on_after_a_restart(place, learned):
     assert send("groups?n=6&sort=number")["groups"][2]["name"] == "<b>felines</b>"
     assert send("steer/redo", {"revision": 1})["n_groups"] == 5
     assert again.editor.space.model == space.editor.space.model
+    saved = ItemIndex.load(again.editor.path).answers
+    assert (saved.sizes, saved.protocol) == (held.sizes, held.protocol)
     send("steer/undo", {"revision": 2})
     send("steer/undo", {"revision": 3})
     assert opened(place, learned, "index").model.edits == ()
+    assert again.editor.path.read_bytes() == (learned / "texts.index").read_bytes()  # with all answers
 
 
 def test_items_of_an_index_have_answers_of_the_folds(place, learned):

@@ -9,14 +9,14 @@ import scipy.sparse as sp
 from bagwise import BagIndex, BagwiseError, Model
 from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise.metrics import average_precision
-from bagwise.model.files import INDEX_KIND
+from bagwise.model.files import INDEX_KIND, model_bytes
 from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.retrieval.store import InvertedBlock
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
-from bagwise.training.item_index import _TENSORS_4, index_of_fit
+from bagwise.training.item_index import _TENSORS_4, _TENSORS_5, index_of_fit
 from bagwise.training.shared_terms import search_shared
 
 N_CLASSES, N_WORDS = 8, 60
@@ -299,6 +299,35 @@ def test_damaged_answers_are_refused(validated, tmp_path, change, message):
     write_tensors(path, INDEX_KIND, 4, kept, tensors)
     with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
         ItemIndex.load(path)
+
+
+def test_answers_before_edits_are_kept_with_edited_models(validated, tmp_path):
+    fit, X, codes = validated
+    index = ItemIndex.build(fit.model, collection(X, codes), X)
+    edited = fit.model.apply([{"edit": "join", "n_groups": 20, "groups": [0, 1]}])
+    kept = {60: index.answers.rows[60]}
+    other = dataclasses.replace(index, model=edited, answers=index.answers.replaced(kept, "", index.answers))
+    path = other.save(tmp_path / "one.index")
+    answers = ItemIndex.load(path).answers
+    assert (answers.sizes, answers.unedited.sizes) == ((60,), index.answers.sizes)
+    for found, wanted in zip(answers.unedited.top.arrays, index.answers.top.arrays, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    header, tensors = read_tensors(path, INDEX_KIND, {5: _TENSORS_5})
+    header = {name: value for name, value in header.items() if name not in ("kind", "schema")}
+    before = header["answers"]["unedited"]
+    some = {name: value for name, value in tensors.items() if name != "unedited_answer_scores"}
+    plain = {**tensors, "model": np.frombuffer(model_bytes(fit.model), np.uint8)}
+    for told, held, message in (
+        (None, tensors, "before edits are None"),
+        (before, some, "expected protocol and sizes, all of the tensors"),
+        (before, plain, "and 0 edits"),
+        ({**before, "sizes": [2]}, tensors, "answers at 6 sizes, named are 1"),
+        ({**before, "protocol": "x" * 201}, tensors, "have the protocol"),
+        ({**before, "exact": True}, tensors, "expected protocol and sizes"),
+    ):
+        write_tensors(path, INDEX_KIND, 5, {**header, "answers": {**header["answers"], "unedited": told}}, held)
+        with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
+            ItemIndex.load(path)
 
 
 SHARED = [(by, metric) for by in ("words", "groups") for metric in (None, "chi2", "intersection", "euclidean")]

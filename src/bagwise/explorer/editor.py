@@ -19,6 +19,7 @@ from bagwise.errors import BagwiseError
 from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model import Model
+from bagwise.model.editing import unedited_model
 from bagwise.training.item_answers import Measured, Steered, TopClasses
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import ItemMap
@@ -140,8 +141,11 @@ class Editor:
         self.space, self.path, self.read_only = space, path, read_only
         self.lock = threading.RLock()
         self.changed: Callable[[Workspace], None] = lambda space: None
+        if index is None and isinstance(space.items, StoredItems):
+            index = space.items.index
         answers = None if index is None else index.answers
-        self._index, self._protocol = index, "" if answers is None else answers.protocol
+        self._index = index
+        self._original = answers if answers is None or not space.model.edits else answers.unedited
         self._steps = [Step(space.model, {} if answers is None else answers.rows)]
         self._undone: list[Step] = []
         self._known: OrderedDict[bytes, Measured] = OrderedDict()
@@ -179,7 +183,7 @@ class Editor:
     @property
     def of_index(self) -> bool:
         """Whether the file is an index."""
-        return self._index is not None
+        return self._index is not None and self.path is not None
 
     # Preparing
 
@@ -291,6 +295,14 @@ class Editor:
                 target[0, held_out] = values
         return found.at(0)
 
+    def _kept_answers(self, model: Model) -> dict[int, TopClasses]:
+        """Return the answers, now and before all edits, at numbers of groups at which another model has the same."""
+        return self._original_answers(model) | _same_groups(self.current.model, model, self.current.rows)
+
+    def _original_answers(self, model: Model) -> dict[int, TopClasses]:
+        original = self._original
+        return {} if original is None else _same_groups(unedited_model(model), model, original.rows)
+
     # Editing
 
     @property
@@ -307,7 +319,7 @@ class Editor:
             model = _applied(before, _with_names(before, edit))
             made = model.edits[-1]
             self._check_index(made)
-            kept, now = _same_groups(before, model, self.current.rows), datetime.now().astimezone()
+            kept, now = self._kept_answers(model), datetime.now().astimezone()
             cut = self.space.cut(made["n_groups"])
             step = Step(model, kept, made, cut.model, now, described(made, cut))
             self._measure(step)
@@ -324,7 +336,7 @@ class Editor:
                 if not last.model.edits:
                     raise BagwiseError("There is no edit to undo.")
                 model = last.model.undo()
-                self._steps = [Step(model, _same_groups(last.model, model, last.rows))]
+                self._steps = [Step(model, self._kept_answers(model))]
                 self._measure(self.current)
                 self._undone.append(replace(last, edit=last.model.edits[-1]))
             else:
@@ -382,10 +394,12 @@ class Editor:
         assert self._index is not None
         answers = self._index.answers
         if answers is not None:
-            edited = any(isinstance(one.found, Steered) for one in self._steps)
-            protocol = f"{self._protocol}; edited groups as on the page Steer" if edited else self._protocol
             rows = {size: row for size, row in step.rows.items() if size in step.model.heads}
-            answers = answers.replaced(rows, protocol)
+            original = self._original if step.model.edits else None
+            protocol = answers.protocol if self._original is None else self._original.protocol
+            if protocol and original is not None and rows.keys() - self._original_answers(step.model).keys():
+                protocol = f"{protocol}; edited groups as on the page Steer"
+            answers = answers.replaced(rows, protocol, original)
         return replace(self._index, model=step.model, answers=answers)
 
     # Saving
@@ -393,7 +407,7 @@ class Editor:
     def keep_map(self, found: ItemMap) -> str:
         """Give the index a map and save it; return in words where the map is kept."""
         with self.lock:
-            if self._index is None or not isinstance(self.space.items, StoredItems):
+            if self._index is None or self.path is None or not isinstance(self.space.items, StoredItems):
                 return "It is kept until the explorer ends."
             self._index = replace(self._index, map=found)
             if self.read_only:

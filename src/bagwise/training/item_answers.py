@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import tensor
 from bagwise.errors import BagwiseError
 from bagwise.merging.sizes import path_sizes
+from bagwise.model.editing import unedited_model
 from bagwise.model.model import Head, Model
 from bagwise.sources.collection import Collection
 from bagwise.training.seen import SeenItems, seen_items
 
 __all__ = ["ANSWER_TENSORS", "HELD_OUT", "NEW", "TRAINING", "UNKNOWN", "ItemAnswers", "Measured", "Steered"]
-__all__ += ["TopClasses"]
+__all__ += ["UNEDITED_TENSORS", "TopClasses"]
 
 # What is known of an item: nothing; the model was not learned from it; it was, and the answer is that of the model;
 # it was, and the answer is that of a fold of cross-validation which was not.
@@ -29,6 +30,12 @@ ANSWER_TENSORS = {
     "answer_scores": tensor("float16", "n_answer_sizes", "n_items", finite=True),
     "answer_margins": tensor("float16", "n_answer_sizes", "n_items", low=0, finite=True),
     "item_origins": tensor("uint8", "n_items", high=HELD_OUT),
+}
+_TOP = list(ANSWER_TENSORS)[:4]  # the arrays of `TopClasses`
+# Answers of an edited model before its edits.
+UNEDITED_TENSORS = {
+    f"unedited_{name}": replace(ANSWER_TENSORS[name], shape=("n_unedited_sizes", "n_items"), optional=True)
+    for name in _TOP
 }
 _LARGEST = float(np.finfo(np.float16).max)
 _BATCH = 4096  # items whose features are in memory at a time
@@ -111,6 +118,8 @@ class ItemAnswers:
         Whether all items that the model was learned from are known as such; otherwise those in a sample.
     protocol : str
         How answers for `HELD_OUT` were found, such as "5-fold cross-validation"; "" if there are none.
+    unedited : ItemAnswers or None
+        Those of the model before its edits, which come back when these are undone.
     """
 
     sizes: tuple[int, ...]
@@ -118,6 +127,7 @@ class ItemAnswers:
     origins: NDArray[np.uint8]
     exact: bool
     protocol: str = ""
+    unedited: ItemAnswers | None = None
 
     @classmethod
     def of(
@@ -169,14 +179,17 @@ class ItemAnswers:
         """The answers at each size."""
         return {size: self.top.at(k) for k, size in enumerate(self.sizes)}
 
-    def replaced(self, rows: Mapping[int, TopClasses], protocol: str) -> ItemAnswers:
+    def replaced(
+        self, rows: Mapping[int, TopClasses], protocol: str, unedited: ItemAnswers | None = None
+    ) -> ItemAnswers:
         """Return other answers for the same items: `TopClasses` of shape (n_items,) by numbers of groups."""
         sizes, n_classes = sorted(rows), int(np.iinfo(self.top.predicted.dtype).max) + 1
         top = TopClasses.empty(len(sizes), len(self.origins), n_classes)
         for k, size in enumerate(sizes):
             for target, values in zip(top.arrays, rows[size].arrays, strict=True):
                 target[k] = values
-        return ItemAnswers(tuple(sizes), top, self.origins, self.exact, protocol if HELD_OUT in self.origins else "")
+        protocol = protocol if HELD_OUT in self.origins else ""
+        return ItemAnswers(tuple(sizes), top, self.origins, self.exact, protocol, unedited)
 
     def seen(self, ids: Any) -> SeenItems:
         """Return which items the model was learned from."""
@@ -190,35 +203,58 @@ class ItemAnswers:
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give the members of a header and the tensors of a file."""
-        header = {"sizes": list(self.sizes), "exact": self.exact, "protocol": self.protocol}
-        names = list(ANSWER_TENSORS)
-        return header, dict(zip(names, (*self.top.arrays, self.origins), strict=True))
+        header: dict[str, Any] = {"sizes": list(self.sizes), "exact": self.exact, "protocol": self.protocol}
+        tensors = dict(zip(ANSWER_TENSORS, (*self.top.arrays, self.origins), strict=True))
+        if self.unedited is not None:
+            header["unedited"] = {"sizes": list(self.unedited.sizes), "protocol": self.unedited.protocol}
+            tensors |= dict(zip(UNEDITED_TENSORS, self.unedited.top.arrays, strict=True))
+        return header, tensors
 
     @classmethod
     def from_parts(cls, header: Any, tensors: Mapping[str, NDArray[Any]], model: Model) -> ItemAnswers | None:
-        """Undo `to_parts`, for tensors that `ANSWER_TENSORS` accepts; None without any. Errors begin with "its"."""
+        """Undo `to_parts`, for tensors that its tables accept; None without any. Errors begin with "its"."""
         has = [name for name in ANSWER_TENSORS if name in tensors]
         if header is None and not has:
             return None
         if len(has) < len(ANSWER_TENSORS):
             raise BagwiseError(f"of the tensors of its answers it has {has}; all or none belong to it.")
-        if not isinstance(header, Mapping) or sorted(header) != ["exact", "protocol", "sizes"]:
+        expected = {"exact", "protocol", "sizes"}
+        if not isinstance(header, Mapping) or header.keys() - {"unedited"} != expected:
             raise BagwiseError(f"its answers are {header!r:.100}; expected exact, protocol and sizes.")
-        sizes, exact, protocol = header["sizes"], header["exact"], header["protocol"]
-        if not isinstance(sizes, list) or not all(type(size) is int for size in sizes) or sizes != sorted(set(sizes)):
-            raise BagwiseError(f"its answers have the sizes {sizes!r:.100}; expected ascending numbers of groups.")
-        if not set(sizes) <= set(model.heads):
-            known = ", ".join(map(str, model.heads))
-            raise BagwiseError(f"its answers are at {sizes!s:.100} groups; its model has classifiers at {known}.")
-        if type(exact) is not bool or type(protocol) is not str or len(protocol) > _MOST_PROTOCOL:
-            raise BagwiseError(f"its answers have exact {exact!r:.50} and protocol {protocol!r:.100}.")
-        top = TopClasses(*(tensors[name] for name in list(ANSWER_TENSORS)[:4]))
-        if len(top.predicted) != len(sizes):
-            raise BagwiseError(f"it has answers at {len(top.predicted)} sizes, named are {len(sizes)}.")
-        for name, codes in (("answer_classes", top.predicted), ("answer_runners_up", top.runner_up)):
-            if codes.size and int(codes.max()) >= len(model.classes):
-                raise BagwiseError(f"its {name} hold class {codes.max()}; the model has {len(model.classes)}.")
-        return cls(tuple(sizes), top, tensors["item_origins"], exact, protocol)
+        if type(header["exact"]) is not bool:
+            raise BagwiseError(f"its answers have exact {header['exact']!r:.50}.")
+        about = tensors["item_origins"], header["exact"]
+        found = cls(*_named_top(header, [tensors[name] for name in _TOP], model), *about, header["protocol"])
+        has = [name for name in UNEDITED_TENSORS if name in tensors]
+        before: Any = header.get("unedited")
+        if before is None and not has:
+            return found
+        sound = isinstance(before, Mapping) and before.keys() == {"protocol", "sizes"} and len(has) == len(_TOP)
+        if not sound or not model.edits:
+            raise BagwiseError(
+                f"its answers before edits are {before!r:.100}, with the tensors {has} and {len(model.edits)} edits; "
+                "expected protocol and sizes, all of the tensors, and edits."
+            )
+        held = _named_top(before, [tensors[name] for name in UNEDITED_TENSORS], unedited_model(model))
+        return replace(found, unedited=cls(*held, *about, before["protocol"]))
+
+
+def _named_top(header: Any, arrays: list[NDArray[Any]], model: Model) -> tuple[tuple[int, ...], TopClasses]:
+    """Return the numbers of groups that answers of a file are for, and the answers; check both, and the protocol."""
+    sizes, protocol, top = header["sizes"], header["protocol"], TopClasses(*arrays)
+    if not isinstance(sizes, list) or not all(type(size) is int for size in sizes) or sizes != sorted(set(sizes)):
+        raise BagwiseError(f"its answers have the sizes {sizes!r:.100}; expected ascending numbers of groups.")
+    if not set(sizes) <= set(model.heads):
+        known = ", ".join(map(str, model.heads))
+        raise BagwiseError(f"its answers are at {sizes!s:.100} groups; its model has classifiers at {known}.")
+    if type(protocol) is not str or len(protocol) > _MOST_PROTOCOL:
+        raise BagwiseError(f"its answers have the protocol {protocol!r:.100}.")
+    if len(top.predicted) != len(sizes):
+        raise BagwiseError(f"it has answers at {len(top.predicted)} sizes, named are {len(sizes)}.")
+    for name, codes in zip(_TOP[:2], top.arrays[:2], strict=True):
+        if codes.size and int(codes.max()) >= len(model.classes):
+            raise BagwiseError(f"its {name} hold class {codes.max()}; the model has {len(model.classes)}.")
+    return tuple(sizes), top
 
 
 def _sizes(model: Model) -> tuple[int, ...]:

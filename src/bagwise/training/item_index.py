@@ -24,7 +24,7 @@ from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
-from bagwise.training.item_answers import ANSWER_TENSORS, ItemAnswers, TopClasses
+from bagwise.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
 from bagwise.training.item_map import MAP_TENSORS, ItemMap
 from bagwise.training.options import FitOptions
 
@@ -51,6 +51,7 @@ _TENSORS = _TENSORS_2 | {
 }
 _TENSORS_4 = _TENSORS | ANSWER_TENSORS
 _TENSORS_5 = _TENSORS | {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
+_TENSORS_5 |= UNEDITED_TENSORS
 # In schema 1 an index was a folder. Items were compared by groups in schemas 1 and 2.
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
@@ -431,7 +432,8 @@ class ItemIndex:
         schema = _SCHEMA
         if self.answers is not None:
             header["answers"], answers = self.answers.to_parts()
-            schema, tensors = _SCHEMA_WITH_ANSWERS, tensors | answers
+            schema = _SCHEMA_WITH_ANSWERS if self.answers.unedited is None else _SCHEMA_WITH_MAP
+            tensors |= answers
         if self.map is not None:
             header["map"], places = self.map.to_parts()
             schema, tensors = _SCHEMA_WITH_MAP, tensors | places
