@@ -57,7 +57,7 @@ def _merge() -> None:
         merge_words(X, y, store=store)
     for criterion in ("mme", "aib", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
-    merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]))
+    merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]), n_groups=2)
     for labels in (y, np.arange(8) % 3):
         CompactClassifier(RidgeClassifier(), n_groups=3).fit(X, labels)
     merge_words(X, y, kernel="chi2")
