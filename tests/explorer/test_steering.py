@@ -14,6 +14,7 @@ from bagwise.explorer.app import make_app
 from bagwise.explorer.editor import Editor, Refused, described
 from bagwise.explorer.items import CountedItems
 from bagwise.explorer.security import Guard
+from bagwise.model.editor import EDITS
 from bagwise.training import FitOptions, ItemIndex, run_fit
 from bagwise.training.item_answers import HELD_OUT
 from explorer_requests import HOST, TOKEN, respond
@@ -306,6 +307,7 @@ def test_an_index_by_groups_is_renamed_only(place, learned):
     )
     space = opened(place, learned, "index")
     assert isinstance(space.items, CountedItems)
+    assert client(space)("overview")["steer"]["kinds"] == ["rename"]
     with pytest.raises(Exception, match="compared by the groups of its model"):
         space.editor.edit(JOIN, 0)
     space.editor.edit(RENAME, 0)
@@ -315,6 +317,8 @@ def test_an_index_by_groups_is_renamed_only(place, learned):
 def test_a_model_without_a_file(learned):
     space = Workspace(Model.load(learned / "texts.bagwise"))
     send = client(space)
+    assert send("overview")["steer"]["kinds"] == list(EDITS)
+    assert client(Workspace(space.model.compact()))("overview")["steer"]["kinds"] == ["rename"]
     assert send("steer/edit", {"edit": RENAME, "revision": 0})["saved"]["path"] is None
     with pytest.raises(Refused):
         space.editor.undo(0)

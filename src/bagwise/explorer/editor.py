@@ -19,7 +19,7 @@ from bagwise.errors import BagwiseError
 from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model import Model
-from bagwise.model.editing import unedited_model
+from bagwise.model.editing import possible_edits, unedited_model
 from bagwise.training.item_answers import Measured, Steered, TopClasses
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import ItemMap
@@ -184,6 +184,12 @@ class Editor:
     def of_index(self) -> bool:
         """Whether the file is an index."""
         return self._index is not None and self.path is not None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of edits that are not refused."""
+        by_groups = self._index is not None and self._index.by == "groups"
+        return ("rename",) if by_groups else possible_edits(self.space.model)
 
     # Preparing
 
@@ -366,7 +372,7 @@ class Editor:
             raise Refused(409, "The model was changed in another window since this page was loaded. Reload the page.")
 
     def _check_index(self, edit: Mapping[str, Any]) -> None:
-        if self._index is not None and self._index.by == "groups" and edit["edit"] != "rename":
+        if self._index is not None and self._index.by == "groups" and edit["edit"] not in self.kinds:
             raise BagwiseError(
                 "The items of this index are compared by the groups of its model, which can only be renamed. Edit the "
                 "model's own file, and build the index from it by: bagwise index MODEL SOURCE"

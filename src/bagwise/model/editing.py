@@ -22,7 +22,7 @@ from bagwise.merging.group_statistics import GroupStatistics, base_size
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.regrouping import same_cuts
 from bagwise.model.cutting import with_derived_head
-from bagwise.model.editor import EDITS, Editor, EditState
+from bagwise.model.editor import EDITS, Editor, EditState, has_fixed_groups
 from bagwise.model.groups import checked_group_names
 from bagwise.model.parts import Head, PathErrors, json_copy
 
@@ -35,6 +35,7 @@ __all__ = [
     "check_edits",
     "linked_words",
     "locked_groups",
+    "possible_edits",
     "rename_edits",
     "undo_edits",
     "unedited_model",
@@ -174,6 +175,22 @@ def linked_words(model: Model) -> dict[str, list[list[int]]]:
         return {"must_link": [], "cannot_link": []}
     state = _state_after(unedited_model(model), model.unedited, model.edits)
     return {"must_link": [list(words) for words in state.must], "cannot_link": [list(words) for words in state.cannot]}
+
+
+def possible_edits(model: Model) -> tuple[str, ...]:
+    """Return the kinds of edits that a model does not refuse: names alone without a hierarchy, links with statistics.
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> model = Model(modality="table", hierarchy=Hierarchy(3, [[0, 2], [0, 1]], [0.5, 0.1]), n_groups=2)
+    >>> possible_edits(model), possible_edits(model.trim())
+    (('rename', 'move', 'split', 'join', 'lock', 'unlock'), ('rename',))
+    """
+    if has_fixed_groups(unedited_model(model)) or model.flattened is not None:
+        return ("rename",)
+    links = ("must_link", "cannot_link", "unlink")
+    return tuple(kind for kind in EDITS if model.group_statistics is not None or kind not in links)
 
 
 def _edited(model: Model, record: Unedited, edits: tuple[dict[str, Any], ...]) -> Model:

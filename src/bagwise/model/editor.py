@@ -21,7 +21,7 @@ from bagwise.model.groups import checked_group_names, like_names, passed_names, 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
 
-__all__ = ["EDITS", "EditState", "Editor"]
+__all__ = ["EDITS", "EditState", "Editor", "has_fixed_groups"]
 
 Words = NDArray[np.int64]
 
@@ -83,7 +83,7 @@ class Editor:
         """Return the state after one more edit."""
         model, kind = self._original, edit["edit"]
         n = self._size(state, edit["n_groups"])
-        fixed = model.tables is not None or groups_of(model.hierarchy) is not None
+        fixed = has_fixed_groups(model)
         if (fixed and n != model.n_groups) or ((fixed or model.flattened is not None) and kind != "rename"):
             what = "has several tables" if model.tables is not None else "is compact or was trimmed"
             raise BagwiseError(
@@ -312,6 +312,11 @@ class Editor:
             raise BagwiseError(f"Words to unlink must be those of a link, {links!r:.200}; got {list(words)!r:.100}.")
         must, cannot = (tuple(link for link in links if link != words) for links in (state.must, state.cannot))
         return self._linked(replace(state, must=must, cannot=cannot), labels)
+
+
+def has_fixed_groups(model: Model) -> bool:
+    """Whether a model, without edits, has several tables or is compact, so that it has no other number of groups."""
+    return model.tables is not None or groups_of(model.hierarchy) is not None
 
 
 def _numbered(labels: Words) -> tuple[Words, int]:

@@ -13,7 +13,6 @@ from bagwise._utils.text import how_many
 from bagwise.explorer.python_lines import overview_lines
 from bagwise.explorer.requests import locked, size_of
 from bagwise.explorer.workspace import Cut, Workspace
-from bagwise.model.editor import EDITS
 from bagwise.report.texts import clean
 from bagwise.training.baselines import baselines_of
 from bagwise.training.seen import SeenItems
@@ -83,7 +82,7 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
             "revision": space.revision,
             "read_only": space.editor.read_only,
             "n_edits": len(model.edits),
-            "kinds": list(EDITS),
+            "kinds": list(space.editor.kinds),
         },
     }
 

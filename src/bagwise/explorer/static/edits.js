@@ -16,6 +16,8 @@ export function shows(facts) {
 }
 
 export const editable = (facts) => Boolean(facts.steer) && !facts.steer.read_only;
+/** Whether the model allows a kind of edits. */
+export const may = (facts, kind) => editable(facts) && facts.steer.kinds.includes(kind);
 
 /** Errors before and after an edit, in words. */
 export function effect(edit) {
@@ -109,13 +111,12 @@ export function controls(facts, one, open = false) {
     const name = h("input", { type: "text", value: one.name, maxlength: 200, "aria-label": `Name of group ${one.number}` });
     const other = chooser(facts, `Group to join with ${one.name}`, { except: one.number, others: [["", "another group"]] });
     const button = (text, act, disabled = false) => h("button", { type: "button", disabled, onclick: act }, text);
-    const kinds = facts.steer.kinds;
     place.append(
       h("form", { onsubmit: (event) => { event.preventDefault(); edit(facts, { edit: "rename", group: one.number, name: name.value }); } },
         name, h("button", {}, "Rename"), one.given ? button("Take the name back", () => edit(facts, { edit: "rename", group: one.number, name: null })) : null),
-      h("div", {}, one.locked ? button("Unlock", () => edit(facts, { edit: "unlock", group: one.number })) : button("Lock", () => edit(facts, { edit: "lock", group: one.number })),
-        button("Split", () => edit(facts, { edit: "split", group: one.number }), one.locked || one.n_words < 2)),
-      ...(one.locked || facts.n_groups < 2 || !kinds.includes("join") ? [] : [h("div", {}, other.element, button("Join", () => other.value() !== "" && edit(facts, { edit: "join", groups: [one.number, Number(other.value())] })))]));
+      ...(may(facts, "split") ? [h("div", {}, one.locked ? button("Unlock", () => edit(facts, { edit: "unlock", group: one.number })) : button("Lock", () => edit(facts, { edit: "lock", group: one.number })),
+        button("Split", () => edit(facts, { edit: "split", group: one.number }), one.locked || one.n_words < 2))] : []),
+      ...(one.locked || facts.n_groups < 2 || !may(facts, "join") ? [] : [h("div", {}, other.element, button("Join", () => other.value() !== "" && edit(facts, { edit: "join", groups: [one.number, Number(other.value())] })))]));
   };
   if (open) {
     build();
@@ -127,7 +128,7 @@ export function controls(facts, one, open = false) {
 
 /** The words of a group, of which some can be ticked and moved. */
 export function movable(facts, one, words) {
-  if (!editable(facts) || one.locked) return { list: words(null), tools: null };
+  if (!may(facts, "move") || one.locked) return { list: words(null), tools: null };
   const chosen = new Set();
   const to = chooser(facts, "Where to move the words", { except: one.number, others: [["", "a new group"]] });
   const move = h("button", { type: "button", disabled: true, onclick: () => edit(facts, { edit: "move", words: [...chosen], to: to.value() === "" ? null : Number(to.value()) }) }, "Move");
@@ -142,7 +143,7 @@ export function movable(facts, one, words) {
 
 /** Buttons that require or forbid that two words are together. */
 export function pair(facts, first, second) {
-  if (!editable(facts) || !facts.steer.kinds.includes("must_link")) return [];
+  if (!may(facts, "must_link") || first.word === second.word) return [];
   const words = [first.word, second.word];
   const button = (text, kind) => h("button", { type: "button", onclick: () => edit(facts, { edit: kind, words }) }, text);
   return [button("Keep together", "must_link"), button("Keep apart", "cannot_link")];

@@ -1,7 +1,7 @@
 // Steer: what was edited, what it did to the error, what is locked and required, and where it is saved.
 
 import { address } from "./address.js";
-import { change, controls, edit, editable } from "./edits.js";
+import { change, controls, edit, editable, may } from "./edits.js";
 import { api, count, h, percent, plural } from "./dom.js";
 import { exporting } from "./export.js";
 
@@ -38,9 +38,9 @@ export async function show(facts) {
 }
 
 function lead(facts) {
-  const text = editable(facts)
-    ? "Rename, split, join and lock groups below, on their cards and pages, and move words on a group's page. Each edit is measured, saved, and can be undone."
-    : "The explorer was started with --read-only: the model can be seen, not edited.";
+  const text = !editable(facts) ? "The explorer was started with --read-only: the model can be seen, not edited."
+    : may(facts, "split") ? "Rename, split, join and lock groups below, on their cards and pages, and move words on a group's page. Each edit is measured, saved, and can be undone."
+      : "Groups of this model can be renamed, here, on their cards and pages. To change which words they have, open a model with its whole hierarchy.";
   return h("p", { class: "lead" }, text);
 }
 
@@ -74,13 +74,12 @@ function saved(facts, told) {
 }
 
 function rules(facts, told) {
-  const may = editable(facts);
-  const line = (text, act) => h("li", {}, text, " ", may ? h("button", { type: "button", onclick: act }, "Take back") : null);
+  const line = (text, act) => h("li", {}, text, " ", editable(facts) ? h("button", { type: "button", onclick: act }, "Take back") : null);
   const lines = [
     ...told.locked.map((one) => line([h("a", { href: address("/groups", { group: one.group }) }, one.name), " is locked"], () => edit(facts, { edit: "unlock", group: one.group }))),
     ...told.links.map((one) => line(`${one.names.join(" and ")} ${one.together ? "stay together" : "stay apart"}`, () => edit(facts, { edit: "unlink", words: one.words }))),
   ];
-  return h("section", { class: "why" }, h("h2", {}, "Locks and rules"), lines.length ? h("ul", { class: "rules" }, lines) : h("p", { class: "quiet" }, "None. A locked group stays whole at every number of groups; two words that were found on the page Groups can be kept together or apart."));
+  return h("section", { class: "why" }, h("h2", {}, "Locks and rules"), lines.length ? h("ul", { class: "rules" }, lines) : h("p", { class: "quiet" }, "None. A locked group stays whole at every number of groups.", ...(may(facts, "must_link") ? [" To keep two words together or apart, find both on the page ", h("a", { href: address("/groups", {}) }, "Groups"), "."] : [])));
 }
 
 function edits(facts, told) {
