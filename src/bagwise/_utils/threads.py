@@ -32,7 +32,9 @@ def number_of_threads(n_jobs: int | None) -> int:
     (1, 3)
     """
     if "joblib" in sys.modules:
-        return int(sys.modules["joblib"].effective_n_jobs(n_jobs))
+        import joblib  # waits where another thread has begun to import it
+
+        return int(joblib.effective_n_jobs(n_jobs))
     if n_jobs == 0:
         raise ValueError("n_jobs == 0 in Parallel has no meaning")
     if n_jobs is None or n_jobs > 0:
