@@ -330,6 +330,7 @@ def test_a_model_without_a_file(learned):
         ({"edit": "rename", "group": 1, "name": None}, "Took back the name of group 1"),
         ({"edit": "move", "words": [4], "to": None}, "Moved word 4 to a new group"),
         ({"edit": "move", "words": list("abcdefgh"), "to": 2}, "Moved a, b, c, d, e and 3 more to group 2"),
+        ({"edit": "join", "groups": list(range(8))}, "Joined group 0, group 1, group 2, group 3, group 4 and 3 more"),
         ({"edit": "cannot_link", "words": ["a", "b"]}, "Kept a and b in different groups"),
         ({"edit": "unlock", "group": 0}, "Unlocked group 0"),
     ],

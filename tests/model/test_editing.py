@@ -401,7 +401,8 @@ def test_links_that_cannot_be_are_refused():
     linked = model.apply([edit("must_link", 9, words=[a, b])])
     for edits, message in (
         ([edit("must_link", 9, words=[a])], "words must be a list of at least 2"),
-        ([edit("cannot_link", 9, words=[a, b])], "are linked already"),
+        ([edit("cannot_link", 9, words=list(range(10)))], "10 words cannot be in different ones of 9 groups"),
+        ([edit("cannot_link", 9, words=[a, b])], f"The words 'w{a}', 'w{b}' are linked already"),
         ([edit("must_link", 9, words=[b, 59]), edit("cannot_link", 9, words=[a, 59])], "must not be in one group, but"),
         ([edit("unlink", 9, words=[a, 59])], r"Words to unlink must be those of a link, \[\["),
         ([edit("move", 9, words=[a], to=None)], "must be in one group. Unlink them first"),
@@ -423,7 +424,7 @@ def test_links_that_cannot_be_are_refused():
         words_model().apply([edit("must_link", 9, words=[0, 1])])
     many = linked_model().apply([edit("lock", 9, group=k) for k in range(4)])
     with pytest.raises(BagwiseError, match=r"leave \d+ groups, not 5"):
-        many.apply([edit("cannot_link", 5, words=[groups[k][0] for k in range(4, 9)] + [groups[4][1]])])
+        many.apply([edit("cannot_link", 5, words=groups[4][:2])])
 
 
 def test_names_of_links_and_statistics_that_do_not_fit():

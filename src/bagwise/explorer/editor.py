@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Editor", "Refused", "Shown", "Step", "described"]
 
 _KEPT = 8  # groupings whose errors and classifiers are kept
-_NAMED_WORDS = 6
+_NAMED = 6  # words or groups
 _ON_GROUPS = {"split": "Split", "lock": "Locked", "unlock": "Unlocked"}
 _ON_WORDS = {
     "must_link": "Put {} into one group",
@@ -469,7 +469,8 @@ def _with_names(model: Model, edit: Mapping[str, Any]) -> dict[str, Any]:
     if names is None or not isinstance(words, list):
         return dict(edit)
     inside = [word for word in words if type(word) is int and 0 <= word < len(names)]
-    if len(inside) < len(words) or any(names.count(names[word]) > 1 for word in inside):
+    chosen = {names[word] for word in inside}
+    if len(inside) < len(words) or sum(name in chosen for name in names) > len(chosen):
         return dict(edit)
     return {**edit, "words": [names[word] for word in inside]}
 
@@ -486,11 +487,11 @@ def described(edit: Mapping[str, Any], cut: Cut | None = None) -> str:
     def group(number: int) -> str:
         return f"group {number}" if cut is None else f"“{cut.name(number)}”"
 
-    words = [word if isinstance(word, str) else f"word {word}" for word in edit.get("words", ())]
-    some = (
-        words if len(words) <= _NAMED_WORDS else [*words[: _NAMED_WORDS - 1], f"{len(words) - _NAMED_WORDS + 1} more"]
-    )
-    listed = " and ".join([", ".join(some[:-1]), some[-1]] if len(some) > 1 else some)
+    def listed(names: list[str]) -> str:
+        first = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+        return " and ".join([", ".join(first[:-1]), first[-1]] if len(first) > 1 else first)
+
+    words = listed([word if isinstance(word, str) else f"word {word}" for word in edit.get("words", ())])
     kind = edit["edit"]
     if kind == "rename":
         name = edit["name"]
@@ -500,9 +501,9 @@ def described(edit: Mapping[str, Any], cut: Cut | None = None) -> str:
             else f"Named {group(edit['group'])} “{name}”"
         )
     if kind == "move":
-        return f"Moved {listed} to {'a new group' if edit['to'] is None else group(edit['to'])}"
+        return f"Moved {words} to {'a new group' if edit['to'] is None else group(edit['to'])}"
     if kind == "join":
-        return f"Joined {' and '.join(map(group, edit['groups']))}"
+        return f"Joined {listed([group(number) for number in edit['groups']])}"
     if kind in _ON_GROUPS:
         return f"{_ON_GROUPS[kind]} {group(edit['group'])}"
-    return _ON_WORDS[kind].format(listed)
+    return _ON_WORDS[kind].format(words)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["EDITS", "EditState", "Editor", "has_fixed_groups"]
 
 Words = NDArray[np.int64]
+_TOLD_WORDS = 6  # in messages
 
 # Members of each kind of edit, beside "edit" and "n_groups".
 EDITS: dict[str, tuple[str, ...]] = {
@@ -221,10 +222,16 @@ class Editor:
         """Raise an error if groups break a link."""
         for words in state.must:
             if len({*labels[list(words)].tolist()}) > 1:
-                raise BagwiseError(f"The words {list(words)} must be in one group. Unlink them first.")
+                raise BagwiseError(f"The words {self._told(words)} must be in one group. Unlink them first.")
         for words in state.cannot:
             if len({*labels[list(words)].tolist()}) < len(words):
-                raise BagwiseError(f"No two of the words {list(words)} may be in one group. Unlink them first.")
+                raise BagwiseError(f"No two of the words {self._told(words)} may be in one group. Unlink them first.")
+
+    def _told(self, words: Sequence[int]) -> str:
+        """Name words in a message, the first few if there are many."""
+        names = self._original.word_names
+        told = [str(word) if names is None else f"{names[word]!r:.50}" for word in words[:_TOLD_WORDS]]
+        return ", ".join(told) + (f" and {len(words) - _TOLD_WORDS} more" if len(words) > _TOLD_WORDS else "")
 
     def _rename(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
         number, name = self._group(state, edit["group"]), edit["name"]
@@ -290,6 +297,8 @@ class Editor:
 
     def _cannot_link(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
         words = self._new_link(state, edit)
+        if len(words) > state.n_groups:
+            raise BagwiseError(f"{len(words)} words cannot be in different ones of {state.n_groups} groups.")
         for own in self._units(state):
             if np.isin(words, own).sum() > 1:
                 number = int(labels[own[0]])
@@ -302,7 +311,7 @@ class Editor:
     def _new_link(self, state: EditState, edit: Mapping[str, Any]) -> tuple[int, ...]:
         words = tuple(sorted(self._words(edit["words"], least=2).tolist()))
         if words in (*state.must, *state.cannot):
-            raise BagwiseError(f"The words {list(words)} are linked already. Unlink them first.")
+            raise BagwiseError(f"The words {self._told(words)} are linked already. Unlink them first.")
         return words
 
     def _unlink(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
