@@ -63,6 +63,12 @@ def test_wrong_addresses_get_a_sentence(answer, path):
     assert answer(path, 400)["error"].endswith((".", "0"))
 
 
+@pytest.mark.parametrize("path", ["/api/nothing", "/api/items/abc/similar"])
+def test_unknown_addresses_get_a_sentence(ask, answer, path):
+    assert "nothing at this address" in answer(path, 404)["error"]
+    assert ask("/nothing")[0] == 404
+
+
 def test_groups_are_those_of_the_cut(answer, space):
     told = answer("/api/groups?n=7&sort=number&most=200")
     cut = space.model.cut(7)
@@ -73,8 +79,10 @@ def test_groups_are_those_of_the_cut(answer, space):
         assert whole["n_words"] == group["n_words"] == len(members)
         assert group["words"] == whole["words"][: len(group["words"])]
     assert sum(group["share"] for group in told["groups"]) == pytest.approx(1)
-    by_class = [answer(f"/api/groups?n=5&label={k}")["total"] for k in range(len(space.model.classes))]
-    assert sum(by_class) == 5
+    by_class = [answer(f"/api/groups?n=5&label={k}") for k in range(len(space.model.classes))]
+    assert sum(found["total"] for found in by_class) == 5
+    for name, found in zip(space.model.classes, by_class, strict=True):
+        assert {group["classes"][0]["name"] for group in found["groups"]} <= {name}  # it speaks for this one
     found = answer("/api/groups?n=7&find=hammer")
     assert found["total"] == 1
     assert "hammer" in {w["name"] for w in answer(f"/api/groups/{found['groups'][0]['number']}?n=7")["words"]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bagwise.errors import BagwiseError
 from bagwise.explorer.editor import Editor
 from bagwise.explorer.pages import PAGES, groups, overview, search
+from bagwise.explorer.requests import answer_json
 from bagwise.explorer.workspace import Workspace
 from bagwise.report.svg import DARK, LIGHT, N_LEVELS, shades
 
@@ -57,7 +58,14 @@ def _app_of(space: Workspace) -> Starlette:
     for module in PAGES.values():
         routes += module.routes(space)
     routes.append(Mount("/static", StaticFiles(packages=[(__package__, "static"), ("bagwise.report", "static")])))
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={404: _missing})
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    """Say that there is nothing at an address, which may be one of an earlier version."""
+    if request.url.path.startswith("/api/"):
+        return answer_json({"error": "There is nothing at this address. It may be of another model."}, 404)
+    return PlainTextResponse("There is no such page. The explorer begins at the address /.", 404)
 
 
 def _color_sheet() -> str:

@@ -148,8 +148,9 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
     members, weights = cut.words(number), cut.class_weights
     classes: list[dict[str, Any]] = []
     if weights is not None:
-        strongest = np.argsort(-np.abs(weights[:, number]), kind="stable")[:_SHOWN_CLASSES]
-        classes = [{"name": clean(cut.model.classes[c]), "weight": float(weights[c, number])} for c in strongest]
+        own = weights[:, number]  # first the class that the group speaks for, then by how far scores move
+        strongest = np.lexsort((-np.abs(own), np.arange(len(own)) != own.argmax()))[:_SHOWN_CLASSES]
+        classes = [{"name": clean(cut.model.classes[c]), "weight": float(own[c])} for c in strongest]
     return {
         "number": number,
         "name": clean(cut.name(number)),

@@ -174,7 +174,7 @@ function page(facts, told, by, predicted, parameters, title, before) {
     h("span", { class: "tools" }, button("+", "Zoom in", view.zoomIn), button("−", "Zoom out", view.zoomOut), button("all", "Show all", view.showAll), h("button", { type: "button", onclick: view.selectView }, "Select view")));
   const content = [title, tools, h("div", { class: "maparea" }, h("div", {}, view.canvas, tip), legend(by, counts, paint)),
     h("p", { class: "small", id: "map-keys" }, "Drag to move, Shift and drag for a lasso. Keys: arrows move, plus and minus zoom, Home shows all, S selects all items in view, Enter opens the item nearest to the middle, Escape clears the selection."),
-    list, about(told), exports, maker(told)];
+    list, about(told), maker(told), exports];
   const shown = () => {
     view.draw();
     if (before.numbers) select(before.numbers);
