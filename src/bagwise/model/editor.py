@@ -194,9 +194,10 @@ class Editor:
         if state.n_groups > min(most, MOST_GROUPS):
             least = min(most, MOST_GROUPS)
             raise BagwiseError(f"n_groups must be at most {least} for links; got {state.n_groups}.")
-        first = [np.array(words) for words in state.whole]  # at all sizes, before the rest of groups made by hand
-        finer = regroup(original, start, base, whole=first, closed=range(n_start))
-        finer = regroup(finer, start, start, whole=whole, closed=range(n_start))
+        first = state.whole  # at all sizes, before the rest of groups made by hand
+        finer = regroup(original, start, base, whole=list(map(np.array, first)), closed=range(n_start))
+        if sets != first:
+            finer = regroup(finer, start, start, whole=whole, closed=range(n_start))
         held, closed = (sorted({int(start[words[0]]) for words in some}) for some in (units, state.locked))
         free = hierarchy = self._merged(state, finer, start, held, ())
         if closed:
