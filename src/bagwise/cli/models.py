@@ -88,7 +88,7 @@ def _say_derived(session: Session, model: Any) -> None:
         return
     session.answer(derived_from=derived["from"])
     counted = f"{model.n_groups} group{'' if model.n_groups == 1 else 's'}"
-    about = f"The classifier for {counted} is derived from that for {derived['from']}, not trained"
+    about = f"The classifier for {counted} is derived from {_source(derived)}, not trained"
     if model.path is not None:
         below = [size for size in model.path.sizes if size < model.n_groups][-1:]
         near = [*below, *[size for size in model.path.sizes if size > model.n_groups][:1]]
@@ -96,6 +96,12 @@ def _say_derived(session: Session, model: Any) -> None:
         known = ", ".join(f"{percent(errors[size])} with {size} groups" for size in near)
         about += f". Errors were estimated at other sizes: {known}"
     session.say(f"{about}.")
+
+
+def _source(derived: dict[str, Any]) -> str:
+    """Name the classifier that another one was derived from; groups of as many were edited."""
+    edited = " before the edits" if derived["from"] == derived["n_groups"] else ""
+    return f"that for {derived['from']}{edited}"
 
 
 def compacted(session: Session, model: Any, items: Any = None) -> Any:
@@ -180,7 +186,7 @@ def _print_model(session: Session, model: Any) -> None:
         lines.append(("classifiers", f"for {ranges(model.heads)} groups"))
     derived = made.get("derived_head")
     if isinstance(derived, dict) and derived.get("n_groups") == model.n_groups:
-        lines.append(("derived", f"the classifier for {model.n_groups} groups, from that for {derived['from']}"))
+        lines.append(("derived", f"the classifier for {model.n_groups} groups, from {_source(derived)}"))
     if model.path is not None and model.n_groups in model.path.sizes:
         error = model.path.errors[model.path.sizes.index(model.n_groups)]
         lines.append(("error", f"{percent(error)} with {model.n_groups} groups, {model.path.protocol}"))
