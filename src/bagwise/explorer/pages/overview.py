@@ -123,7 +123,7 @@ def _facts(space: Workspace) -> list[tuple[str, str]]:
         facts.append((what, readable_size(os.path.getsize(space.origin.path))))
     if "source" in made:
         facts.append(("Learned from", f"{made['source']}, {how_many(made.get('n_items', 0), model.modality)}"))
-    facts.append(("Words", f"{model.hierarchy.n_words:,}"))
+    facts.append(("Columns" if model.modality == "table" else "Words", f"{model.hierarchy.n_words:,}"))
     reason = made.get("criterion_reason")
     facts.append(("Merged by", str(model.hierarchy.criterion) + (f" ({reason})" if reason else "")))
     facts += [("Descriptor", record.name) for record in model.descriptor_records]

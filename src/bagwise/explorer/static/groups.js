@@ -62,9 +62,9 @@ function list(facts, told, given) {
   return h("section", {}, h("h2", {}, told.total === told.n_groups ? plural(told.total, "group") : `${plural(told.total, "group")} of ${count(told.n_groups)}`), cards, more);
 }
 
-function head(one, level) {
+function head(one, level, modality) {
   return [h(level, {}, h("a", { href: address("/groups", { group: one.number }) }, one.name)),
-    h("p", { class: "small" }, one.locked ? "locked · " : "", `group ${one.number} · ${plural(one.n_words, "word")} · ${percent(one.share)} of all ${tree.of} · `,
+    h("p", { class: "small" }, one.locked ? "locked · " : "", `group ${one.number} · ${plural(one.n_words, modality === "table" ? "column" : "word")} · ${percent(one.share)} of all ${tree.of} · `,
       h("a", { href: address("/items", { group: one.number }) }, "items"))];
 }
 
@@ -84,7 +84,7 @@ function card(one, facts) {
   const words = one.words.map((word) => word.name).join(", ");
   const rest = one.n_words - one.words.length;
   const visual = modality === "images" || modality === "videos"; // words without names
-  return h("li", { class: "card" }, ...head(one, "h3"), one.has_patches ? patches(one, n) : null,
+  return h("li", { class: "card" }, ...head(one, "h3", modality), one.has_patches ? patches(one, n) : null,
     visual ? null : h("p", { class: "words" }, words, rest ? h("span", { class: "small" }, ` and ${count(rest)} more`) : null), weights(one), controls(facts, one));
 }
 
@@ -92,7 +92,7 @@ function whole(one, facts) {
   const n = facts.n_groups;
   const words = (tick) => h(tick ? "ul" : "ol", { class: `wordlist${tick ? " ticked" : ""}` }, one.words.map((word) => h("li", {}, tick ? h("label", {}, tick(word), " ", word.name) : word.name, times(word))));
   const { list: shown, tools } = movable(facts, one, words);
-  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2"), one.has_patches ? patches(one, n) : null, weights(one), controls(facts, one, true), tools, shown);
+  return h("section", { class: "one" }, h("p", {}, h("a", { href: address("/groups", { n }) }, "All groups")), ...head(one, "h2", facts.modality), one.has_patches ? patches(one, n) : null, weights(one), controls(facts, one, true), tools, shown);
 }
 
 /** Finds words, and the level at which two join. */

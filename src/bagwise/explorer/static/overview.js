@@ -28,7 +28,7 @@ function section(title, ...children) {
 }
 
 function lead(facts) {
-  const words = `${count(facts.n_words)} words merged into ${plural(facts.n_groups, "group")}`;
+  const words = `${plural(facts.n_words, facts.modality === "table" ? "column" : "word")} merged into ${plural(facts.n_groups, "group")}`;
   const { path } = facts;
   const at = path ? path.sizes.indexOf(facts.n_groups) : -1;
   const error = at < 0 ? "" : `; error ${percent(path.errors[at])} in ${path.protocol}`;
@@ -43,8 +43,9 @@ function lead(facts) {
 
 /** Say how many of the items that are shown are wrong, apart for those that the model was learned from. */
 function shown({ items, error, seen, held_out: held }) {
-  if (!items || error === null) return "";
-  const where = ` ${count(items.n)} items of ${items.place} are shown`;
+  if (!items) return "";
+  const where = ` ${plural(items.n, "item")} of ${items.place} ${items.n === 1 ? "is" : "are"} shown`;
+  if (error === null) return `${where}.`;
   if (held && held.error !== null) {
     const others = seen && seen.n_new && seen.error_new !== null ? `; of ${count(seen.n_new)} new ones ${percent(seen.error_new)}` : "";
     if (held.n === items.n) return `${where}, the ones it was learned from: ${percent(held.error)} are wrong, predicted by models that were not trained on them.`;

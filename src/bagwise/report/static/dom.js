@@ -32,12 +32,13 @@ export async function api(path, parameters = {}, options = {}) {
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== null && value !== undefined && value !== "") query.set(name, value);
   }
-  const response = await fetch(`/api/${path}?${query}`, options);
+  const response = await fetch(`/api/${path}?${query}`, options).catch(() => { throw new Error("The explorer does not answer. Is bagwise explore still running?"); });
+  const text = await response.text();
   let content;
   try {
-    content = await response.json();
-  } catch {
-    throw new Error(`The explorer does not answer (${response.status}). Is bagwise explore still running?`);
+    content = JSON.parse(text);
+  } catch { // a refusal is a sentence
+    throw new Error(response.status < 500 && text ? text : `The explorer failed (${response.status}). What it printed says more.`);
   }
   if (!response.ok) throw new Error(content.error);
   return content;
