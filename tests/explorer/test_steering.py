@@ -71,7 +71,8 @@ def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
     space = opened(place, learned, kind)
     space.editor.wait()
     send, path = client(space), space.editor.path
-    before = space.model
+    before, first = space.model, send("steer")["now"]
+    assert (first is None) == (kind == "none")
     for revision, edit in enumerate((JOIN, {**SPLIT, "n_groups": 5})):
         told = send("steer/edit", {"edit": edit, "revision": revision})
     assert [told[name] for name in ("revision", "n_groups", "n_edits")] == [2, 6, 2]
@@ -84,6 +85,7 @@ def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
         assert "No items are shown" in told["progress"]["why_not"]
     else:
         assert edits[0]["before"] == edits[1]["after"]
+        assert edits[1]["before"] == first
         assert told["now"] == edits[0]["after"]
         assert ("3-fold" in told["now"]["protocol"]) == (kind != "others")
         assert told["now"]["protocol"].startswith("12 items with labels, by a classifier") == (kind == "others")

@@ -194,8 +194,10 @@ class Editor:
     # Preparing
 
     def start(self) -> None:
-        """Begin to train what errors are measured with, in the background; once."""
+        """Begin to train what errors are measured with, in the background, once; other items need no training."""
         with self.lock:
+            if self._measures == "items" and self.current.found is None:
+                self._measure(self.current)
             if self._measures == "folds" and self._thread is None:
                 self._thread = threading.Thread(target=self._prepare, daemon=True)
                 self._thread.start()

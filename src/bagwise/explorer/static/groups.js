@@ -113,6 +113,7 @@ function finder(facts, drawn) {
   }
   async function pick(word) {
     drawn.focus(word.word);
+    if (chosen.at(-1)?.word === word.word) return;
     chosen.push(word);
     if (chosen.length > 2) chosen.shift();
     if (chosen.length < 2) {
