@@ -87,15 +87,23 @@ def test_words_are_found_and_joined(visit, space):
     assert f"at {joined} groups" in page.locator(".finder [role=status]").inner_text()
 
 
-def test_a_group_of_the_hierarchy_is_chosen_by_a_click(visit):
+def test_a_group_of_the_hierarchy_is_chosen_by_a_click_or_by_keys(visit):
     page = visit("/groups")
     box = page.locator(".icicle").bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 33)  # the second row
     page.wait_for_selector(".one")
     assert "n=2" in page.url
     page.focus(".icicle")
-    for key in ("+", "ArrowRight", "-", "Home"):
+    for key in ("+", "ArrowRight", "-", "Home", "ArrowUp"):
         page.keyboard.press(key)
+    expect(page.locator(".tip")).to_contain_text("At 1 group:")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    chosen = page.locator(".tip").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => !location.search.includes('n=2&')")
+    page.wait_for_selector(".one")
+    assert page.locator(".one h2").inner_text() in chosen
 
 
 def test_the_wheel_scrolls_the_page_until_the_hierarchy_has_the_focus(visit):

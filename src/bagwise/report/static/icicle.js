@@ -17,10 +17,11 @@ export function icicle(tree, current, choose) {
   const words = tree.words && { n_groups: total, groups: tree.words, shares: tree.shares, starts: starts(tree.shares), names: tree.names, classes: null };
   if (words && total > rows[rows.length - 1].n_groups) rows.push(words);
   const canvas = h("canvas", { class: "icicle", tabindex: 0, role: "img",
-    "aria-label": `Hierarchy of ${plural(total, "word")}: each row is a cut, from ${rows[0].n_groups} to ${rows[rows.length - 1].n_groups} groups. Plus and minus zoom, arrows move, Home shows all.` });
+    "aria-label": `Hierarchy of ${plural(total, "word")}: each row is a cut, from ${rows[0].n_groups} to ${rows[rows.length - 1].n_groups} groups. Plus and minus zoom, left and right move, Home shows all; up and down go from row to row, Enter opens the group in the middle.` });
   const tip = h("p", { class: "tip quiet" }, "Each row is a cut of the hierarchy; a group lies above its parts. Choose one to see its words; Ctrl and the wheel zoom.");
   let [from, to] = [0, 1]; // the part of all occurrences that is shown
   let frames = 0;
+  let cursor = null; // the row that keys went to
 
   function draw() {
     frames = 0;
@@ -73,6 +74,12 @@ export function icicle(tree, current, choose) {
           pen.restore();
         }
       }
+      if (r === cursor) {
+        const k = at(row.starts, (from + to) / 2);
+        pen.strokeStyle = ink;
+        pen.lineWidth = 2;
+        pen.strokeRect(HEAD + (row.starts[k] - from) * scale, y + 1, Math.max(row.shares[k] * scale, 2), ROW - 2);
+      }
       if (row.n_groups === current) {
         pen.strokeStyle = accent;
         pen.lineWidth = 2;
@@ -102,7 +109,15 @@ export function icicle(tree, current, choose) {
     const name = row.names?.[k] ?? (row.classes === null ? `word ${row.groups[k]}` : `group ${row.groups[k]}`);
     const class_ = row.classes !== null && row.classes[k] >= 0 ? `, speaks for ${tree.classes[row.classes[k]]}` : "";
     const share = `${(100 * row.shares[k]).toPrecision(3)} % of all ${tree.of ?? "occurrences"}`;
-    return row.classes === null ? `${name}: ${share}` : `At ${count(row.n_groups)} groups: ${name}, ${share}${class_}`;
+    return row.classes === null ? `${name}: ${share}` : `At ${plural(row.n_groups, "group")}: ${name}, ${share}${class_}`;
+  }
+
+  /** Tell the group of a row that is in the middle, and mark it. */
+  function point(r) {
+    cursor = Math.min(Math.max(r, 0), rows.length - 1);
+    tip.setAttribute("aria-live", "polite");
+    tip.textContent = describe({ row: rows[cursor], k: at(rows[cursor].starts, (from + to) / 2) });
+    redraw();
   }
 
   canvas.addEventListener("wheel", (event) => {
@@ -130,18 +145,27 @@ export function icicle(tree, current, choose) {
     drag = null;
     if (chosen && chosen.row.classes !== null) choose(chosen.row.n_groups, chosen.row.groups[chosen.k]);
   });
+  canvas.addEventListener("pointercancel", () => { drag = null; });
   canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const wide = to - from;
     const step = { ArrowLeft: -0.2, ArrowRight: 0.2 }[event.key];
     if (event.key === "+" || event.key === "=") zoom(0.6);
     else if (event.key === "-") zoom(1 / 0.6);
     else if (event.key === "Home") zoom(1e9);
-    else if (step) {
+    else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      cursor = (cursor ?? Math.max(rows.findIndex((row) => row.n_groups === current), 0)) + (event.key === "ArrowUp" ? -1 : 1);
+    } else if (event.key === "Enter") {
+      const row = rows[cursor];
+      if (row && row.classes !== null) choose(row.n_groups, row.groups[at(row.starts, (from + to) / 2)]);
+      return;
+    } else if (step) {
       from = Math.min(Math.max(from + step * wide, 0), 1 - wide);
       to = from + wide;
       redraw();
     } else return;
     event.preventDefault();
+    if (cursor !== null) point(cursor);
   });
   const watch = new ResizeObserver(redraw);
   watch.observe(canvas);
