@@ -6,6 +6,7 @@ import { api, h, percent, plural } from "./dom.js";
 const MOST_NAMED = 1000; // groups that can be chosen by their names
 let revision = 0; // of the model that this page shows
 let allowed = false; // whether it can be edited
+let size = 0; // its number of groups, also where another cut is shown
 let named = null; // names of groups, of one revision and number of groups
 let running = false;
 
@@ -13,6 +14,7 @@ let running = false;
 export function shows(facts) {
   revision = facts.steer?.revision ?? 0;
   allowed = editable(facts);
+  size = facts.default_groups;
 }
 
 export const editable = (facts) => Boolean(facts.steer) && !facts.steer.read_only;
@@ -39,8 +41,9 @@ export async function change(kind, content = {}) {
     named = null;
     const last = told.edits[0];
     const did = { edit: last ? `${last.text}. ${effect(last)}` : "", undo: `Undone: ${told.undone[0]}.`, redo: `Made again: ${last?.text}.`, save: "" }[kind];
+    const recut = kind === "edit" && content.edit.n_groups !== size ? ` The model has ${plural(told.n_groups, "group")} now.` : "";
     const saved = told.saved.problem ? ` Not saved: ${told.saved.problem}` : told.saved.path ? " Saved." : "";
-    tell(`${did}${saved}`, told.saved.problem ? "problem" : "", kind === "edit");
+    tell(`${did}${recut}${saved}`, told.saved.problem ? "problem" : "", kind === "edit");
     const given = Object.fromEntries(parameters());
     if (kind !== "save" && content.edit?.edit !== "rename" && content.edit?.edit !== "lock" && content.edit?.edit !== "unlock") delete given.group;
     go(address(location.pathname, { ...given, n: told.n_groups }), true);
