@@ -89,6 +89,17 @@ def test_items_compared_by_words_and_classes(tmp_path, schema):
             np.testing.assert_array_equal(index.map.clusters, wanted["clusters"])
 
 
+def test_items_of_an_edited_model(tmp_path):
+    folder = FILES.parent / "files5"
+    old, before = (ItemIndex.load(folder / name) for name in ("edited.index", "items.index"))
+    for index in (old, ItemIndex.load(old.save(tmp_path / "items.index"))):
+        assert len(index.model.edits) == 1
+        assert index.model.undo() == before.model
+        assert set(index.answers.sizes) < set(index.answers.unedited.sizes)
+        assert index.answers.unedited.sizes == before.answers.sizes
+        np.testing.assert_array_equal(index.answers.unedited.top.predicted, before.answers.top.predicted)
+
+
 @pytest.mark.parametrize("mmap", [True, False])
 def test_bags(expected, mmap):
     bags = Bags.load(FILES / "places.bags", mmap=mmap)

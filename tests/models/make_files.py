@@ -6,7 +6,8 @@
 one file, compared by groups: ``counts(8, 8, seed=3)`` with the names item0 to item7, every second of the class a, and
 what ``counts(4, 8, seed=4)`` find. ``files3`` and ``files4`` have indexes of fits to ``counts(24, 8, seed=3)``, every
 second of the class b, compared by words and classes, the latter with answers of cross-validation; ``files5`` has the
-index of ``files4`` with a map. Old files are never written again: `tests/model/test_old_files.py` reads them.
+index of ``files4`` with a map, and without one with an edited model and the answers before the edit.
+Old files are never written again: `tests/model/test_old_files.py` reads them.
 """
 
 import json
