@@ -326,6 +326,7 @@ def test_an_index_replaces_no_folder(fitted, tmp_path):
         ({"by": "words"}, "its by is 'words', and it has the tensors"),
         ({"blend": {"soft": 1}}, "its blend is .*; expected numbers for soft, sharp"),
         ({"blend": BlendSettings().to_header() | {"slope": -1}}, "its blend is .*; expected finite numbers from 0"),
+        ({"blend": BlendSettings().to_header() | {"soft": 10**400}}, "its blend is .*; expected finite numbers from 0"),
         ({"blend": BlendSettings().to_header() | {"n_neighbors": 0}}, "its blend is .*n_neighbors from 1"),
         ({"blend": BlendSettings().to_header() | {"word_weight": 2}}, "its blend is .*weights from 0 to 1"),
     ],

@@ -392,7 +392,7 @@ class Statistics:
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)
             return cls(classes=classes, sparse=bool(header["sparse"]), unit=unit, **arrays, **parts)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
     def __sizeof__(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -20,6 +19,9 @@ _LEAST = 1e-6
 # Items whose similarity by words is 1 up to this, a rounding error of float32, have the same words.
 _EQUAL = 1e-6
 _QUANTILE = 0.75
+
+
+_LARGEST = 1e9  # of a setting in a file
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class BlendSettings:
         names = [one.name for one in fields(cls)]
         if not isinstance(header, Mapping) or sorted(header) != sorted(names):
             raise BagwiseError(f"its blend is {header!r:.100}; expected numbers for {', '.join(names)}.")
-        sound = all(type(value) in (int, float) and math.isfinite(value) and value >= 0 for value in header.values())
+        sound = all(type(value) in (int, float) and 0 <= value < _LARGEST for value in header.values())  # not NaN
         if not sound or type(header["n_neighbors"]) is not int or header["n_neighbors"] < 1:
             raise BagwiseError(f"its blend is {header!r:.300}; expected finite numbers from 0, and n_neighbors from 1.")
         if max(header["profile_weight"], header["word_weight"]) > 1:
