@@ -247,6 +247,20 @@ MUTANTS = [
         "explorer/test_steering.py",
     ),
     Mutant(
+        "steering: undo after a restart does not give answers back",
+        "explorer/editor.py",
+        "self._original_answers(model) | _same_groups(",
+        "_same_groups(",
+        "explorer/test_steering.py -k restart",
+    ),
+    Mutant(
+        "links: words are apart at sizes at which groups made by hand are not whole",
+        "model/editor.py",
+        "regroup(original, start, base, whole=list(map(np.array, first)), closed=range(n_start))",
+        "regroup(original, start, base, whole=whole, closed=range(n_start))",
+        "model/test_editing.py -k links",
+    ),
+    Mutant(
         "steering: a file that another program changed is overwritten",
         "explorer/editor.py",
         "if self._file_stamp() != self._stamp:",
