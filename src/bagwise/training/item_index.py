@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
-
+# In schema 1 an index was a folder; items were compared by groups in schemas 1 and 2.
 _SCHEMA, _SCHEMA_WITH_ANSWERS, _SCHEMA_WITH_MAP = 3, 4, 5
 _PREFIX = "index."
 _TENSORS_2 = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
@@ -52,17 +52,14 @@ _TENSORS = _TENSORS_2 | {
 _TENSORS_4 = _TENSORS | ANSWER_TENSORS
 _TENSORS_5 = _TENSORS | {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
 _TENSORS_5 |= UNEDITED_TENSORS
-# In schema 1 an index was a folder. Items were compared by groups in schemas 1 and 2.
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
-# Items whose features are computed at a time.
-_BATCH = 4096
+_BATCH = 4096  # items whose features are computed at a time
 # Clusters of a map: as many as classes, within these bounds; the default if there are none.
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 # How items were read; what is new since the first version is only stored if it was said.
 _READ_1 = ("modality", "text", "label", "encoding")
 _READING = (*_READ_1, "id", "sep", "sheet", "extensions")
-
 
 # Model, index, header, ids, labels, blend, answers and map of a file.
 _Parts: TypeAlias = (
@@ -394,8 +391,7 @@ class ItemIndex:
         Returns
         -------
         index : ItemIndex
-            The same items, with a map that has as many clusters as the model has classes: at least 2, at most 20, and
-            10 if there are none.
+            The same items, with a map of as many clusters as there are classes: from 2 to 20, 10 if there are none.
         """
         n_words = self.model.n_cells * self.model.hierarchy.n_words if self.by == "both" else None
         parts = [sp.csr_array(block.rows()[:, :n_words]) for block in self.index.blocks()]
