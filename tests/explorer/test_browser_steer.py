@@ -135,6 +135,7 @@ def test_locks_and_rules_are_taken_back(visit, path):
         page.click(f".found button:text-is('{word}')")
     page.get_by_role("button", name="Keep together").click()
     notice(page, "Put hammer and apple into one group")
+    expect(page.locator(".finder input")).to_have_value("")  # the page is drawn again
     page.locator(".card summary").first.click()
     page.click(".card details[open] button:text-is('Lock')")
     notice(page, "Locked")
