@@ -20,7 +20,7 @@ export async function show(facts, parameters) {
   const file = `${facts.title}-compared`;
   content.push(exporting("compare", { given: { m: told.second.n_groups, against: told.against }, tables: [
     told.items?.crossed ? ["Answers", `${file}-answers`, () => crossedRows(told.items)] : null,
-    told.groups.moved ? ["Moved words", `${file}-words`, () => [["word", "from", "from name", "to", "to name"], ...told.groups.moved.map((one) => [one.name, one.from, one.from_name, one.to, one.to_name])]] : null,
+    told.groups.moved && told.against !== "size" ? ["Moved words", `${file}-words`, () => [["word", "from", "from name", "to", "to name"], ...told.groups.moved.map((one) => [one.name, one.from, one.from_name, one.to, one.to_name])]] : null,
   ].filter(Boolean) }));
   return { content };
 }
@@ -94,10 +94,11 @@ const crossedRows = ({ classes, crossed }) => [["first \\ second", ...classes], 
 
 function groups({ groups: told, first, second, against }, [one, other]) {
   if (told.problem) return [h("p", {}, told.problem)];
+  const nested = against === "size"; // words stay together or apart: none moves
   const others = [told.n_only_first ? `${plural(told.n_only_first, "word")} only ${one} has` : null, told.n_only_second ? `${plural(told.n_only_second, "word")} only ${other} has` : null].filter(Boolean);
   const whole = `${told.n_same === first.n_groups ? `All ${plural(first.n_groups, "group")}` : `${count(told.n_same)} of ${plural(first.n_groups, "group")}`}${against === "size" ? "" : ` of ${one}`} lie whole in one of the ${count(second.n_groups)}${against === "size" ? "" : ` of ${other}`}.`;
   const text = `${plural(told.n_common, "word")} in common${others.length ? `; ${others.join(", ")}` : ""}. ${whole} `
-    + `${plural(told.n_moved, "word")} ${told.n_moved === 1 ? "is" : "are"} in a group other than the one that shares most with ${told.n_moved === 1 ? "its" : "their"} former one. Adjusted Rand index ${told.adjusted_rand.toFixed(3)} (1: the same groups, 0: as by chance).`;
+    + `${nested ? "" : `${plural(told.n_moved, "word")} ${told.n_moved === 1 ? "is" : "are"} in a group other than the one that shares most with ${told.n_moved === 1 ? "its" : "their"} former one. `}Adjusted Rand index ${told.adjusted_rand.toFixed(3)} (1: the same groups, 0: as by chance).`;
   const of = (n, group, name) => h("a", { href: address("/groups", { n, group }) }, name);
   const there = (group, name) => (against === "size" ? of(second.n_groups, group, name) : name); // groups of another model have no page
   const parts = told.changed.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups that are divided" }, h("table", { class: "parts" },
@@ -105,7 +106,7 @@ function groups({ groups: told, first, second, against }, [one, other]) {
     h("thead", {}, h("tr", {}, [`with ${one}`, `with ${other}`].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, told.changed.map((group) => h("tr", {}, h("th", { scope: "row" }, of(first.n_groups, group.group, group.name)),
       h("td", {}, group.parts.map((part, k) => [k ? ", " : "", there(part.group, part.name), h("span", { class: "small" }, ` ${percent(part.share, 0)}`)]), group.n_parts > group.parts.length ? h("span", { class: "small" }, ` and ${count(group.n_parts - group.parts.length)} more`) : null)))))) : null;
-  const moved = told.moved.length ? h("details", {}, h("summary", {}, told.moved.length < told.n_moved ? `The ${told.moved.length} most frequent of ${count(told.n_moved)} words in another group` : `${plural(told.n_moved, "word")} in another group`),
+  const moved = !nested && told.moved.length ? h("details", {}, h("summary", {}, told.moved.length < told.n_moved ? `The ${told.moved.length} most frequent of ${count(told.n_moved)} words in another group` : `${plural(told.n_moved, "word")} in another group`),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Moved words" }, h("table", { class: "parts" }, h("thead", {}, h("tr", {}, ["word", `group with ${one}`, `group with ${other}`].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, told.moved.map((word) => h("tr", {}, h("th", { scope: "row" }, word.name), h("td", {}, of(first.n_groups, word.from, word.from_name)), h("td", {}, there(word.to, word.to_name)))))))) : null;
   return [h("p", {}, text), parts, moved].filter(Boolean);
