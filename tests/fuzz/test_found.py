@@ -42,6 +42,10 @@ FOUND = {
     "huge.mtx": MTX + b"coordinate real general\n" + b"9" * 30 + b" 1 1\n1 1 1\n",
     "empty rows.mtx": MTX + b"coordinate real general\n1000000 3 1\n1 1 1\n",
     "long label.csv": b"text,label\n" + b"abc,x\n" * 10 + b"abc," + b"y" * 100_000 + b"\n",
+    "underflow.mtx": MTX + b"coordinate integer general\n2 2 1\n1 1 1e-320",
+    "complex.mtx": MTX + b"array complex general\n1 1\n1 1\n",
+    "rows.npz": npz(format=np.array("csr"), shape=[2, 2], data=[], indices=[], indptr=[0, 9, 0]),
+    "diagonals.npz": npz(format=np.array("dia"), shape=[2, 2], data=np.ones((1, 2)), offsets=[0]),
     "infinite.svmlight": b"inf 1:1\n1 1:nan\n",
     "format.npz": npz(format=np.array("xyz"), shape=np.array([2, 2]), data=np.ones(2)),
     "damaged.tar.bz2": bz2.compress(bytes(10_000))[:-20] + b"\xff" * 20,
@@ -55,6 +59,14 @@ def test_files_of_others_are_refused(name, tmp_path):
     path.write_bytes(FOUND[name])
     with pytest.raises(BagwiseError, match=name):
         open_collection(path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\n\r\n", "\n \n"])
+@pytest.mark.parametrize("last", ["", "\n", "\r"])
+def test_unusual_ends_of_lines_of_matrices_are_read(end, last, tmp_path):
+    lines = ["%%MatrixMarket matrix coordinate integer general", "% a note", "2 3 3", "1 1 4", "2 2 -5", "1 3 6"]
+    (tmp_path / "a.mtx").write_bytes((end.join(lines) + last).encode())
+    assert open_collection(tmp_path / "a.mtx").X.toarray().tolist() == [[4, 0, 6], [0, -5, 0]]
 
 
 X = np.random.default_rng(0).poisson(3, (40, 200)).astype(np.float64)

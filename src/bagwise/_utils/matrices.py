@@ -103,17 +103,26 @@ def centre_full_words(X: sp.csr_array) -> sp.csr_array:
 
 
 def checked_csr(
-    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int]
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    shape: tuple[int, int],
+    *,
+    rising: bool = True,
 ) -> sp.csr_array:
     """Make a CSR array of lists that may be damaged: compiled code reads what they point to without looking.
 
-    Columns must rise in each row.
+    Columns must rise in each row, if `rising`.
     """
-    sound = len(indptr) == shape[0] + 1 and len(indices) == len(data) == indptr[-1] and indptr[0] == 0
+    listed = all(array.ndim == 1 for array in (data, indices, indptr))
+    whole = listed and indices.dtype.kind == indptr.dtype.kind == "i"
+    sound = whole and len(indptr) == shape[0] + 1 and len(indices) == len(data) == indptr[-1] and indptr[0] == 0
     if not sound or (np.diff(indptr) < 0).any():
         raise BagwiseError(f"The rows of a matrix of {shape[0]} rows do not rise from 0 to its {len(data)} numbers.")
     if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
         raise BagwiseError(f"A matrix of {shape[1]} columns has numbers in column {indices.min()} or {indices.max()}.")
+    if not rising:
+        return sp.csr_array((data, indices, indptr), shape=shape)
     rises = np.diff(indices) > 0
     starts = indptr[1:-1]
     rises[starts[(starts > 0) & (starts < len(indices))] - 1] = True

@@ -6,18 +6,20 @@ import csv
 import io
 import math
 import os
+import re
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 
 from bagwise._utils.extras import require
+from bagwise._utils.matrices import checked_csr
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import ArchiveLimits, list_archive
@@ -37,8 +39,18 @@ _DAMAGES += (ValueError, KeyError, TypeError, AttributeError, SyntaxError, token
 _HEAD, _SAMPLE = 1 << 16, 50
 # A larger matrix than this has at most so many rows or columns for each of its numbers.
 _MOST_EMPTY, _FEW = 100_000, 10
-# Bytes that numbers are written by, NaN and infinity among them; how many are read at a time; digits of a size.
-_MTX_BYTES, _PART, _DIGITS = b"0123456789+-.eEnaifytNAIFYT \t\r\n", 1 << 24, 19
+# Bytes that are read at a time; digits of a size.
+_PART, _DIGITS = 1 << 24, 19
+# Lines of Matrix Market files, by what the first line says of them; an empty line may be anywhere.
+_WHOLE = rb"[+-]?\d{1,18}"
+_REAL = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d{1,4})?|(?i:nan|inf|infinity))"
+_VALUES = {"integer": _WHOLE, "unsigned-integer": rb"\d{1,18}", "real": _REAL, "double": _REAL}
+_PLACE = rb"\d{1,18}[ \t]++\d{1,18}"
+_ON_LINES = {("array", field): value for field, value in _VALUES.items()}
+_ON_LINES |= {("coordinate", field): _PLACE + rb"[ \t]++" + value for field, value in _VALUES.items()}
+_ON_LINES |= {("coordinate", "pattern"): _PLACE}
+_MTX_LINES = {which: re.compile(rb"(?:[ \t]*+(?:" + one + rb"[ \t]*+)?+\r?\n)*+") for which, one in _ON_LINES.items()}
+_UNUSUAL = re.compile(rb"\r|(?:^|\n)[ \t]*+\n")
 
 
 def read_npz(path: str, reading: Reading) -> RawTable:
@@ -120,8 +132,19 @@ def _strings(values: Any) -> list[str]:
 
 def _as_csr(matrix: Any) -> Any:
     """Return a sparse matrix as CSR, after checking that its indices are within its shape."""
+    if matrix.format in ("csr", "csc"):
+        n_major, n_minor = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+        try:
+            checked_csr(matrix.data, matrix.indices, matrix.indptr, (n_major, n_minor), rising=False)
+        except BagwiseError as error:
+            raise BagwiseError(f"it is damaged: {error}") from error
+    elif matrix.format != "coo":  # whose indices SciPy checks
+        raise BagwiseError(f"its matrix is stored in the form {matrix.format!r}; save it as csr, csc or coo.")
+    if matrix.dtype.kind not in "fiub":
+        raise BagwiseError(f"its numbers are {matrix.dtype}; expected real numbers.")
+    if matrix.dtype.kind == "f" and matrix.dtype.itemsize not in (4, 8):  # SciPy computes with these alone
+        matrix = matrix.astype(np.float64)
     rows = sp.csr_array(matrix)
-    rows.check_format(full_check=True)
     rows.sum_duplicates()
     return rows
 
@@ -130,21 +153,31 @@ def read_mtx(path: str, reading: Reading) -> RawTable:
     """Read a Matrix Market file."""
     from scipy.io import mmread
 
-    _check_mtx(path)
+    plain = _check_mtx(path)
     try:
-        matrix = mmread(path)
+        matrix = mmread(path if plain else _plain_mtx(path))
         return RawTable(_as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
     except (ValueError, OverflowError, IndexError, TypeError) as error:
         raise BagwiseError(f"it is not a Matrix Market file, or damaged: {error}") from error
 
 
-def _check_mtx(path: str) -> None:
-    """Raise an error unless a file is a Matrix Market file to the last byte: others may end the process in SciPy."""
+def _plain_mtx(path: str) -> BinaryIO:
+    """Open a Matrix Market file without empty lines and with plain ends of lines, which SciPy does not always read."""
+    with open(path, "rb") as file:
+        lines = (line.strip() for line in file.read().splitlines())
+        return io.BytesIO(b"".join(line + b"\n" for line in lines if line))
+
+
+def _check_mtx(path: str) -> bool:
+    """Raise an error unless a file is a Matrix Market file to the last byte: others may end the process in SciPy.
+
+    Returns whether all of its lines end in a line feed, and none is empty.
+    """
     with open(path, "rb") as file:
         first = file.readline(_HEAD).decode("latin-1").lower().split()
-        if len(first) != 5 or first[0] != "%%matrixmarket" or first[2] not in ("coordinate", "array"):
+        if len(first) != 5 or first[0] != "%%matrixmarket" or (first[2], first[3]) not in _MTX_LINES:
             raise BagwiseError(
-                "it is not a Matrix Market file, or damaged: its first line does not say that it is one."
+                "it is not a Matrix Market file, or damaged: its first line does not say that it has real numbers."
             )
         line = b"%"
         while line.startswith(b"%") or line.isspace():
@@ -155,15 +188,18 @@ def _check_mtx(path: str) -> None:
         rows, columns, *n_stored = map(int, sizes)
         whole = first[4] == "general"  # of others only a triangle is stored
         n_stored = n_stored or [rows * columns if whole else rows * (rows - 1) // 2]
-        n_lines, last = 0, b"\n"
-        while part := file.read(_PART):
-            if part.translate(None, _MTX_BYTES):
+        n_lines, plain, pattern = 0, b"\r" not in line, _MTX_LINES[first[2], first[3]]
+        while part := file.read(_PART) + file.readline(_HEAD):
+            ended = part if part.endswith(b"\n") else part + b"\n"
+            if not pattern.fullmatch(ended):
                 raise BagwiseError("it is damaged: there is something else than numbers among its numbers.")
-            n_lines, last = n_lines + part.count(b"\n"), part[-1:]
+            n_lines += ended.count(b"\n")
+            plain = plain and ended is part and _UNUSUAL.search(part) is None
         empty = max(rows, columns) > _MOST_EMPTY and max(rows, columns) > _FEW * n_stored[0]
-        if empty or not rows or not columns or n_lines + (last != b"\n") < n_stored[0]:
+        if empty or not rows or not columns or n_lines < n_stored[0]:
             claimed = f"{rows} rows, {columns} columns and {n_stored[0]} numbers"
             raise BagwiseError(f"it is damaged: it claims {claimed}, but has {n_lines} lines of numbers.")
+    return plain
 
 
 def read_svmlight(path: str, reading: Reading) -> RawTable:
