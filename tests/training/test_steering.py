@@ -87,7 +87,8 @@ def slow_groups(fit, labels, train):
             weight[:, weight.sum(axis=0) == 0] = 1
             centres.append((weight * inside).sum(axis=0) / weight.sum(axis=0))
         for j in range(d):
-            assigned.append(np.argmin([((own[j] - centre) ** 2).sum() for centre in centres]))
+            costs = np.array([((own[j] - centre) ** 2).sum() for centre in centres])
+            assigned.append(labels[j] if costs[labels[j]] <= costs.min() + 1e-14 else costs.argmin())
         return np.array(assigned)
     sums = np.array([[words[y == c, j].sum() for c in range(len(model.classes))] for j in range(d)])
     prior = sums.sum(axis=0) / sums.sum()
@@ -98,7 +99,7 @@ def slow_groups(fit, labels, train):
             centre = sums[labels == group].sum(axis=0)
             centre = (centre / centre.sum() if centre.sum() else prior) + 1e-6 * prior
             costs.append((profile * np.log(np.where(profile > 0, profile, 1) / (centre / centre.sum()))).sum())
-        assigned.append(np.argmin(costs))
+        assigned.append(labels[j] if costs[labels[j]] <= min(costs) + 1e-12 else np.argmin(costs))
     return np.array(assigned)
 
 

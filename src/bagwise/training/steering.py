@@ -41,6 +41,7 @@ __all__ = ["Steering"]
 # Sums of groups are dense from this fraction of values that are not zero on.
 _DENSE = 0.2
 _ASSIGNED = ("classifier", "aib")  # criteria by which each fold assigns words anew
+_TIE = 1e-12  # costs within this fraction are equal: words without weight stay where they are
 _LEAST = 1e-6  # of the class frequencies, in class profiles of groups
 _MOST_VALUES = 1 << 22  # distances in memory at a time
 
@@ -229,7 +230,7 @@ class Steering:
             np.ascontiguousarray(np.moveaxis(values.reshape(len(values), self.n_cells, -1), -1, 0)).reshape(n, -1)
             for values, n in ((own.coef, len(parts)), (means, n_parts))
         )
-        return _argmin_rows(weights, -2.0 * centres.T, np.square(centres).sum(axis=1))
+        return _argmin_rows(weights, -2.0 * centres.T, np.square(centres).sum(axis=1), parts)
 
     def _nearest_profiles(
         self, fold: int, free: NDArray[np.bool_], parts: NDArray[np.intp], n_parts: int
@@ -239,7 +240,8 @@ class Steering:
         prior = sums.sum(axis=0) / max(float(sums.sum()), 1e-300)
         join = sp.csr_array((np.ones(len(parts)), (parts, np.arange(len(parts)))), (n_parts, len(parts)))
         own, centres = (_shares(values, prior) for values in (sums[free], join @ sums[free]))
-        return _argmin_rows(own, -np.log((centres + _LEAST * prior) / (1 + _LEAST)).T, np.zeros(n_parts))
+        costs = -np.log((centres + _LEAST * prior) / (1 + _LEAST)).T
+        return _argmin_rows(own, costs, np.zeros(n_parts), parts)
 
     def _fit_to_scores(self, part: int, sums: Any, labels: NDArray[np.int64], n: int) -> _Weights:
         """Fit the weights of groups to the scores of the classifier on all words."""
@@ -276,11 +278,16 @@ def _shares(sums: Values, prior: Values) -> Values:
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), prior)
 
 
-def _argmin_rows(rows: Values, factors: Values, added: Values) -> NDArray[np.intp]:
-    """Return ``(rows @ factors + added).argmin(axis=1)``, some rows at a time."""
-    step = max(_MOST_VALUES // max(factors.shape[1], 1), 1)
-    parts = [(rows[k : k + step] @ factors + added).argmin(axis=1) for k in range(0, len(rows), step)]
-    return np.concatenate([np.empty(0, np.intp), *parts])
+def _argmin_rows(rows: Values, factors: Values, added: Values, own: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return ``(rows @ factors + added).argmin(axis=1)``, some rows at a time; `own` where that is as low."""
+    step, found = max(_MOST_VALUES // max(factors.shape[1], 1), 1), own.copy()
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        costs = rows[part] @ factors + added
+        least, at = costs.argmin(axis=1), np.arange(len(costs))
+        held = costs[at, own[part]]
+        found[part] = np.where(costs[at, least] < held - _TIE * np.abs(held), least, own[part])
+    return found
 
 
 def _with_short_indices(words: Any) -> Any:
