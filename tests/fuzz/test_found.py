@@ -33,6 +33,26 @@ def npz(**arrays):
     return packed.getvalue()
 
 
+def workbook():
+    """An Excel file that claims row 2**31."""
+    import openpyxl
+
+    book, packed = openpyxl.Workbook(), io.BytesIO()
+    for row in (["text", "label"], ["apple", "x"], ["pear", "y"]):
+        book.active.append(row)
+    book.save(packed)
+    changed = io.BytesIO()
+    with zipfile.ZipFile(packed) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith("sheet1.xml"):
+                content = content.replace(b'<row r="3">', b'<row r="2147483648">').replace(
+                    b'r="A3"', b'r="A2147483648"'
+                )
+            new.writestr(name, content)
+    return changed.getvalue()
+
+
 MTX = b"%%MatrixMarket matrix "
 FOUND = {
     "no rows.mtx": MTX + b"array integer general\n0 3\n",
@@ -46,6 +66,7 @@ FOUND = {
     "complex.mtx": MTX + b"array complex general\n1 1\n1 1\n",
     "rows.npz": npz(format=np.array("csr"), shape=[2, 2], data=[], indices=[], indptr=[0, 9, 0]),
     "diagonals.npz": npz(format=np.array("dia"), shape=[2, 2], data=np.ones((1, 2)), offsets=[0]),
+    "rows.xlsx": workbook(),
     "infinite.svmlight": b"inf 1:1\n1 1:nan\n",
     "format.npz": npz(format=np.array("xyz"), shape=np.array([2, 2]), data=np.ones(2)),
     "damaged.tar.bz2": bz2.compress(bytes(10_000))[:-20] + b"\xff" * 20,

@@ -136,6 +136,9 @@ class SheetContent:
         return io.BytesIO(_as_csv(self)[0])
 
 
+_MOST_ROWS = 1 << 20
+
+
 @functools.lru_cache(maxsize=2)
 def _as_csv(content: SheetContent) -> tuple[bytes, tuple[str, ...]]:
     excel = require("openpyxl", "io", "Reading Excel files")
@@ -177,7 +180,9 @@ def _chosen_sheet(book: Any, wanted: str | None) -> tuple[Any, tuple[str, ...]]:
 def _filled_rows(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
     """Yield the rows that are not empty, as wide as the first of them: names of columns are there."""
     width = None
-    for row in rows:
+    for number, row in enumerate(rows):
+        if number == _MOST_ROWS:  # a file may claim any number of a row, and all before it would be empty ones
+            raise BagwiseError(f"it has rows beyond {_MOST_ROWS:,}, the last one of Excel")
         cells = [_cell(value) for value in row]
         while cells and cells[-1] == "" and (width is None or len(cells) > width):
             cells.pop()
