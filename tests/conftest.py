@@ -8,7 +8,7 @@ from slow import CHECKS, SLOW
 
 # `make test` draws the same examples every time; `make properties` fresh ones and more of them, `make test-fast` fewer.
 # Compiling makes first calls slow, so there is no deadline.
-FACTORS = {"test": 1, "fast": 0.2, "fuzz": 10}
+FACTORS = {"test": 0.7, "fast": 0.2, "fuzz": 10}
 settings.register_profile("test", deadline=None, derandomize=True, database=None)
 settings.register_profile("fast", settings.get_profile("test"))
 settings.register_profile("fuzz", deadline=None, print_blob=True)

@@ -28,7 +28,6 @@ def test_pages_fit_their_window_and_are_accessible(visit, width, scheme):
         "/compare?n=5",
         "/compare?against=size&n=2&m=7",
         "/search?like=3&by=groups&n=5",
-        "/items?which=disagree",
     ):
         page.goto(urljoin(page.url, path))
         page.wait_for_selector("main h1")
