@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from mutant_list import MUTANTS, ROOT, Mutant
+from mutant import ROOT, Mutant
+from mutant_list import MUTANTS
 
 COPIED = ("src", "tests", "benchmarks", "experiments", "examples", "pyproject.toml")
 TIMEOUT = 900

@@ -168,7 +168,7 @@ def spectral_vectors(
 
     With ``W = X Xᵀ + t/n``, where t is the mean of the row sums of ``X Xᵀ``, and D the row sums of W: the solutions of
     ``(D - W) e = λ D e`` with the smallest λ > 0, in columns of unit length whose largest entry is positive. Columns of
-    what cannot be told apart (λ = 1) are zero.
+    eigenvalue λ = 1, on which items do not differ, are zero.
 
     Returns the vectors, the diagonal of D, and 1 - λ, which is 0 for columns of zeros. Block Lanczos with full
     orthogonalisation on ``D^-½ W D^-½``.

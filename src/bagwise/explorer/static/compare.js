@@ -25,7 +25,7 @@ export async function show(facts, parameters) {
   return { content };
 }
 
-/** Names of both models; those of one model at two sizes are told apart by these. */
+/** Names of both models; for one model at two sizes, their numbers of groups. */
 function titles({ against, first, second }) {
   return against === "size" ? [plural(first.n_groups, "group"), plural(second.n_groups, "group")] : [first.title, against === "unedited" ? "before the edits" : second.title];
 }
