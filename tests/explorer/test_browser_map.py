@@ -159,6 +159,7 @@ def test_a_selection_is_listed_and_saved(opened, index, mode):
 
 def test_the_map_is_used_by_keyboard_alone(opened, index):
     page, places = opened
+    page.mouse.move(*places[0])  # where it rests, also when the page moves
     page.focus(".map")
     for key in ("+", "+", "ArrowLeft", "ArrowDown", "-"):
         page.keyboard.press(key)
@@ -177,10 +178,24 @@ def test_the_map_is_used_by_keyboard_alone(opened, index):
     assert page.locator("main img").count() == 0
     page.keyboard.press("Escape")
     expect(page.locator(".selection h2")).to_have_count(0)
-    shown = page.locator(".maptip .id").inner_text()
+    middle = np.linalg.norm(places - (places.min(axis=0) + places.max(axis=0)) / 2, axis=1)
+    shown = index.ids[int(middle.argmin())]
+    page.mouse.wheel(0, 60)  # moves the page, not the pointer
+    expect(page.locator(".maptip .id")).to_have_text(shown)
     page.keyboard.press("Enter")
     page.wait_for_selector(".why")
     expect(page.locator("h1")).to_have_text(shown)
+
+
+def test_an_item_opens_while_the_map_moves(opened, index):
+    page, _ = opened
+    page.route("**/api/overview*", lambda route: (page.wait_for_timeout(500), route.continue_()))  # a slow server
+    page.focus(".map")
+    page.keyboard.press("+")  # is noted in the address of the map after a moment
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".why")
+    page.unroute("**/api/overview*")
+    assert "item=" in page.url
 
 
 def test_the_legend_filters(opened, index):

@@ -74,6 +74,9 @@ function page(facts, told, by, predicted, parameters, title, before) {
   const list = h("section", { class: "selection", "aria-live": "polite" });
   let chosen = null;
   let asked = 0; // only the last of several is told
+  let gone = false; // to another address, which must not be amended
+  for (const event of ["navigate", "popstate"]) window.addEventListener(event, () => { gone = true; }, { once: true });
+  const amend = (given) => gone || history.replaceState(null, "", changed(given));
 
   const paint = () => view.setColors({ each: of, list: by.list.map((one) => one.color), shown: Uint8Array.from(by.list, (_, k) => Number(!hidden.of.has(k))), last: by.last ?? -1 });
   const label = `Map of ${plural(told.map.n_placed, "item")}, coloured by ${by.name}; the table below has their numbers.`;
@@ -81,7 +84,7 @@ function page(facts, told, by, predicted, parameters, title, before) {
     tell,
     open: (number) => go(address("/items", { item: number })),
     selected: select,
-    moved: ({ x, y, zoom }) => history.replaceState(null, "", changed({ x: x.toPrecision(6), y: y.toPrecision(6), zoom: zoom.toPrecision(5), item: "" })),
+    moved: ({ x, y, zoom }) => amend({ x: x.toPrecision(6), y: y.toPrecision(6), zoom: zoom.toPrecision(5), item: "" }),
   });
   paint();
   const [x, y, zoom] = ["x", "y", "zoom"].map((name) => Number(parameters.get(name) ?? NaN));
@@ -144,7 +147,7 @@ function page(facts, told, by, predicted, parameters, title, before) {
         h("button", { type: "button", onclick: () => select(null) }, "Clear")), cells, more);
   }
 
-  const note = (selection) => history.replaceState(null, "", changed({ selection }));
+  const note = (selection) => amend({ selection });
 
   /** How many of the selected items are of each category. */
   function composed(numbers) {

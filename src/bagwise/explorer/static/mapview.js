@@ -237,7 +237,8 @@ export function mapView(points, label, act) {
   canvas.addEventListener("pointermove", (event) => {
     const [x, y] = at(event);
     if (!held.has(event.pointerId)) {
-      if (event.pointerType !== "touch") point(find(x, y), false);
+      const still = keyed && !event.movementX && !event.movementY; // the page moved under a pointer that rests
+      if (event.pointerType !== "touch" && !still) point(find(x, y), false);
       return;
     }
     const [oldX, oldY] = held.get(event.pointerId);
