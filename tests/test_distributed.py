@@ -353,6 +353,32 @@ def test_bad_collections(data):
         distributed.gram(words).compute()
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_chunks_with_other_rows_than_declared(data, form):
+    """Dask believes the shapes that it is told; sums over other rows would be wrong without a word."""
+    X, y = data
+    half = len(X) // 2
+    shape = (half, X.shape[1])
+
+    def declared(*parts):
+        return da.concatenate([da.from_delayed(dask.delayed(form)(part), shape, float) for part in parts])
+
+    honest, short = declared(X[:half], X[half:]), declared(X[:half], X[half:-1])
+    found = f"Chunk 1 has {len(X) - half - 1} samples, but X says that it has {half}"
+    merger = WordMerger(n_groups=2).fit(X, y)
+    np.testing.assert_allclose(distributed.gram(honest).compute(), X.T @ X)
+    for lazy in (
+        distributed.gram(short),
+        distributed.cooccurrence(short),
+        distributed.statistics(short, y),
+        distributed.class_sums(short, da.from_array(y, chunks=half)),
+        distributed.sketch(short, size=8),
+        merger.transform(short),
+    ):
+        with pytest.raises(BagwiseError, match=found):
+            lazy.compute()
+
+
 def test_bad_labels(data):
     X, y = data
     chunked = da.from_array(X, chunks=(50, WORDS))

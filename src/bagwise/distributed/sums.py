@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d
 
 from bagwise._utils.extras import require
-from bagwise._utils.matrices import first_not_finite, is_lazy
+from bagwise._utils.matrices import canonical, first_not_finite, is_lazy
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
@@ -264,10 +264,17 @@ def _join(left: Any, right: Any, left_number: int, right_number: int) -> Any:
     return left + right
 
 
-def read_chunk(blocks: list[Any], number: int, width: int | None, result: ResultSize, memory_limit: Limit) -> Any:
-    """Assemble a chunk in float64, and check its width, memory, NaN and infinity."""
+def read_chunk(
+    blocks: list[Any],
+    number: int,
+    n_rows: int | None,
+    width: int | None,
+    result: ResultSize,
+    memory_limit: Limit,
+) -> Any:
+    """Assemble a chunk in float64, and check its shape, memory, NaN and infinity."""
     if any(sp.issparse(block) for block in blocks):
-        X = sp.csr_array(blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr"))
+        X = canonical(sp.csr_array(blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")))
     else:
         X = np.asarray(blocks[0]) if len(blocks) == 1 else np.hstack(blocks)
     if X.ndim != 2:
@@ -277,6 +284,8 @@ def read_chunk(blocks: list[Any], number: int, width: int | None, result: Result
             f"Chunk {number} has {X.shape[1]} words, but X has {width} by its metadata. All chunks must have the "
             "same columns."
         )
+    if n_rows is not None:
+        _check_rows(X.shape[0], n_rows, number)
     if X.dtype.kind not in "biuf":
         raise BagwiseError(f"Chunk {number} must be numeric; got {X.dtype}.")
     if sp.issparse(X):
@@ -288,6 +297,14 @@ def read_chunk(blocks: list[Any], number: int, width: int | None, result: Result
     X = X.astype(np.float64, copy=False)
     check_finite(X, number)
     return X
+
+
+def _check_rows(found: int, declared: int, number: int) -> None:
+    if found != declared:
+        raise BagwiseError(
+            f"Chunk {number} has {found} samples, but X says that it has {declared} (X.chunks). Give the shape that "
+            "chunks really have, such as to dask.array.from_delayed, or call X.compute_chunk_sizes()."
+        )
 
 
 def check_finite(X: Any, number: int) -> None:
@@ -504,7 +521,8 @@ def _over_chunks(
     leaf = delayed_function()(_of_chunk, pure=False)
     parts = []
     for number, blocks in enumerate(chunks.blocks):
-        chunk = (blocks, number, chunks.width, result, memory_limit)
+        n_rows = None if chunks.sizes is None else chunks.sizes[number]
+        chunk = (blocks, number, n_rows, chunks.width, result, memory_limit)
         parts.append(leaf(function, chunk, *(() if own is None else own[number]), **common))
     return add_up(parts)
 
@@ -537,6 +555,7 @@ def pool_collection(X: Any, labels: NDArray[np.int64], n_groups: int, pooling: s
         n_groups,
         pooling,
         weights,
+        X.chunks[0],
         dtype=dtype,
         chunks=(X.chunks[0], (n_groups,)),
         meta=form((0, 0), dtype=dtype),
@@ -549,8 +568,11 @@ def _pool_chunk(
     n_groups: int,
     pooling: str,
     weights: dict[str, Any],
+    sizes: tuple[float, ...],  # of all chunks; NaN where unknown
     block_id: tuple[int, int],  # given by Dask
 ) -> Any:
+    if not np.isnan(sizes[block_id[0]]):
+        _check_rows(chunk.shape[0], int(sizes[block_id[0]]), block_id[0])
     chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0, ensure_all_finite=False)
     check_finite(chunk, block_id[0])
     return pool(chunk, labels, n_groups, pooling, **weights)
