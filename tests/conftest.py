@@ -1,3 +1,4 @@
+import importlib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ HERE = Path(__file__).parent
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: left out of `make test-fast`")
+    config.addinivalue_line("markers", "cuda: needs CuPy and a CUDA device, skipped without")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -34,11 +36,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         whole = tuple(entry for entry in SLOW if "::" not in entry)
         if name in SLOW or name.startswith(whole) or item.name.startswith(CHECKS):
             item.add_marker("slow")
+    without = None if _has_device() else pytest.mark.skip(reason="no CUDA device, or no CuPy")
+    for item in items:
+        if without is not None and item.get_closest_marker("cuda"):
+            item.add_marker(without)
     factor = FACTORS[config.getoption("--hypothesis-profile") or "test"]
     functions = {id(test): test for test in (getattr(item, "function", None) for item in items)}
     for test in functions.values():
         if factor != 1 and is_hypothesis_test(test):
             _scale_examples(test, factor)
+
+
+def _has_device() -> bool:
+    """Whether tests marked `cuda` can run."""
+    try:
+        import cupy
+    except ImportError:
+        return False
+    try:
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
+
+
+@pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.cuda)])
+def xp(request):
+    """The array modules that code with a `device` runs on: NumPy always, CuPy where there is a device."""
+    return importlib.import_module(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.devices import to_host
 from bagwise.errors import BagwiseError
 
 # The names of NumPy's types in safetensors, such as F32 for float32.
@@ -46,10 +47,8 @@ def check_stored_parameters(parameters: Any, path: Any) -> None:
 
 
 def as_numpy(values: Any) -> NDArray[Any]:
-    """Convert an array-like, or a torch tensor on any device, to an array; does not import torch."""
-    if type(values).__module__.split(".")[0] == "torch":
-        values = values.detach().cpu().numpy()
-    return np.asarray(values)
+    """Convert an array-like, or an array of CuPy or PyTorch on any device, to an array; imports neither."""
+    return np.asarray(to_host(values))
 
 
 def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
