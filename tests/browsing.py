@@ -23,7 +23,9 @@ IN_BROWSER = [
 
 def playwright():
     """The synchronous API of Playwright; tests are skipped without it."""
-    return pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright")
+    api = pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright")
+    api.expect.set_options(timeout=30_000)  # as long as all other waits of Playwright
+    return api
 
 
 def violations(page):

@@ -29,7 +29,7 @@ def test_the_slider_recuts_the_model(visit, space):
         page.fill("#size-number", str(n))
         page.press("#size-number", "Enter")
         expect(page.locator("main h2").first).to_have_text(f"{n} groups")
-        assert page.locator(".card").count() == n
+        expect(page.locator(".card")).to_have_count(n)
         assert f"n={n}" in page.url
     page.focus("#size-slider")
     page.keyboard.press("ArrowLeft")
@@ -46,22 +46,22 @@ def test_the_confusion_matrix_leads_to_items_and_back(visit):
     times = int(cells.first.inner_text())
     cells.first.click()
     page.wait_for_selector(".gridbox")
-    assert page.locator(".grid .item").count() == times
-    assert page.locator(".grid .wrong").count() == times
+    expect(page.locator(".grid .item")).to_have_count(times)
+    expect(page.locator(".grid .wrong")).to_have_count(times)
     page.locator(".grid .item").first.click()
     page.wait_for_selector(".why")
     page.wait_for_selector(".strip .item")
     page.click("text=Back to the items")
     page.wait_for_selector(".gridbox")
-    assert page.locator(".grid .item").count() == times
+    expect(page.locator(".grid .item")).to_have_count(times)
 
 
 def test_hostile_names_are_text(visit):
     page = visit("/items?find=onerror")
-    assert page.locator(".grid .item").count() == 1
+    expect(page.locator(".grid .item")).to_have_count(1)
     page.locator(".grid .item").click()
     page.wait_for_selector(".text")
-    assert "<script>alert(1)</script>" in page.locator(".text").inner_text()
+    expect(page.locator(".text")).to_contain_text("<script>alert(1)</script>")
     assert page.locator("main script").count() == 0
     assert page.locator("main img").count() == 0
 
@@ -72,8 +72,8 @@ def test_a_text_is_searched_for_by_keyboard_alone(visit):
     page.keyboard.type("apple pear plum")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".strip .item")
-    assert "fruit/" in page.locator(".strip .id").first.inner_text()
-    assert "fruit" in page.locator(".why").inner_text()
+    expect(page.locator(".strip .id").first).to_contain_text("fruit/")
+    expect(page.locator(".why")).to_contain_text("fruit")
 
 
 def test_words_are_found_and_joined(visit, space):
@@ -84,7 +84,7 @@ def test_words_are_found_and_joined(visit, space):
     expect(page.locator(".finder [role=status]")).to_contain_text("in one group at")
     first, second = (space.model.word_names.index(word) for word in ("hammer", "drill"))
     joined = space.model.hierarchy.joined_at(first, second)
-    assert f"at {joined} groups" in page.locator(".finder [role=status]").inner_text()
+    expect(page.locator(".finder [role=status]")).to_contain_text(f"at {joined} groups")
 
 
 def test_a_group_of_the_hierarchy_is_chosen_by_a_click_or_by_keys(visit):

@@ -41,7 +41,7 @@ def test_pages_fit_their_window_and_are_accessible(visit, width, scheme):
 
 def test_answers_of_both_lead_to_their_items_and_back(visit):
     page = visit("/compare?n=5")
-    assert "<b>other" in page.locator(".lead").inner_text()
+    expect(page.locator(".lead")).to_contain_text("<b>other")
     cell = page.locator(".heat td:not(.same) a").first
     times = int(cell.inner_text())
     cell.click()

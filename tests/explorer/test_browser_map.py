@@ -136,7 +136,7 @@ def test_a_selection_is_listed_and_saved(opened, index, mode):
         page.mouse.move(*corner, steps=3)
     page.mouse.up()
     page.wait_for_selector(".selection .item")
-    assert number_of(page.locator(".selection h2").inner_text()) == len(inside)
+    expect(page.locator(".selection h2")).to_have_text(re.compile(rf"^{len(inside)} items? selected"))
     with page.expect_download() as started:
         page.click(".selection >> text=Save as CSV")
     rows = list(csv.DictReader(started.value.path().read_text(encoding="utf-8").splitlines()))
@@ -149,10 +149,10 @@ def test_a_selection_is_listed_and_saved(opened, index, mode):
     page.wait_for_selector(".why")
     page.go_back()  # to the same selection
     page.wait_for_selector(".selection .item")
-    assert number_of(page.locator(".selection h2").inner_text()) == len(inside)
+    expect(page.locator(".selection h2")).to_have_text(re.compile(rf"^{len(inside)} items? selected"))
     page.click("text=Open in Items")
     page.wait_for_selector(".gridbox")
-    assert page.locator(".grid .item").count() == min(len(inside), 60)
+    expect(page.locator(".grid .item")).to_have_count(min(len(inside), 60))
     page.click("text=all items")
     expect(page.locator("p[role=status]").first).to_contain_text(f"{len(places)} items")
 

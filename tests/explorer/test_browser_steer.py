@@ -12,6 +12,7 @@ from browsing import IN_BROWSER, explorer, playwright, violations, visits
 from small_sources import write_text_folder
 
 pytestmark = IN_BROWSER
+expect = playwright().expect
 HOSTILE = "<img src=x onerror=alert(1)> & “felines”"
 
 
@@ -29,12 +30,8 @@ def address(path):
         yield opened
 
 
-def expect(locator):
-    return playwright().expect(locator)
-
-
 def notice(page, text):
-    expect(page.locator("#notice")).to_contain_text(text, timeout=20_000)
+    expect(page.locator("#notice")).to_contain_text(text)
 
 
 def errors(page, row=0):
@@ -58,7 +55,7 @@ def open_controls(page, name):
 
 def test_an_edit_is_shown_saved_and_undone(visit, path):
     page = visit("/steer", bypass_csp=True)
-    expect(page.locator(".figure")).to_contain_text("Error at 6 groups", timeout=20_000)
+    expect(page.locator(".figure")).to_contain_text("Error at 6 groups")
     names = page.locator(".compact th a").all_inner_texts()
     open_controls(page, names[0])
     chosen = page.locator("details[open] option").filter(has_text=names[1]).first.get_attribute("value")
@@ -68,14 +65,14 @@ def test_an_edit_is_shown_saved_and_undone(visit, path):
     expect(page.locator(".compact tbody tr")).to_have_count(5)
     assert "n=5" in page.url
     before, after = errors(page)
-    assert "Error at 5 groups" in page.locator(".figure").inner_text()
-    assert after in page.locator(".figure").inner_text()
+    expect(page.locator(".figure")).to_contain_text("Error at 5 groups")
+    expect(page.locator(".figure")).to_contain_text(after)
     assert ItemIndex.load(path).model.n_groups == 5
     check_page(page)
     for place, selector, n in (("/groups", ".card", 5), ("/", "main h1", 1)):  # other pages show it too
         page.goto(urljoin(page.url, place))
         page.wait_for_selector(selector)
-        assert page.locator(selector).count() == n
+        expect(page.locator(selector)).to_have_count(n)
         assert page.locator("#size-number").input_value() == "5"
     page.keyboard.press("Control+z")
     notice(page, "Undone: Joined")
@@ -143,10 +140,10 @@ def test_locks_and_rules_are_taken_back(visit, path):
     expect(page.locator(".rules li")).to_have_count(2)
     for left in (1, 0):
         page.locator(".rules button").first.click()
-        expect(page.locator(".rules li")).to_have_count(left, timeout=20_000)
+        expect(page.locator(".rules li")).to_have_count(left)
     model = ItemIndex.load(path).model
     assert [edit["edit"] for edit in model.edits] == ["must_link", "lock", "unlock", "unlink"]
-    assert page.locator(".edits tbody tr").count() == 4
+    expect(page.locator(".edits tbody tr")).to_have_count(4)
     for _ in range(4):
         page.get_by_role("button", name="Undo").first.click()
         notice(page, "Undone")
