@@ -312,7 +312,7 @@ def test_lists_are_checked_when_they_are_read_and_do_no_harm_when_mapped(saved, 
     assert ids.shape == scores.shape == (40, 40)
     if "names item" in message:
         with pytest.raises(BagwiseError, match="index is damaged: an inverted list names item 65535"):
-            mapped.remove(["item 0"]).search(mixed())
+            mapped.remove(["item 0"]).blocks()  # a search would leave it out
 
 
 def test_damaged_identifiers_are_noticed_when_they_are_used(saved, tmp_path):

@@ -126,11 +126,11 @@ def _accumulate(kind, x, items, values, sums):
 
 
 @njit(cache=True, nogil=True)
-def search_lists(kind, queries, lists, first, out_keys, out_items):
+def search_lists(kind, queries, lists, first, out_keys, out_items, removed):
     """Find the nearest items of a block for the queries ``first, first + 1, …``, as many as `out_keys` has rows.
 
     Equivalent to computing all keys and taking the first columns of a stable argsort. Costs one step for each entry in
-    the lists of a query's words, and one for each item.
+    the lists of a query's words, and one for each item. Items that were `removed`, rising numbers, are infinitely far.
     """
     query_starts, query_words, query_values, query_totals = queries
     starts, items, values, totals = lists
@@ -142,6 +142,8 @@ def search_lists(kind, queries, lists, first, out_keys, out_items):
         for p in range(query_starts[query], query_starts[query + 1]):
             begin, end = starts[query_words[p]], starts[query_words[p] + 1]
             _accumulate(kind, np.float64(query_values[p]), items[begin:end], values[begin:end], sums)
+        for p in range(removed.shape[0]):
+            sums[removed[p]] = -np.inf
         keys, nearest = out_keys[i], out_items[i]
         for item in range(k):
             keys[item] = _key(kind, sums[item], query_totals[query], totals[item])
@@ -220,7 +222,7 @@ def _error(kind, about, relative, query_total, total, n_words):
 
 
 @njit(cache=True, nogil=True)
-def search_screened(kind, about, relative, queries, rows, totals, first, out_keys, out_items):
+def search_screened(kind, about, relative, queries, rows, totals, first, out_keys, out_items, removed):
     """`search_lists` for dense rows, from approximations ``about[i, j]`` of `shared` with a known error.
 
     The k-th smallest of the upper bounds of keys is an upper bound of the k-th key; every item whose lower bound is
@@ -237,6 +239,7 @@ def search_screened(kind, about, relative, queries, rows, totals, first, out_key
         query_total = query_totals[query]
         words = query_words[query_starts[query] : query_starts[query + 1]]
         values = query_values[query_starts[query] : query_starts[query + 1]]
+        gone = 0
         for item in range(n_items):
             shared = np.float64(about[i, item])
             error = _error(kind, shared, relative, query_total, totals[item], n_words)
@@ -245,6 +248,9 @@ def search_screened(kind, about, relative, queries, rows, totals, first, out_key
                 lower[item], high = key - error, key + error
             else:
                 lower[item], high = -np.inf, np.inf
+            if gone < removed.shape[0] and removed[gone] == item:
+                gone += 1
+                lower[item], high = np.nan, np.inf  # not a number is not below any bound
             if item < k:
                 upper[item] = high
                 if item == k - 1:

@@ -46,6 +46,7 @@ def search(
     first: int,
     out_keys: NDArray[np.float64],
     out_items: NDArray[np.int64],
+    removed: NDArray[np.int64],
 ) -> None:
     """Do what `search_lists` does; `list_of` gives the items that have a word, and its values in them."""
     starts, words, values, query_totals = queries
@@ -56,6 +57,7 @@ def search(
         for word, x in zip(words[own].tolist(), values[own].astype(np.float64), strict=True):
             items, z = list_of(word)
             sums[items] += _shared_terms(kind, x, z.astype(np.float64))
+        sums[removed] = -np.inf  # infinitely far, whatever the metric
         keys = _keys(kind, sums[:n_items], query_totals[first + i], totals)
         nearest = np.argsort(keys, kind="stable")[:k]
         out_keys[i], out_items[i] = keys[nearest], nearest

@@ -98,8 +98,9 @@ class BagIndex:
     at the next search when there are four times the items, or a quarter was removed. The graph of "hnsw" is not saved,
     but built again after loading.
 
-    `add` and `remove` are cheap; the next search updates the blocks that changed. Several threads may search at the
-    same time, but not while items are added or removed.
+    `add` and `remove` are cheap, also of one item at a time: removed items are only marked at first, and blocks are
+    joined and written anew as they change, O(log n) times for each item. Several threads may search at the same time,
+    but not while items are added or removed.
 
     Examples
     --------
@@ -197,6 +198,11 @@ class BagIndex:
         )
 
     @property
+    def n_pieces(self) -> int:
+        """Number of blocks, and of additions that are in no block yet."""
+        return 0 if self._store is None else self._store.n_pieces
+
+    @property
     def _n_threads(self) -> int:
         return number_of_threads(self.n_jobs)
 
@@ -221,15 +227,15 @@ class BagIndex:
         """
         rows = check_histograms(X, self._metric, self.n_words, "Histograms")
         new = self._ids.new(ids, rows.shape[0])
-        store = self._store or Store(self._metric, rows.shape[1])
+        store = Store(self._metric, rows.shape[1]) if self._store is None else self._store
         # as many rows as blocks can be made of at a time
         store.add((prepared for prepared, _ in self._prepared(rows, BLOCK_ITEMS * self._n_threads)), self._n_threads)
-        self._ids.add(new)
+        self._ids.add(new, store.next_serial - rows.shape[0])
         self._store = store
         return self
 
     def remove(self, ids: Any) -> BagIndex:
-        """Remove items. Removing many in one call is faster than one by one.
+        """Remove items.
 
         Parameters
         ----------

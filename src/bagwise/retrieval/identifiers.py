@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from typing import Any
 
@@ -16,48 +17,72 @@ from bagwise.errors import BagwiseError
 class Identifiers:
     """Unique integers or strings, all of one kind, in the order of adding.
 
-    `values` are those of a file, None before the first is added. `next_number` is the first number that no item ever
-    had, for items that are added without an identifier.
+    Each has the serial of its item, see `bagwise.retrieval.store.Store`. `values` are those of a file, with the serials
+    0, 1, …; None before the first is added. `next_number` is the first number that no item ever had, for items that are
+    added without an identifier.
     """
 
     def __init__(self, values: NDArray[np.int64] | PackedStrings | None = None, next_number: int = 0) -> None:
         self._packed = values if isinstance(values, PackedStrings) else None
-        # parts that are concatenated when all are needed
-        self._parts: list[NDArray[Any]] = [values] if isinstance(values, np.ndarray) else []
+        self._kind = None if values is None else "int" if self._packed is None else "str"
         self.next_number = next_number
-        # the serial of each identifier, made when it is needed, and the serials of all items: removed ones leave gaps
-        self._serial_of: dict[Any, int] | None = None
-        self._serials = np.empty(0, dtype=np.int64)
+        # with removed ones, and with room for more: the first `_n_held` count
+        self._values: NDArray[Any] = values if isinstance(values, np.ndarray) else np.empty(0, dtype=np.int64)
+        self._n_held, self._n_removed = len(self._values), 0
+        self._serials: NDArray[np.int64] | None = None  # None: the value with serial i is at place i
+        self._kept: NDArray[np.bool_] | None = None  # made at the first removal
+        self._serial_of: dict[Any, int] | None = None  # made when it is needed
 
     @property
     def kind(self) -> str | None:
         """Their type: "int", "str", or None while nothing was added."""
-        if self._packed is not None:
-            return "str"
-        return _kind(self._parts[0]) if self._parts else None
+        return self._kind
 
     def __len__(self) -> int:
-        return len(self._packed) if self._packed is not None else sum(len(part) for part in self._parts)
+        return len(self._packed) if self._packed is not None else self._n_held - self._n_removed
 
     @property
     def values(self) -> NDArray[Any]:
         """All identifiers: int64, or strings as objects."""
-        if self._packed is not None:
-            self._parts = [self._packed.take(np.arange(len(self._packed)))]
-            self._packed = None
-        if len(self._parts) > 1:
-            self._parts = [np.concatenate(self._parts)]
-        return self._parts[0] if self._parts else np.empty(0, dtype=np.int64)
+        self._unpack()
+        self._compact()
+        return self._values[: self._n_held]
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, serials: NDArray[np.int64]) -> NDArray[Any]:
         """Give the identifiers of some items; strings in a mapped file are read for these alone."""
-        return self._packed.take(numbers) if self._packed is not None else self.values[numbers]
+        return self._packed.take(serials) if self._packed is not None else self._values[self._places(serials)]
 
     def packed(self) -> NDArray[np.int64] | PackedStrings:
         """Give them as files hold them."""
         if self.kind != "str":
             return self.values
         return self._packed if self._packed is not None else PackedStrings.of(self.values)
+
+    def copy(self) -> Identifiers:
+        """Give a copy, which changes on its own."""
+        other = copy.copy(self)
+        other._values = self._values.copy() if self._n_held else self._values
+        other._kept = None if self._kept is None else self._kept.copy()
+        other._serial_of = None if self._serial_of is None else self._serial_of.copy()
+        return other
+
+    def _unpack(self) -> None:
+        if self._packed is not None:
+            self._values = self._packed.take(np.arange(len(self._packed)))
+            self._n_held, self._packed = len(self._values), None
+
+    def _places(self, serials: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self._serials is None:
+            return serials
+        return np.minimum(np.searchsorted(self._serials[: self._n_held], serials), self._n_held - 1)
+
+    def _compact(self) -> None:
+        """Leave out the removed ones."""
+        if self._n_removed and self._kept is not None:
+            left = np.flatnonzero(self._kept[: self._n_held])
+            self._serials = left if self._serials is None else self._serials[left]
+            self._values, self._kept = self._values[left], None
+            self._n_held, self._n_removed = len(left), 0
 
     def new(self, ids: Any, n: int) -> NDArray[Any]:
         """Check identifiers for n items that are to be added; None numbers them."""
@@ -86,22 +111,32 @@ class Identifiers:
                 )
         return given
 
-    def add(self, ids: NDArray[Any]) -> None:
-        """Append what `new` gave."""
+    def add(self, ids: NDArray[Any], serial: int) -> None:
+        """Append what `new` gave; the first has this serial."""
         if len(ids) == 0:
             return
+        self._unpack()
+        serials = np.arange(serial, serial + len(ids))
         if len(self) == 0:  # the kind may change
-            self._packed, self._parts, self._serial_of = None, [], None
+            self._values, self._n_held, self._n_removed, self._kept = np.empty(0, dtype=ids.dtype), 0, 0, None
+            self._serials, self._serial_of = None if serial == 0 else serials[:0], None
         if self._serial_of is not None:
-            serials = self._serials[-1] + 1 + np.arange(len(ids))
             self._serial_of.update(zip(ids.tolist(), serials.tolist(), strict=True))
-            self._serials = np.concatenate([self._serials, serials])
-        self._parts = [self.values, ids] if self._packed is not None else [*self._parts, ids]
-        if _kind(ids) == "int":
+        end = self._n_held + len(ids)
+        self._values = _with_room(self._values, self._n_held, end)
+        self._values[self._n_held : end] = ids
+        if self._serials is not None:
+            self._serials = _with_room(self._serials, self._n_held, end)
+            self._serials[self._n_held : end] = serials
+        if self._kept is not None:
+            self._kept = _with_room(self._kept, self._n_held, end)
+            self._kept[self._n_held : end] = True
+        self._n_held, self._kind = end, _kind(ids)
+        if self._kind == "int":
             self.next_number = max(self.next_number, int(ids.max()) + 1)
 
     def find(self, ids: Any) -> NDArray[np.int64]:
-        """Give the numbers of items, in rising order; raise an error if one is not there."""
+        """Give the serials of items, in rising order; raise an error if one is not there."""
         given = check_ids(ids, "ids to remove").tolist()
         known = self._lookup()
         missing = [identifier for identifier in given if identifier not in known]
@@ -110,24 +145,37 @@ class Identifiers:
             raise BagwiseError(
                 f"There is no item {missing[0]!r}{others} in this index of {len(self)}; none was removed."
             )
-        serials = np.sort(np.array([known[identifier] for identifier in given], dtype=np.int64))
-        return np.searchsorted(self._serials, serials)
+        return np.sort(np.array([known[identifier] for identifier in given], dtype=np.int64))
 
-    def remove(self, numbers: NDArray[np.int64]) -> None:
-        """Remove items by the numbers that `find` gave; later items are renumbered."""
-        lookup = self._lookup()
-        for identifier in self.values[numbers].tolist():
+    def remove(self, serials: NDArray[np.int64]) -> None:
+        """Remove what `find` gave."""
+        lookup, places = self._lookup(), self._places(serials)
+        for identifier in self._values[places].tolist():
             del lookup[identifier]
-        self._parts, self._serials = [np.delete(self.values, numbers)], np.delete(self._serials, numbers)
+        if self._kept is None:
+            self._kept = np.ones(self._n_held, dtype=bool)
+        self._kept[places] = False
+        self._n_removed += len(places)
+        if self._n_removed > self._n_held // 2:
+            self._compact()
 
     def _lookup(self) -> dict[Any, int]:
         if self._serial_of is None:
-            values = self.values.tolist()
-            self._serial_of = {identifier: serial for serial, identifier in enumerate(values)}
-            self._serials = np.arange(len(values))
+            values = self.values  # without removed ones
+            serials = range(len(values)) if self._serials is None else self._serials[: self._n_held].tolist()
+            self._serial_of = dict(zip(values.tolist(), serials, strict=True))
             if len(self._serial_of) < len(values):
                 raise BagwiseError("The index is damaged: it holds the same identifier twice.")
         return self._serial_of
+
+
+def _with_room(array: NDArray[Any], n_held: int, end: int) -> NDArray[Any]:
+    """Give an array that can be written up to `end`: this one, or one twice as long with what it holds."""
+    if end <= len(array) and array.flags.writeable:
+        return array
+    longer = np.empty(max(end, 2 * n_held), dtype=array.dtype)
+    longer[:n_held] = array[:n_held]
+    return longer
 
 
 def check_ids(ids: Any, what: str) -> NDArray[Any]:
