@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 from bagwise import Bags, BagwiseError
 from bagwise.bags import BagsWriter
+from changed_files import change_tensor
 
 
 @st.composite
@@ -266,19 +267,17 @@ def test_headers_are_not_believed(tmp_path, change, message):
 @pytest.mark.parametrize("offsets", [[0, 99, 3, 7], [0, 3, 3, 8], [1, 3, 3, 7], [0, -1, 3, 7]])
 def test_offsets_in_files_are_not_believed(tmp_path, offsets):
     path = small().save(tmp_path / "a")
-    content = path.read_bytes()
-    path.write_bytes(content[:-32] + np.array(offsets, dtype=np.int64).tobytes())
+    change_tensor(path, "offsets", lambda held: np.copyto(held, offsets))
     with pytest.raises(BagwiseError, match="is damaged: offsets must"):
         Bags.load(path)
 
 
 def test_values_in_files_are_checked_when_they_are_read(tmp_path):
     path = small().save(tmp_path / "a")
-    content = bytearray(path.read_bytes())
-    content[1024:1028] = np.float32(np.nan).tobytes()
-    path.write_bytes(bytes(content))
-    with pytest.raises(BagwiseError, match="row 0, column 0 is nan"):
-        Bags.load(path, mmap=False)
+    change_tensor(path, "values", lambda held: held.put(0, np.nan))
+    for options in ({"mmap": False}, {"verify": True}):
+        with pytest.raises(BagwiseError, match="row 0, column 0 is nan"):
+            Bags.load(path, **options)
 
 
 def test_a_folder_is_not_a_file(tmp_path):

@@ -16,7 +16,7 @@ from bagwise._io.tensors import (
     kind_of,
     read_tensors,
     tensor,
-    tensor_pieces,
+    tensor_bytes,
     write_tensors,
 )
 from bagwise._utils.checks import TYPE_NAMES
@@ -34,7 +34,7 @@ def test_tensors_come_back_aligned_mapped_or_not(tmp_path_factory, arrays, mmap,
     path = tmp_path_factory.mktemp("arrays") / "file"
     chunks = {name: Chunks(a.dtype, a.shape, np.array_split(a, 3)) for name, a in arrays.items()}
     assert write_tensors(path, KIND, 1, {"about": "ü"}, chunks) == path
-    assert path.read_bytes() == b"".join(tensor_pieces(KIND, 1, {"about": "ü"}, arrays))
+    assert path.read_bytes() == tensor_bytes(KIND, 1, {"about": "ü"}, arrays)
     table = {name: tensor(a.dtype.name, *a.shape, mapped=mapped) for name, a in arrays.items()}
     header, found = read_tensors(path, KIND, {1: table}, mmap=mmap)
     assert header == {"kind": KIND, "schema": 1, "about": "ü"}

@@ -36,6 +36,7 @@ OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None,
 OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None}
 UNUSED = ("edits", "unedited_", "statistics")  # names of arrays that only the library reads, and checks, begin so
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
+SUM = "crc32."  # names of checksums in the metadata begin so
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
 TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents", "token_pattern"}
@@ -405,9 +406,20 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     _check(start + ends[-1] == size, f"its arrays end at byte {start + ends[-1]}, but the file has {size}.")
     _check_layout(header, {name: (dtype, shape) for name, (dtype, shape, *_) in arrays.items()})
     content = content[start:]
+    _check_sums(content, {name: slice(*form[2:]) for name, form in arrays.items()}, about)
     tensors = {name: content[a:b].view(dtype).reshape(shape) for name, (dtype, shape, a, b) in arrays.items()}
     _expand(header, tensors)
     return header, tensors
+
+
+def _check_sums(content: np.ndarray, spans: dict[str, slice], about: dict[str, Any]) -> None:
+    """Check the CRC-32 of every array, if the file has them; those of earlier versions have none."""
+    sums = {name.removeprefix(SUM): held for name, held in about.items() if name.startswith(SUM)}
+    _check(not sums or sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
+    for name, held in sums.items():
+        found = f"{zlib.crc32(content[spans[name]]):08x}"
+        message = f"is {found}, expected {held!r:.50}; its bytes are not those that were written."
+        _check(found == held, f"the checksum of its {name!s:.50} {message}")
 
 
 def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

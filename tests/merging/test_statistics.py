@@ -18,6 +18,7 @@ from bagwise import BagwiseError, Hierarchy, merge_words
 from bagwise.criteria import InformationLoss, MultinomialPosterior
 from bagwise.merging import Statistics, merge_statistics
 from bagwise.merging.statistics import gram_around, move_centre
+from changed_files import change_tensor
 from helpers import labelled_counts, topic_counts
 
 FORMS = [np.asarray, sp.csr_array]
@@ -294,11 +295,7 @@ def test_headers_of_files_are_not_believed(tmp_path, wrong, message):
 
 def test_sparse_grams_are_checked(tmp_path):
     path = Statistics.of(sp.csr_array(np.eye(4)), [0, 0, 1, 1], 2).save(tmp_path / "file")
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    first, last = json.loads(content[8 : 8 + length])["gram_indices"]["data_offsets"]
-    wrong = np.full((last - first) // 4, 77, dtype=np.int32).tobytes()
-    path.write_bytes(content[: 8 + length + first] + wrong + content[8 + length + last :])
+    change_tensor(path, "gram_indices", lambda held: held.fill(77))
     with pytest.raises(BagwiseError, match="not a whole file"):
         Statistics.load(path)
 

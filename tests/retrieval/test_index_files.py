@@ -145,7 +145,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("bagwise._io.tensors.array_pieces", full)
+    monkeypatch.setattr("bagwise._io.tensors.write_array", full)
     with pytest.raises(OSError, match="No space left"):
         index.add(mixed()).save(path)
     assert path.read_bytes() == before
@@ -296,8 +296,8 @@ def test_arrays_are_not_believed(saved, tmp_path, arrays, message, mmap):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"items": lambda a: with_entry(a, 0, 65535)}, "names item 65535 of 10"),
-        ({"items": lambda a: np.zeros_like(a)}, "items of an inverted list must rise"),
+        ({"items": lambda a: with_entry(a, 0, 65535)}, "its items name item 65535 of 10"),
+        ({"items": lambda a: np.zeros_like(a)}, "its items must rise"),
         ({"values": lambda a: with_entry(a, 0, np.nan)}, "expected finite numbers"),
         ({"dense": lambda a: with_entry(a, (0, 0), np.inf)}, "expected finite numbers"),
         ({"totals": lambda a: with_entry(a, 0, np.nan)}, "expected finite numbers"),
@@ -310,7 +310,7 @@ def test_lists_are_checked_when_they_are_read_and_do_no_harm_when_mapped(saved, 
     mapped = BagIndex.load(path)
     scores, ids = mapped.search(mixed(), 40)
     assert ids.shape == scores.shape == (40, 40)
-    if "names item" in message:
+    if "name item" in message:
         with pytest.raises(BagwiseError, match="index is damaged: an inverted list names item 65535"):
             mapped.remove(["item 0"]).blocks()  # a search would leave it out
 

@@ -1,15 +1,19 @@
 """Tensor files: arrays in the safetensors format with a JSON header, written atomically and read without trust.
 
 All files of bagwise are such files: 8 bytes with the length of a JSON text, the text, then the tensors without gaps.
-The metadata of the text hold the header, JSON again: the kind of the file, its schema, and what the writer adds. Any
+The metadata of the text hold the header, JSON again: the kind of the file, its schema, and what the writer adds; and
+``crc32.NAME`` for each tensor, its checksum in hexadecimal digits, which files of earlier versions do not have. Any
 safetensors reader opens them. `bagwise.runtime` has a reader of its own, because it must not need this package.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +29,8 @@ from bagwise.errors import BagwiseError
 
 # The longest JSON text that is written, and read unless a kind of file allows more.
 MAX_HEADER = 1 << 20
+# No kind of file allows more.
+_LONGEST_HEADER = 1 << 26
 _DTYPE_NAMES = TYPE_NAMES | {np.dtype(bool): "BOOL"}
 _DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
 # Tensors start at a multiple of their item size, because those of wider types come first.
@@ -33,6 +39,7 @@ _ALIGNMENT = 64
 _MAX_LENGTH = 1 << 48
 # Arrays are written in pieces of about this many bytes: writing a memory-mapped array must not load all of it.
 _PIECE_BYTES = 1 << 24
+_CHECKSUM = "crc32."  # names of checksums in the metadata begin so
 # Strings of any kind, also file names that are not valid Unicode, are written and read back as they are.
 _ENCODING = ("utf-8", "surrogatepass")
 
@@ -42,7 +49,7 @@ class TensorSpec:
     """What a tensor of a file must be; `tensor` makes one.
 
     A name in `shape` stands for any length, the same wherever it occurs in the table, and that of the header's field of
-    this name if there is one. Values of tensors that are mapped are not checked.
+    this name if there is one. Values of tensors that are mapped are checked only if the caller asks for it.
     """
 
     dtypes: tuple[np.dtype[Any], ...]  # all if empty
@@ -73,11 +80,16 @@ def header_bytes(
     schema: int,
     header: Mapping[str, Any],
     forms: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+    checksums: Mapping[str, int],
     max_header: int = MAX_HEADER,
     size: int | None = None,
 ) -> bytes:
-    """Give all bytes before the tensors, which follow in the order of `forms`; exactly `size` of them if given."""
+    """Give all bytes before the tensors, which follow in the order of `forms`; exactly `size` of them if given.
+
+    Their number does not depend on the checksums, so that these can be written last.
+    """
     metadata = {"bagwise": json.dumps({"kind": kind, "schema": schema} | dict(header))}
+    metadata |= {f"{_CHECKSUM}{name}": f"{checksums[name]:08x}" for name in forms}
     entries: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for name, (dtype, shape) in forms.items():
@@ -93,36 +105,60 @@ def header_bytes(
     return len(text).to_bytes(8, "little") + text
 
 
-def array_pieces(array: NDArray[Any]) -> Iterator[bytes]:
-    """Yield the bytes of an array of at least one dimension, some rows at a time."""
+def row_pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield an array of at least one dimension, some rows at a time."""
     row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
     step = max(1, _PIECE_BYTES // max(1, row_bytes))
     for start in range(0, len(array), step):
-        yield np.ascontiguousarray(array[start : start + step]).tobytes()
+        yield array[start : start + step]
 
 
-def tensor_pieces(
+def write_array(file: BinaryIO, array: NDArray[Any], checksum: int = 0) -> int:
+    """Write an array, some rows at a time; return the checksum of all that was written since it was `checksum`."""
+    for rows in row_pieces(array):
+        content = np.ascontiguousarray(rows).tobytes()
+        checksum = zlib.crc32(content, checksum)
+        file.write(content)
+    return checksum
+
+
+def _write_tensors_to(
+    file: BinaryIO,
     kind: str,
     schema: int,
     header: Mapping[str, Any],
     tensors: Mapping[str, NDArray[Any] | Chunks],
-    max_header: int = MAX_HEADER,
-) -> Iterator[bytes]:
-    """Yield the content of the file that `write_tensors` writes.
+    max_header: int,
+) -> None:
+    """Write the content of a tensor file.
 
     Tensors are laid out by item size, the widest first, so that each can be mapped where it lies.
     """
     names = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
     forms = {name: (tensors[name].dtype, tensors[name].shape) for name in names}
-    yield header_bytes(kind, schema, header, forms, max_header)
+    checksums = dict.fromkeys(names, 0)
+    file.write(header_bytes(kind, schema, header, forms, checksums, max_header))
     for name, (dtype, shape) in forms.items():
-        content, written = tensors[name], 0
+        content, first = tensors[name], file.tell()
         for part in content.parts if isinstance(content, Chunks) else (content,):
-            for piece in array_pieces(part):
-                written += len(piece)
-                yield piece
-        if written != math.prod(shape) * dtype.itemsize:
-            raise RuntimeError(f"{name} of shape {shape} came in {written} bytes")
+            checksums[name] = write_array(file, part, checksums[name])
+        if file.tell() - first != math.prod(shape) * dtype.itemsize:
+            raise RuntimeError(f"{name} of shape {shape} came in {file.tell() - first} bytes")
+    file.seek(0)
+    file.write(header_bytes(kind, schema, header, forms, checksums, max_header))
+
+
+def tensor_bytes(
+    kind: str,
+    schema: int,
+    header: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any] | Chunks],
+    max_header: int = MAX_HEADER,
+) -> bytes:
+    """Give the content of the file that `write_tensors` writes."""
+    content = io.BytesIO()
+    _write_tensors_to(content, kind, schema, header, tensors, max_header)
+    return content.getvalue()
 
 
 def write_tensors(
@@ -140,7 +176,7 @@ def write_tensors(
     """
     target = check_file_path(path)
     with open_atomically(target) as file:
-        file.writelines(tensor_pieces(kind, schema, header, tensors, max_header))
+        _write_tensors_to(file, kind, schema, header, tensors, max_header)
     return target
 
 
@@ -158,7 +194,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
         return None
     try:
         with open(path, "rb") as file:
-            kind = _read_header(file, MAX_HEADER)[0]["kind"]
+            kind = _read_header(file, _LONGEST_HEADER)[0]["kind"]
     except (BagwiseError, KeyError):
         return None
     return kind if isinstance(kind, str) else None
@@ -170,17 +206,19 @@ def read_tensors(
     tables: Mapping[int, Mapping[str, TensorSpec]],
     *,
     mmap: bool = False,
+    verify: bool = False,
     max_header: int = MAX_HEADER,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read header and tensors of a file and check them. Errors name the file, the field, what it has, what is allowed.
 
     `tables` gives, for each schema that can be read, the tensors that a file must have. With `mmap`, those stay in the
-    file that are marked as `mapped`. Fields of the header other than kind and schema are for the caller to check.
+    file that are marked as `mapped`; their values are checked with `verify` only, which reads them once, in pieces.
+    Fields of the header other than kind and schema are for the caller to check.
     """
     target = check_file_path(path)
     try:
         with open(target, "rb") as file:
-            header, entries, start = _read_header(file, max_header)
+            header, entries, metadata, start = _read_header(file, max_header)
             schema = header.get("schema")
             if header.get("kind") != kind:
                 raise BagwiseError(f"holds {header.get('kind')!r:.100}, not {kind!r}.")
@@ -191,9 +229,14 @@ def read_tensors(
                 )
             table = tables[schema]
             forms = _check_forms(entries, table, header, os.fstat(file.fileno()).st_size - start)
-            return header, {
-                name: _read_tensor(file, name, table[name], form, start, mmap) for name, form in forms.items()
-            }
+            checksums, tensors = _read_checksums(metadata, entries), {}
+            for name, (dtype, shape, first) in forms.items():
+                mapped = mmap and table[name].mapped
+                tensors[name] = array = _read_tensor(file, (dtype, shape, start + first), mapped)
+                if verify or not mapped:
+                    _check_values(name, table[name], array, checksums.get(name))
+                array.flags.writeable = not table[name].mapped
+            return header, tensors
     except _NotATensorFile as error:
         raise BagwiseError(
             f"{os.fspath(path)} is not a file written by {kind.removeprefix('bagwise.')}.save: {error}"
@@ -202,12 +245,51 @@ def read_tensors(
         raise BagwiseError(f"{os.fspath(path)} {error}") from error
 
 
+@dataclass(frozen=True)
+class TensorEntry:
+    """What a file says of one of its tensors; `found` is the checksum of its bytes, if they were read."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    n_bytes: int
+    checksum: int | None  # None in files of earlier versions
+    found: int | None
+
+
+def tensor_entries(path: str | os.PathLike[str], *, read: bool = False) -> tuple[dict[str, Any], list[TensorEntry]]:
+    """Give the header of a file of any kind, and its tensors in the order of the file; `read` reads their bytes."""
+    target = check_file_path(path)
+    try:
+        with open(target, "rb") as file:
+            header, entries, metadata, start = _read_header(file, _LONGEST_HEADER)
+            table = dict.fromkeys(entries, tensor(""))
+            forms = _check_forms(entries, table, {}, os.fstat(file.fileno()).st_size - start)
+            checksums, listed = _read_checksums(metadata, entries), []
+            for name, (dtype, shape, first) in sorted(forms.items(), key=lambda one: one[1][2]):
+                n_bytes = math.prod(shape) * dtype.itemsize
+                found = _file_checksum(file, start + first, n_bytes) if read else None
+                listed.append(TensorEntry(name, dtype.name, shape, n_bytes, checksums.get(name), found))
+            return header, listed
+    except BagwiseError as error:
+        raise BagwiseError(f"{os.fspath(path)} is not a file of bagwise: {error}") from error
+
+
+def _file_checksum(file: BinaryIO, first: int, n_bytes: int) -> int:
+    """Give the checksum of some bytes of a file, without holding all of them."""
+    file.seek(first)
+    found = 0
+    for done in range(0, n_bytes, _PIECE_BYTES):
+        found = zlib.crc32(file.read(min(_PIECE_BYTES, n_bytes - done)), found)
+    return found
+
+
 class _NotATensorFile(BagwiseError):
     """The file is of another format."""
 
 
-def _read_header(file: BinaryIO, max_header: int) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """Give the header, the entries of tensors, and where the tensors begin."""
+def _read_header(file: BinaryIO, max_header: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], int]:
+    """Give the header, the entries of tensors, all metadata, and where the tensors begin."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, max_header):
@@ -216,12 +298,24 @@ def _read_header(file: BinaryIO, max_header: int) -> tuple[dict[str, Any], dict[
         )
     try:
         entries = json.loads(file.read(length))
-        header = json.loads(entries.pop("__metadata__")["bagwise"])
+        metadata = entries.pop("__metadata__")
+        header = json.loads(metadata["bagwise"])
         if not isinstance(header, dict):
             raise TypeError(f"a JSON object is expected, got {type(header).__name__}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _NotATensorFile(f"its header cannot be read ({error!r:.200}).") from error
-    return header, entries, 8 + length
+    return header, entries, metadata, 8 + length
+
+
+def _read_checksums(metadata: dict[str, Any], entries: dict[str, Any]) -> dict[str, int]:
+    """Give the checksums of all tensors, or none of a file of an earlier version."""
+    found = {name.removeprefix(_CHECKSUM): text for name, text in metadata.items() if name.startswith(_CHECKSUM)}
+    if found and found.keys() != entries.keys():
+        _damaged(f"it has checksums of {sorted(found)!s:.500}", f"one of each tensor: {sorted(entries)!s:.500}")
+    for name, text in found.items():
+        if not isinstance(text, str) or re.fullmatch("[0-9a-f]{8}", text) is None:
+            _damaged(f"the checksum of its {name!s:.100} is {text!r:.100}", "8 hexadecimal digits")
+    return {name: int(text, 16) for name, text in found.items()}
 
 
 _Form = tuple[np.dtype[Any], tuple[int, ...], int]
@@ -253,7 +347,8 @@ def _check_forms(
         forms[name] = (dtype, shape, first)
         spans.append((first, last))
     spans.sort()
-    if [first for first, _ in spans] != [0, *(last for _, last in spans)][:-1] or spans[-1][1] != n_bytes:
+    ends = [0, *(last for _, last in spans)]
+    if [first for first, _ in spans] != ends[:-1] or ends[-1] != n_bytes:
         _damaged(f"its tensors do not fill the {n_bytes} bytes after the header", "tensors without gaps")
     return forms
 
@@ -278,26 +373,33 @@ def _check_entry(name: str, entry: Any, spec: TensorSpec) -> tuple[np.dtype[Any]
     return _DTYPES[code], tuple(shape), *span
 
 
-def _read_tensor(file: BinaryIO, name: str, spec: TensorSpec, form: _Form, start: int, mmap: bool) -> NDArray[Any]:
+def _read_tensor(file: BinaryIO, form: _Form, mapped: bool) -> NDArray[Any]:
+    """Read a tensor, or map it."""
     dtype, shape, first = form
     count = math.prod(shape)
-    if mmap and spec.mapped and count:
+    if mapped and count:
         # by the open file, not by its name, which may be that of another file by now
-        array = np.memmap(file, dtype, "r", start + first, shape).view(np.ndarray)
-    else:
-        file.seek(start + first)
-        array = np.fromfile(file, dtype, count).reshape(shape)
-        if dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
-            _damaged(f"its {name} holds the byte {array.view(np.uint8).max()}", "0 and 1")
-        if spec.finite and not np.isfinite(array).all():
-            _damaged(f"its {name} holds {array[~np.isfinite(array)].flat[0]}", "finite numbers")
-        if spec.low is not None and array.size and array.min() < spec.low:
-            _damaged(f"its {name} holds {array.min()}", f"at least {spec.low}")
-        if spec.high is not None and array.size and array.max() > spec.high:
-            _damaged(f"its {name} holds {array.max()}", f"at most {spec.high}")
-    if spec.mapped:
-        array.flags.writeable = False
-    return array
+        return np.memmap(file, dtype, "r", first, shape).view(np.ndarray)
+    file.seek(first)
+    return np.fromfile(file, dtype, count).reshape(shape)
+
+
+def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: int | None) -> None:
+    """Check the values of a tensor, some rows at a time, and its checksum."""
+    found = 0
+    for rows in row_pieces(np.atleast_1d(array)):
+        if array.dtype.kind == "b" and rows.view(np.uint8).max(initial=0) > 1:
+            _damaged(f"its {name} holds the byte {rows.view(np.uint8).max()}", "0 and 1")
+        if spec.finite and not np.isfinite(rows).all():
+            _damaged(f"its {name} holds {rows[~np.isfinite(rows)].flat[0]}", "finite numbers")
+        if spec.low is not None and rows.size and rows.min() < spec.low:
+            _damaged(f"its {name} holds {rows.min()}", f"at least {spec.low}")
+        if spec.high is not None and rows.size and rows.max() > spec.high:
+            _damaged(f"its {name} holds {rows.max()}", f"at most {spec.high}")
+        if checksum is not None:
+            found = zlib.crc32(rows, found)
+    if checksum is not None and found != checksum:
+        _damaged(f"the checksum of its {name} is {found:08x}", f"{checksum:08x}; its bytes are not those written")
 
 
 def _damaged(found: str, allowed: str) -> NoReturn:

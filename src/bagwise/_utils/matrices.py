@@ -117,7 +117,7 @@ def checked_csr(
     listed = all(array.ndim == 1 for array in (data, indices, indptr))
     whole = listed and indices.dtype.kind == indptr.dtype.kind == "i"
     sound = whole and len(indptr) == shape[0] + 1 and len(indices) == len(data) == indptr[-1] and indptr[0] == 0
-    if not sound or (np.diff(indptr) < 0).any():
+    if not sound or (indptr[1:] < indptr[:-1]).any():
         raise BagwiseError(f"The rows of a matrix of {shape[0]} rows do not rise from 0 to its {len(data)} numbers.")
     if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
         raise BagwiseError(f"A matrix of {shape[1]} columns has numbers in column {indices.min()} or {indices.max()}.")

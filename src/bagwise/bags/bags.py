@@ -411,7 +411,7 @@ class Bags:
         return writer.path
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Bags:
+    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True, verify: bool = False) -> Bags:
         """Open a file that `save` or `BagsWriter` wrote.
 
         Parameters
@@ -420,15 +420,17 @@ class Bags:
         mmap : bool, default=True
             Map values and positions: they are read from the file when they are used. Header, sizes and offsets are
             checked. If False, everything is read and checked.
+        verify : bool, default=False
+            Check values and positions also if they are mapped, which reads them once.
 
         Returns
         -------
         bags : Bags
         """
-        _, tensors = read_tensors(path, FILE_KIND, {FILE_SCHEMA: _TENSORS}, mmap=mmap)
+        _, tensors = read_tensors(path, FILE_KIND, {FILE_SCHEMA: _TENSORS}, mmap=mmap, verify=verify)
         values, offsets, positions = tensors["values"], tensors["offsets"], tensors.get("positions")
         try:
-            if not mmap:
+            if verify or not mmap:
                 return cls(values, offsets, positions, dtype=None)
             return cls._wrap(values, as_offsets(offsets, len(values)), positions)
         except BagwiseError as error:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bagwise._io.atomic import open_atomically
-from bagwise._io.tensors import array_pieces, check_file_path, header_bytes
+from bagwise._io.tensors import check_file_path, header_bytes, write_array
 from bagwise._utils.checks import as_count, as_dtype, as_values
 from bagwise._utils.memory import parse_size
 from bagwise.bags.bags import FILE_KIND, FILE_SCHEMA, Bags, offsets_of
@@ -75,6 +75,7 @@ class BagsWriter:
         self._positions: list[NDArray[np.float32]] | None = [] if positions else None
         self._lengths: list[NDArray[np.int64]] = []
         self._file: BinaryIO | None = None
+        self._checksum = 0  # of the values
 
     def __enter__(self) -> BagsWriter:
         self._opened = open_atomically(self.path)
@@ -96,7 +97,8 @@ class BagsWriter:
             needs = "needs positions" if bags.positions is None else "was opened without positions (positions=True)"
             raise BagwiseError(f"{self.path} {needs}.")
         same = bags.values.dtype == self._dtype
-        self._file.writelines(array_pieces(bags.values if same else as_values(bags.values, self._dtype)))
+        values = bags.values if same else as_values(bags.values, self._dtype)
+        self._checksum = write_array(self._file, values, self._checksum)
         self._lengths.append(bags.lengths)
         if self._positions is not None and bags.positions is not None:
             self._positions.append(bags.positions)
@@ -119,14 +121,15 @@ class BagsWriter:
         forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
             "values": (self._dtype, (int(offsets[-1]), self.n_features))
         }
+        checksums = {"values": self._checksum}
+        others = {"offsets": offsets}
         if self._positions is not None:
-            places = np.concatenate([np.empty((0, 2), np.float32), *self._positions])
-            file.write(places.tobytes())
-            forms["positions"] = (places.dtype, places.shape)
-        file.write(offsets.tobytes())
-        forms["offsets"] = (offsets.dtype, offsets.shape)
+            others = {"positions": np.concatenate([np.empty((0, 2), np.float32), *self._positions]), **others}
+        for name, array in others.items():
+            checksums[name] = write_array(file, array)
+            forms[name] = (array.dtype, array.shape)
         file.seek(0)
-        file.write(header_bytes(FILE_KIND, FILE_SCHEMA, {}, forms, size=_HEADER_SIZE))
+        file.write(header_bytes(FILE_KIND, FILE_SCHEMA, {}, forms, checksums, size=_HEADER_SIZE))
 
 
 class BagsSpool:

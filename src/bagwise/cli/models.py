@@ -15,6 +15,7 @@ from bagwise.cli.outputs import check_outputs, output_file
 from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
+from bagwise.cli.verifying import describe_file, is_other_file, verify_file
 
 __all__ = ["compacted", "cut", "export", "info", "warmup"]
 
@@ -24,11 +25,20 @@ _MOST_CLASSES = 8
 
 @command(_PANEL)
 def info(
-    session: Session, path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")]
+    session: Session,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A model, an index, or another file of the library.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read the whole file and check every number and checksum.")
+    ] = False,
 ) -> None:
-    """Print the properties of a model or an index."""
+    """Print the properties of a model, an index, or another file of the library."""
     from bagwise.model.files import is_item_index
 
+    if verify:
+        verify_file(session, path)
+    if is_other_file(path):
+        describe_file(session, path)
+        return
     if not is_item_index(path):
         _print_model(session, load_model(path))
         return

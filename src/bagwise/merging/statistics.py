@@ -134,10 +134,17 @@ class Statistics:
             value, shape = getattr(self, name), expected.get(name, (d,))
             if value is not None and value.shape != shape:
                 raise BagwiseError(f"{name} must have shape {shape} for {C} classes; got {value.shape}.")
-            if value is not None and name not in ("smallest", "largest"):  # those of no samples are infinite
-                numbers = value.data if sp.issparse(value) else value
-                if numbers.size and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
-                    raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
+            if value is None:
+                continue
+            if name in ("smallest", "largest"):  # those of no samples are infinite
+                if np.isnan(value).any():
+                    raise BagwiseError(f"{name} must hold numbers, but some are NaN.")
+                continue
+            numbers = value.data if sp.issparse(value) else value
+            if numbers.size and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
+                raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
+        if not self.unit >= 0:
+            raise BagwiseError(f"unit must be a number of at least 0; got {self.unit!r}.")
 
     @classmethod
     def of(
@@ -387,7 +394,10 @@ class Statistics:
                 parts["deviations"] = tensors["deviations"]
             if "gram" in parts and parts["gram"].ndim == 1:
                 lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
-                parts["gram"] = checked_csr(*lists, (len(tensors["smallest"]),) * 2)
+                try:
+                    parts["gram"] = checked_csr(*lists, (len(tensors["smallest"]),) * 2)
+                except BagwiseError as error:
+                    raise BagwiseError(f"its gram, gram_indices or gram_indptr are damaged. {error}") from error
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise._io.tensors import PackedStrings, check_file_path, kind_of, tensor_pieces, write_tensors
+from bagwise._io.tensors import PackedStrings, check_file_path, kind_of, tensor_bytes, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -64,7 +64,7 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
 def model_bytes(model: Any) -> bytes:
     """Return the bytes of a model's file, for other files that hold a model."""
     header, tensors = parts_of(model)
-    return b"".join(tensor_pieces(KIND, header["schema"], header, tensors, MOST_HEADER))
+    return tensor_bytes(KIND, header["schema"], header, tensors, MOST_HEADER)
 
 
 def read_model(source: str | os.PathLike[str] | NDArray[np.uint8], make: Callable[..., _M]) -> _M:

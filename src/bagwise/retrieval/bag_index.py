@@ -381,7 +381,9 @@ class BagIndex:
         return write_tensors(path, KIND, SCHEMA, *self.to_tensors())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True, n_jobs: int | None = None) -> BagIndex:
+    def load(
+        cls, path: str | os.PathLike[str], *, mmap: bool = True, verify: bool = False, n_jobs: int | None = None
+    ) -> BagIndex:
         """Open a file that `save` wrote. No code in it is run.
 
         Parameters
@@ -390,6 +392,8 @@ class BagIndex:
         mmap : bool, default=True
             Map inverted lists, dense rows and identifiers into memory; only sizes and places are checked. With False,
             everything is read and checked. Items can be added and removed either way; the file does not change.
+        verify : bool, default=False
+            Check what is mapped as well, which reads it once.
         n_jobs : int, default=None
             Number of threads.
 
@@ -397,9 +401,9 @@ class BagIndex:
         -------
         index : BagIndex
         """
-        header, tensors = read_tensors(path, KIND, {SCHEMA: TENSORS}, mmap=mmap)
+        header, tensors = read_tensors(path, KIND, {SCHEMA: TENSORS}, mmap=mmap, verify=verify)
         try:
-            return cls.from_tensors(header, tensors, mmap=mmap, n_jobs=n_jobs)
+            return cls.from_tensors(header, tensors, verify=verify or not mmap, n_jobs=n_jobs)
         except BagwiseError as error:
             raise BagwiseError(f"{os.fspath(path)} {error}") from error
 
@@ -416,10 +420,10 @@ class BagIndex:
 
     @classmethod
     def from_tensors(
-        cls, header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], *, mmap: bool, n_jobs: int | None = None
+        cls, header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], *, verify: bool, n_jobs: int | None = None
     ) -> BagIndex:
-        """Undo `to_tensors`. Errors begin with a verb: the caller names the file."""
-        saved = index_from_tensors(header, tensors, mmap)
+        """Undo `to_tensors`, `verify` looks at all values. Errors begin with a verb: the caller names the file."""
+        saved = index_from_tensors(header, tensors, verify)
         try:
             index = cls(**saved.parameters, n_jobs=n_jobs, metadata=saved.metadata)
         except (BagwiseError, TypeError) as error:

@@ -86,17 +86,23 @@ def index_to_tensors(saved: SavedIndex) -> tuple[dict[str, Any], dict[str, NDArr
     return header, tensors
 
 
-def index_from_tensors(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], mmap: bool) -> SavedIndex:
-    """Undo `index_to_tensors`, for tensors that `TENSORS` accepts; parameters are for the caller to check."""
+def index_from_tensors(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], verify: bool) -> SavedIndex:
+    """Undo `index_to_tensors`, for tensors that `TENSORS` accepts; parameters are for the caller to check.
+
+    With `verify`, all entries of inverted lists are looked at.
+    """
     try:
         if not all(array.flags.aligned for array in tensors.values()):
             raise BagwiseError("its tensors are not aligned to their item sizes")
         n_words = _integer(header, "n_words", 1, 2**31 - 1) if header["n_words"] is not None else None
         blocks = _read_blocks(tensors, n_words or 0)
         for block in blocks:
-            if not mmap and isinstance(block, InvertedBlock) and len(block.items):
+            if verify and isinstance(block, InvertedBlock) and len(block.items):
                 _check_items(block)
         identifiers = _read_identifiers(header, tensors)
+        if verify:
+            for first in range(0, len(identifiers), BLOCK_ITEMS):  # are they text
+                identifiers.take(np.arange(first, min(first + BLOCK_ITEMS, len(identifiers))))
         parameters, metadata = dict(header["parameters"]), dict(header["metadata"])
         return SavedIndex(parameters, metadata, n_words, blocks, identifiers, _read_cells(tensors))
     except (KeyError, TypeError, ValueError) as error:
@@ -155,11 +161,11 @@ def _read_blocks(tensors: dict[str, NDArray[Any]], n_words: int) -> list[Block]:
 def _check_items(block: InvertedBlock) -> None:
     """Check the inverted lists of a block that was read."""
     if block.items.max() >= len(block):
-        raise BagwiseError(f"an inverted list names item {block.items.max()} of {len(block)}")
+        raise BagwiseError(f"its items name item {block.items.max()} of {len(block)} in a block")
     begins = np.zeros(len(block.items) + 1, dtype=bool)
     begins[block.starts] = True
     if not (begins[1:-1] | (block.items[1:] > block.items[:-1])).all():
-        raise BagwiseError("the items of an inverted list must rise")
+        raise BagwiseError("its items must rise in each inverted list")
 
 
 def _read_identifiers(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> Identifiers:

@@ -436,15 +436,18 @@ class ItemIndex:
         return write_tensors(path, INDEX_KIND, schema, header, tensors)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ItemIndex:
-        """Open a file that `save` wrote, memory-mapped, or a folder of an earlier version."""
+    def load(cls, path: str | os.PathLike[str], *, verify: bool = False) -> ItemIndex:
+        """Open a file that `save` wrote, memory-mapped, or a folder of an earlier version.
+
+        With `verify`, what is mapped is read once and checked.
+        """
         place = Path(path)
         if not place.exists():
             raise BagwiseError(f"{place} does not exist. Create an index by: bagwise index MODEL SOURCE")
         if not is_item_index(place):
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
-            parts = (_read_folder if place.is_dir() else _read_file)(place)
+            parts = (_read_folder if place.is_dir() else _read_file)(place, verify)
             model, index, header, ids, codes, blend, answers, places = parts
             about = _check_items(header, ids, codes, index.ids)
             return cls(model, index, *about, header.get("by", "groups"), blend, answers, places)
@@ -468,12 +471,12 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
 
 
-def _read_file(path: Path) -> _Parts:
+def _read_file(path: Path, verify: bool) -> _Parts:
     tables = {2: _TENSORS_2, _SCHEMA: _TENSORS, _SCHEMA_WITH_ANSWERS: _TENSORS_4, _SCHEMA_WITH_MAP: _TENSORS_5}
-    header, tensors = read_tensors(path, INDEX_KIND, tables, mmap=True)
+    header, tensors = read_tensors(path, INDEX_KIND, tables, mmap=True, verify=verify)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
-        index = BagIndex.from_tensors(_object(header, "index"), arrays, mmap=True)
+        index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model)
         blend = _read_blend(header, tensors, model) if header["schema"] >= _SCHEMA else None
@@ -501,7 +504,7 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
     return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
 
 
-def _read_folder(path: Path) -> _Parts:
+def _read_folder(path: Path, verify: bool) -> _Parts:
     """Read a folder that an earlier version wrote."""
     try:
         header = json.loads((path / INDEX_ITEMS).read_text(encoding="utf-8"))
@@ -509,7 +512,7 @@ def _read_folder(path: Path) -> _Parts:
         raise _Damaged(str(error)) from error
     if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):
         raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
-    index, model = BagIndex.load(path / "items.index"), Model.load(path / "model.bagwise")
+    index, model = BagIndex.load(path / "items.index", verify=verify), Model.load(path / "model.bagwise")
     return model, index, header, header.get("ids"), header.get("labels"), None, None, None
 
 

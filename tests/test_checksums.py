@@ -1,0 +1,169 @@
+"""Checksums in files of every kind, what loading makes of changed bits, and ``bagwise info --verify``."""
+
+import importlib
+import json
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bagwise import BagwiseError, runtime
+from bagwise.bags import BagsWriter
+from bagwise.cli.app import app
+from bagwise.cli.verifying import KINDS
+from changed_files import change_tensor, read_parts
+from model_cases import MADE
+from models.make_models import image_model
+
+MODELS = Path(__file__).parent / "models"
+OLD = {
+    "bagwise.Model": "schema2/images.bagwise",
+    "bagwise.ItemIndex": "files5/items.index",
+    "bagwise.BagIndex": "files1/names.index",
+    "bagwise.Bags": "files1/places.bags",
+    "bagwise.Hierarchy": "files1/merges.hierarchy",
+    "bagwise.LatentDirichlet": "files1/words.topics",
+    "bagwise.ManifoldBagOfFeatures": "files1/words.manifold",
+    "bagwise.Sketch": "files1/stream.sketch",
+    "bagwise.Statistics": "files1/sparse.statistics",
+}
+
+
+# Tensors that are not read when the file is opened.
+MAPPED = {
+    "bagwise.ItemIndex": {"totals", "items", "values", "dense", "id_text"},
+    "bagwise.BagIndex": {"totals", "items", "values", "dense", "id_numbers", "id_text"},
+    "bagwise.Bags": {"values", "positions"},
+}
+
+
+def load(kind, path, **options):
+    module, name, checked = KINDS[kind]
+    return getattr(importlib.import_module(module), name).load(path, **(checked if options.get("verify") else {}))
+
+
+def info(*arguments, code=0):
+    ran = CliRunner().invoke(app, ["info", *map(str, arguments), "--json"])
+    assert ran.exit_code == code, ran.output
+    return json.loads(ran.stdout)
+
+
+def flip(array):
+    array.view(np.uint8).reshape(-1)[-1] ^= 1
+
+
+def test_all_kinds_are_tried():
+    assert OLD.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_every_tensor_has_a_checksum_that_notices_one_bit(kind, tmp_path):
+    old = MODELS / OLD[kind]
+    assert all(key == "bagwise" for key in read_parts(old)[0]["__metadata__"])
+    assert info(old, "--verify")["verified"]["files"][0]["checksums"] is False  # and it loads
+    new = load(kind, old).save(tmp_path / "new")
+    entries, data = read_parts(new)
+    metadata = entries.pop("__metadata__")
+    assert metadata.keys() == {"bagwise", *(f"crc32.{name}" for name in entries)}
+    told = info(new, "--verify")["verified"]
+    assert told["sound"]
+    assert told["files"][0]["checksums"]
+    for name, entry in entries.items():
+        first, last = entry["data_offsets"]
+        assert metadata[f"crc32.{name}"] == f"{zlib.crc32(data[first:last]):08x}"
+        if first == last:
+            continue
+        shutil.copy(new, tmp_path / "changed")
+        change_tensor(tmp_path / "changed", name, flip, checksum="old")
+        found = info(tmp_path / "changed", "--verify", code=1)["verified"]["files"][0]
+        assert [one["name"] for one in found["tensors"] if one["problem"]] == [name]
+        with pytest.raises(BagwiseError, match="changed "):
+            load(kind, tmp_path / "changed", verify=True)
+        if name.removeprefix("index.") in MAPPED.get(kind, ()):
+            load(kind, tmp_path / "changed")
+        else:
+            with pytest.raises(BagwiseError, match="changed "):
+                load(kind, tmp_path / "changed")
+
+
+def test_both_readers_of_models_notice_a_changed_bit(tmp_path):
+    path = image_model(np.random.default_rng(0)).save(tmp_path / "model.bagwise")
+    runtime.load(path)
+    change_tensor(path, "codebook", flip, checksum="old")
+    message = r"model.bagwise .*the checksum of its codebook is [0-9a-f]{8}, expected '[0-9a-f]{8}'"
+    with pytest.raises(BagwiseError, match=message):
+        load("bagwise.Model", path)
+    with pytest.raises(runtime.ModelFileError, match=message):
+        runtime.load(path)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_models_of_all_forms_have_checksums(name, tmp_path):
+    path = MADE[name]().save(tmp_path / "model.bagwise")
+    entries, _ = read_parts(path)
+    assert entries["__metadata__"].keys() - {"bagwise"} == {f"crc32.{one}" for one in entries.keys() - {"__metadata__"}}
+    assert load("bagwise.Model", path).info() == MADE[name]().info()
+    runtime.load(path)
+
+
+def test_bags_written_one_by_one_have_the_checksum_of_all(tmp_path):
+    rng = np.random.default_rng(0)
+    with BagsWriter(tmp_path / "bags", 3, positions=True) as writer:
+        for n in (4, 0, 7):
+            writer.append(rng.random((n, 3)), rng.random((n, 2)))
+    assert info(tmp_path / "bags", "--verify")["verified"]["sound"]
+    assert load("bagwise.Bags", tmp_path / "bags", verify=True).n_rows == 11
+
+
+@pytest.mark.parametrize("text", ["0" * 7, "x" * 8, 5, None])
+def test_checksums_are_not_believed(text, tmp_path):
+    path = load("bagwise.Bags", MODELS / OLD["bagwise.Bags"]).save(tmp_path / "bags")
+    entries, data = read_parts(path)
+    entries["__metadata__"]["crc32.offsets"] = text
+    if text is None:
+        del entries["__metadata__"]["crc32.offsets"]
+    header = json.dumps(entries).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    with pytest.raises(BagwiseError, match="checksum"):
+        load("bagwise.Bags", path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "problem"),
+    [
+        ("bagwise.BagIndex", "items", lambda held: held.fill(65535), "its items name item 65535"),
+        ("bagwise.BagIndex", "values", lambda held: held.put(0, np.nan), "its values holds nan"),
+        ("bagwise.BagIndex", "starts", lambda held: held.put(1, -5), "starts"),
+        ("bagwise.BagIndex", "id_text", lambda held: held.put(0, 255), "String 0 is not UTF-8"),
+        ("bagwise.ItemIndex", "index.totals", lambda held: held.put(0, np.inf), "its index.totals holds inf"),
+        ("bagwise.ItemIndex", "model", lambda held: held.put(range(8), 0), "cannot be read as a model"),
+        ("bagwise.Bags", "values", lambda held: held.put(3, np.inf), "values must be finite"),
+        ("bagwise.Bags", "positions", lambda held: held.put(3, 7), "positions must lie in"),
+        ("bagwise.Bags", "offsets", lambda held: held.put(1, 99), "offsets"),
+        ("bagwise.Statistics", "gram_indices", lambda held: held.fill(77), "its gram, gram_indices or gram_indptr are damaged"),
+        ("bagwise.Hierarchy", "merges", lambda held: held.fill(-1), "Merge 0"),
+        ("bagwise.Model", "merges", lambda held: held.fill(-1), "Merge 0"),
+        ("bagwise.Sketch", "sums", lambda held: held.put(0, np.nan), "sums"),
+    ],
+)
+def test_verify_names_what_is_wrong_also_where_checksums_are_right(kind, name, change, problem, tmp_path):
+    path = load(kind, MODELS / OLD[kind]).save(tmp_path / "file")
+    change_tensor(path, name, change)
+    found = info(path, "--verify", code=1)
+    assert problem in found["error"]
+    assert problem in found["verified"]["files"][0]["problem"]
+
+
+def test_info_tells_of_files_of_every_kind(tmp_path):
+    for kind in OLD.keys() - {"bagwise.Model", "bagwise.ItemIndex"}:
+        found = info(MODELS / OLD[kind])["file"]
+        assert found["kind"] == kind
+        assert {one["name"] for one in found["tensors"]} == read_parts(MODELS / OLD[kind])[0].keys() - {"__metadata__"}
+    (tmp_path / "text").write_text("no file of ours")
+    assert "is not a file of bagwise" in info(tmp_path / "text", "--verify", code=1)["error"]
+    assert "does not exist" in info(tmp_path / "nothing", "--verify", code=1)["error"]
+    folder = info(MODELS / "files1/items.index", "--verify")["verified"]
+    assert [Path(one["path"]).name for one in folder["files"]] == ["items.index", "model.bagwise"]
