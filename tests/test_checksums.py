@@ -143,7 +143,12 @@ def test_checksums_are_not_believed(text, tmp_path):
         ("bagwise.Bags", "values", lambda held: held.put(3, np.inf), "values must be finite"),
         ("bagwise.Bags", "positions", lambda held: held.put(3, 7), "positions must lie in"),
         ("bagwise.Bags", "offsets", lambda held: held.put(1, 99), "offsets"),
-        ("bagwise.Statistics", "gram_indices", lambda held: held.fill(77), "its gram, gram_indices or gram_indptr are damaged"),
+        (
+            "bagwise.Statistics",
+            "gram_indices",
+            lambda held: held.fill(77),
+            "its gram, gram_indices or gram_indptr are damaged",
+        ),
         ("bagwise.Hierarchy", "merges", lambda held: held.fill(-1), "Merge 0"),
         ("bagwise.Model", "merges", lambda held: held.fill(-1), "Merge 0"),
         ("bagwise.Sketch", "sums", lambda held: held.put(0, np.nan), "sums"),

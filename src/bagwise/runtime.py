@@ -417,7 +417,7 @@ def _check_sums(content: np.ndarray, spans: dict[str, slice], about: dict[str, A
     sums = {name.removeprefix(SUM): held for name, held in about.items() if name.startswith(SUM)}
     _check(not sums or sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
     for name, held in sums.items():
-        found = f"{zlib.crc32(content[spans[name]]):08x}"
+        found = f"{zlib.crc32(content[spans[name]].data):08x}"
         message = f"is {found}, expected {held!r:.50}; its bytes are not those that were written."
         _check(found == held, f"the checksum of its {name!s:.50} {message}")
 

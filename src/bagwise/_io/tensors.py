@@ -397,7 +397,7 @@ def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: in
         if spec.high is not None and rows.size and rows.max() > spec.high:
             _damaged(f"its {name} holds {rows.max()}", f"at most {spec.high}")
         if checksum is not None:
-            found = zlib.crc32(rows, found)
+            found = zlib.crc32(rows.data, found)
     if checksum is not None and found != checksum:
         _damaged(f"the checksum of its {name} is {found:08x}", f"{checksum:08x}; its bytes are not those written")
 
