@@ -13,14 +13,14 @@ from bagwise import BagwiseError, open_collection
 from bagwise.cli.app import app
 from bagwise.cli.options import FIT_OPTIONS, OPTION_NAMES, READ_OPTIONS
 from bagwise.errors import argument, in_python, named_by
-from bagwise.sources import ArchiveLimits, open_images, open_records, open_table, open_texts, open_videos
+from bagwise.sources import Limits, open_images, open_records, open_table, open_texts, open_videos
 from bagwise.training import FitOptions
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
 
 READERS = (open_images, open_records, open_table, open_texts, open_videos)
 PARAMETERS = {name for reader in READERS for name in inspect.signature(reader).parameters}
-PARAMETERS |= {field.name for cls in (FitOptions, ArchiveLimits) for field in dataclasses.fields(cls)}
+PARAMETERS |= {field.name for cls in (FitOptions, Limits) for field in dataclasses.fields(cls)}
 PARAMETERS |= {"n_samples", "n_clusters", "by", "metric", "store", "kernel", "search", "n_features", "kind"}
 
 

@@ -60,7 +60,6 @@ FOUND = {
     "fewer numbers.mtx": MTX + b"array real general\n3 3\n1\n2\n",
     "no sizes.mtx": MTX + b"coordinate real general\n%\n%",
     "huge.mtx": MTX + b"coordinate real general\n" + b"9" * 30 + b" 1 1\n1 1 1\n",
-    "empty rows.mtx": MTX + b"coordinate real general\n1000000 3 1\n1 1 1\n",
     "long label.csv": b"text,label\n" + b"abc,x\n" * 10 + b"abc," + b"y" * 100_000 + b"\n",
     "underflow.mtx": MTX + b"coordinate integer general\n2 2 1\n1 1 1e-320",
     "complex.mtx": MTX + b"array complex general\n1 1\n1 1\n",

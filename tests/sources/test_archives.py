@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bagwise import BagwiseError, open_collection
-from bagwise.sources import ArchiveLimits, ItemError
+from bagwise.sources import ItemError, Limits
 from bagwise.sources.archives import list_archive
 
 TEXTS = {"train/cat/1.txt": "meow " * 300, "train/dog/2.txt": "woof", "test/dog/3.txt": "", "README.md": "about"}
@@ -113,9 +113,9 @@ def test_links_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (ArchiveLimits(max_members=2), "limit max_members is 2. If you trust it, pass limits=ArchiveLimits"),
-        (ArchiveLimits(max_member_bytes=1000), "'train/cat/1.txt' has 1.50 kB, the limit max_member_bytes is 1000"),
-        (ArchiveLimits(max_total_bytes=1501), "the limit max_total_bytes is 1501"),
+        (Limits(members=2), "limit members is 2. If you trust it, raise the limit by limits=Limits"),
+        (Limits(member_bytes=1000), "'train/cat/1.txt' has 1.50 kB, the limit member_bytes is 1.00 kB"),
+        (Limits(total_bytes=1501), "the limit total_bytes is 1.50 kB"),
     ],
 )
 def test_limits(tmp_path, kind, limits, message):
@@ -127,9 +127,9 @@ def test_limits(tmp_path, kind, limits, message):
 def test_bombs_are_refused(tmp_path):
     zeros = {"a.txt": "0" * 4_000_000}
     for kind in ("deflated.zip", "small.tar.gz", "small.tar.xz"):
-        with pytest.raises(BagwiseError, match=r"compressed (more than )?\d+-fold, the limit max_ratio is 200"):
+        with pytest.raises(BagwiseError, match=r"compressed (more than )?\d+-fold, the limit ratio is 200"):
             open_collection(MAKERS[kind](tmp_path / kind, zeros))
-        trusted = open_collection(tmp_path / kind, limits=ArchiveLimits(max_ratio=1e6))
+        trusted = open_collection(tmp_path / kind, limits=Limits(ratio=1e6))
         assert trusted[0].load() == zeros["a.txt"]
 
 
@@ -139,7 +139,7 @@ def test_no_member_gives_more_than_the_directory_says(tmp_path):
     true, false = (3_000_000).to_bytes(4, "little"), (100).to_bytes(4, "little")
     assert content.count(true) == 2
     path.write_bytes(content.replace(true, false))
-    lying = open_collection(path, limits=ArchiveLimits())
+    lying = open_collection(path, limits=Limits())
     with pytest.raises(ItemError, match="size or checksum are not those the archive says"):
         lying[0].load()
 
@@ -213,7 +213,7 @@ def test_negative_sizes_do_not_go_in_circles(tmp_path, kind, size):
     path = make_tar(tmp_path / "a.tar", {"a.txt": "a", "b.txt": "b"})
     with_field(path, 124, size.to_bytes(12, "big", signed=True))
     with pytest.raises(BagwiseError, match="damaged"):
-        open_collection(with_field(path, 156, kind), limits=ArchiveLimits(max_members=1000))
+        open_collection(with_field(path, 156, kind), limits=Limits(members=1000))
 
 
 def test_sizes_beyond_the_end_are_refused(tmp_path):
@@ -223,13 +223,13 @@ def test_sizes_beyond_the_end_are_refused(tmp_path):
     content[directory + 20 : directory + 28] = (0x7FFFFFFF).to_bytes(4, "little") * 2
     path.write_bytes(bytes(content))
     with pytest.raises(BagwiseError, match=r"'a.txt' should lie beyond its end"):
-        open_collection(path, limits=ArchiveLimits(max_member_bytes=1 << 40))
+        open_collection(path, limits=Limits(member_bytes=1 << 40))
 
 
 def test_what_macos_adds_is_ignored(tmp_path):
     path = make_zip(tmp_path / "a.zip", {"cat/a.txt": "", "__MACOSX/cat/._a.txt": "", "cat/.DS_Store": "", "dog/": ""})
     assert open_collection(path).ids == ["cat/a.txt"]
-    assert set(list_archive(path, ArchiveLimits())) == {"cat/a.txt", "__MACOSX/cat/._a.txt", "cat/.DS_Store"}
+    assert set(list_archive(path, Limits())) == {"cat/a.txt", "__MACOSX/cat/._a.txt", "cat/.DS_Store"}
 
 
 def test_dots_in_front_are_nothing(tmp_path):

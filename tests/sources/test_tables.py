@@ -144,7 +144,7 @@ def test_sparse_indices_are_checked(tmp_path):
 
 def test_bombs_are_refused(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1000, 1000)))
-    with pytest.raises(BagwiseError, match=r"limit max_ratio is 200"):
+    with pytest.raises(BagwiseError, match=r"limit ratio is 200"):
         open_collection(tmp_path / "a.npz")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, open_collection
-from bagwise.sources import ItemError
+from bagwise.sources import ItemError, Limits
 
 
 def write_video(path, n_frames, size=(48, 32), codec="mpeg4"):
@@ -76,11 +76,14 @@ def test_sound_alone_is_no_video(tmp_path):
 
 def test_limits(tmp_path):
     path = write_video(tmp_path / "a.avi", 4)
-    with pytest.raises(
-        ItemError, match=r"its first 3 frames take 4.61 kB, the limit max_bytes is 4.00 kB. Take fewer by"
-    ):
-        open_collection(path, max_bytes=4000)[0].load()
-    assert len(open_collection(path, max_bytes=4000, every=2)[0].load()) == 2
-    for option in ("every", "max_frames", "max_bytes"):
+    few = Limits(video_bytes=4000)
+    with pytest.raises(ItemError, match=r"its first 3 frames take 4.61 kB, the limit video_bytes is 4.00 kB. If you"):
+        open_collection(path, limits=few)[0].load()
+    assert len(open_collection(path, limits=few, every=2)[0].load()) == 2
+    with pytest.raises(ItemError, match=r"its frames have 48 x 32 pixels, the limit pixels is 1,535"):
+        open_collection(path, limits=Limits(pixels=1535))[0].load()
+    with pytest.raises(ItemError, match=r"it takes longer to read, the limit seconds is 1e-09"):
+        open_collection(path, limits=Limits(seconds=1e-9))[0].load()
+    for option in ("every", "max_frames"):
         with pytest.raises(BagwiseError, match=rf"{option} must be an integer of at least 1, got 0"):
             open_collection(path, **{option: 0})

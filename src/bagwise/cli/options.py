@@ -76,6 +76,13 @@ READ_OPTIONS: Options = {
     "sheet": _option(str, _READING, "Sheet of an Excel file, or its number. Default: the first.", metavar="NAME"),
     "keep": _option(str, _READING, "Column of a table to use as a word although it seems to number the rows."),
     "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
+    "limits": _option(
+        list[str],
+        _READING,
+        "Accept more, or less, than usual: rows, columns, members, pixels, seconds, table_bytes, … May be repeated.",
+        "--limit",
+        metavar="NAME=NUMBER",
+    ),
     "on_error": _option(str, _READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
     "cache": _option(str, _RUNNING, "Folder that keeps what each step gives for the next run.", metavar="DIR"),
     "n_jobs": _option(int, _RUNNING, "Threads; -1 (default): one per core.", "--jobs"),

@@ -146,7 +146,7 @@ def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> 
     import numpy as np
     import scipy.sparse as sp
 
-    arrays: dict[str, Any] = {"ids": np.array(collection.ids), "feature_names": np.array(names)}
+    arrays: dict[str, Any] = {"ids": np.array(list(collection.ids)), "feature_names": np.array(names)}
     if any(item.labels for item in collection):
         arrays["labels"] = np.array([_label(item) for item in collection])
     if any(split is not None for split in collection.splits):

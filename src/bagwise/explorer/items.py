@@ -187,7 +187,7 @@ class CountedItems(Items):
     @property
     def ids(self) -> list[str]:  # type: ignore[override]
         """Ids of the items."""
-        return self.collection.ids
+        return list(self.collection.ids)
 
     def item(self, number: int) -> Item:
         """Return an item."""

@@ -1,9 +1,9 @@
-from .archives import ArchiveLimits as ArchiveLimits
 from .collection import Collection as Collection
 from .items import Item as Item
 from .items import ItemError as ItemError
 from .items import ItemIterator as ItemIterator
 from .items import SkippedItemsWarning as SkippedItemsWarning
+from .limits import Limits as Limits
 from .media import open_images as open_images
 from .media import open_texts as open_texts
 from .media import open_videos as open_videos

@@ -13,6 +13,7 @@ from typing import Any
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.columns import USUAL_LABEL, shortened, split_name
+from bagwise.sources.limits import Limits
 
 __all__ = ["Annotations", "LabelFile", "annotations_of"]
 
@@ -41,10 +42,10 @@ class Annotations:
     notes: tuple[str, ...] = ()
 
 
-def annotations_of(given: Any, what: str, ids: Sequence[str], source: str) -> Annotations:
+def annotations_of(given: Any, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
     """Return the labels or splits (`what` is "label" or "split") of a mapping, or all that a file says about items.
 
-    A mapping must have exactly these ids.
+    A mapping must have exactly these ids. A file must be within the limits.
     """
     if isinstance(given, Mapping):
         found = {str(id): _as_tuple(value) for id, value in given.items()}
@@ -74,7 +75,7 @@ def annotations_of(given: Any, what: str, ids: Sequence[str], source: str) -> An
             f"filename and {what}, not {end}."
         )
     try:
-        return _read_file(given, what, ids, source)
+        return _read_file(given, what, ids, source, limits)
     except (BagwiseError, csv.Error) as error:
         raise BagwiseError(f"{os.fspath(given.path)} cannot be used for {what}s: {str(error).rstrip('.')}.") from error
 
@@ -99,10 +100,10 @@ def _check_ids(ids: Sequence[str], found: Mapping[str, Any], what: str, source: 
         )
 
 
-def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str) -> Annotations:
+def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
     from bagwise.sources.delimited import read_rows
 
-    header, rows = read_rows(os.fspath(file.path), sep=file.sep, sheet=file.sheet)
+    header, rows = read_rows(os.fspath(file.path), limits, sep=file.sep, sheet=file.sheet)
     id_at, label_at, split_at = _columns(file, header, what)
     match = _Matching(ids)
     labels: dict[str, list[str]] = {}

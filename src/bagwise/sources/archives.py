@@ -15,51 +15,33 @@ import os
 import re
 import stat
 import struct
-import tarfile
 import tempfile
 import threading
 import weakref
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from bagwise._utils.memory import readable_size
-from bagwise.errors import BagwiseError, in_python
+from bagwise.errors import BagwiseError
+from bagwise.sources.limits import Limits
 
-__all__ = ["ArchiveLimits", "check_stamp", "is_archive", "list_archive", "stamp_of"]
+__all__ = ["check_stamp", "check_zip", "is_archive", "list_archive", "stamp_of"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_DECOMPRESSORS = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
 _RATIO_MATTERS_FROM = 1 << 20
 _COPIED_BYTES = 1 << 20
+# Memory for the decompression of xz; the files themselves say what it needs. 65 MiB do for those of `xz -9`.
+_XZ_MEMORY = 1 << 28
 # What the standard library raises for files that are not what they should be.
-_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError)
-_DAMAGES += (zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OverflowError, RecursionError)
-
-
-@dataclass(frozen=True)
-class ArchiveLimits:
-    """Limits of archives; larger ones are refused. The defaults accept ordinary data sets.
-
-    Parameters
-    ----------
-    max_members : int, default=1_000_000
-        Number of files.
-    max_member_bytes : int, default=1 GiB
-        Size of one file after decompression.
-    max_total_bytes : int, default=64 GiB
-        Size of all files after decompression.
-    max_ratio : float, default=200
-        Decompressed over compressed size, of files above 1 MiB and of whole compressed tar archives.
-    """
-
-    max_members: int = 1_000_000
-    max_member_bytes: int = 1 << 30
-    max_total_bytes: int = 1 << 36
-    max_ratio: float = 200.0
+_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_DAMAGES += (struct.error, EOFError, NotImplementedError, ValueError, OverflowError)
+_BLOCK = 512  # of tar archives
+# Headers before that of a file of a tar archive, which give its name and attributes.
+_MOST_BEFORE = 16
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
@@ -67,7 +49,7 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith((".zip", *_TAR_ENDINGS))
 
 
-def list_archive(path: str | os.PathLike[str], limits: ArchiveLimits) -> dict[str, ZipMember | TarMember]:
+def list_archive(path: str | os.PathLike[str], limits: Limits) -> dict[str, ZipMember | TarMember]:
     """List the files of an archive by name.
 
     Raises an error for absolute paths and ``..``, links, devices, encrypted and sparse members, repeated names, and
@@ -87,20 +69,15 @@ def list_archive(path: str | os.PathLike[str], limits: ArchiveLimits) -> dict[st
         _check_name(member.name, name)
         if member.name in found:
             raise BagwiseError(f"{name} is refused: it holds {member.name!r} twice.")
-        if member.size > limits.max_member_bytes:
-            raise _too_much(name, f"{member.name!r} has {readable_size(member.size)}", "max_member_bytes", limits)
         found[member.name] = member
         total += member.size
-        if total > limits.max_total_bytes:
-            raise _too_much(name, f"its files have more than {readable_size(total)}", "max_total_bytes", limits)
+        _check_sizes(name, member.name, member.size, total, limits)
     return found
 
 
-def _too_much(archive: str, what: str, limit: str, limits: ArchiveLimits) -> BagwiseError:
-    return BagwiseError(
-        f"{archive} is refused: {what}, the limit{in_python(f' {limit}')} is {getattr(limits, limit)}. "
-        f"If you trust it, {in_python(f'pass limits=ArchiveLimits({limit}=...)', 'unpack it')}."
-    )
+def _check_sizes(archive: str, member: str, size: int, total: int, limits: Limits) -> None:
+    limits.check("total_bytes", total, f"{archive} is refused: its files have {readable_size(total)} and more")
+    limits.check("member_bytes", size, f"{archive} is refused: {member!r} has {readable_size(size)}")
 
 
 def _check_name(member: str, archive: str) -> None:
@@ -164,12 +141,36 @@ class ZipMember:
         return io.BytesIO(content)
 
 
-def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
-    stamp = n_bytes, _ = stamp_of(path)
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-    if len(members) > limits.max_members:
-        raise _too_much(path, f"it holds {len(members)} files", "max_members", limits)
+def check_zip(file: BinaryIO, name: str, limits: Limits) -> None:
+    """Raise an error unless a file that others unpack, such as a workbook, is a zip file within the limits."""
+    try:
+        total = 0
+        for info in _zip_members(file, name, limits):
+            total += info.file_size
+            _check_sizes(name, info.filename, info.file_size, total, limits)
+    except BagwiseError:
+        raise
+    except _DAMAGES as error:
+        raise BagwiseError(f"{name} is damaged: {error}.") from error
+
+
+def _list_zip(path: str, limits: Limits) -> Iterator[ZipMember]:
+    stamp = stamp_of(path)
+    with open(path, "rb") as file:
+        members = _zip_members(file, path, limits)
+    for info in members:
+        if not info.is_dir():
+            sizes = info.compress_size, info.file_size
+            yield ZipMember(path, info.filename, info.header_offset, *sizes, info.compress_type, info.CRC, stamp)
+
+
+def _zip_members(file: BinaryIO, path: str, limits: Limits) -> list[zipfile.ZipInfo]:
+    """List the files and folders of a zip archive; raise an error for the first that is refused."""
+    n_bytes = file.seek(0, os.SEEK_END)
+    _check_number(file, n_bytes, path, limits)
+    with zipfile.ZipFile(file) as archive:
+        members, end = archive.infolist(), archive.start_dir
+    total = 0
     for info in members:
         if not info.filename:
             raise BagwiseError(f"{path} is damaged: one of its files has no name.")
@@ -187,11 +188,43 @@ def _list_zip(path: str, limits: ArchiveLimits) -> Iterator[ZipMember]:
             )
         if not 0 <= info.header_offset <= n_bytes - info.compress_size:
             raise BagwiseError(f"{path} is damaged: {info.filename!r} should lie beyond its end.")
-        if info.file_size > _RATIO_MATTERS_FROM and info.file_size > limits.max_ratio * info.compress_size:
+        total += info.file_size
+        if info.file_size > _RATIO_MATTERS_FROM:
             ratio = info.file_size / max(1, info.compress_size)
-            raise _too_much(path, f"{info.filename!r} was compressed {ratio:.0f}-fold", "max_ratio", limits)
-        sizes = info.compress_size, info.file_size
-        yield ZipMember(path, info.filename, info.header_offset, *sizes, info.compress_type, info.CRC, stamp)
+            what = f"{path} is refused: {info.filename!r} was compressed {ratio:.0f}-fold"
+            limits.check("ratio", ratio, what)
+    # files that share their bytes expand to any size
+    members = sorted(members, key=lambda info: info.header_offset)
+    for info, start in zip(members, [*(other.header_offset for other in members[1:]), end], strict=True):
+        if info.header_offset + 30 + info.compress_size > start:
+            raise BagwiseError(f"{path} is damaged: {info.filename!r} shares its bytes with what follows.")
+    if total > _RATIO_MATTERS_FROM:
+        limits.check("ratio", total / n_bytes, f"{path} is refused: it was compressed {total / n_bytes:.0f}-fold")
+    return members
+
+
+def _check_number(file: BinaryIO, n_bytes: int, path: str, limits: Limits) -> None:
+    """Count the files of a zip archive, before each of them takes memory; what is no archive has none."""
+    start = max(0, n_bytes - 22 - 0xFFFF)
+    file.seek(start)
+    tail = file.read()
+    at = tail.rfind(b"PK\5\6")
+    if at < 0 or len(tail) < at + 22:
+        return
+    size, end = int.from_bytes(tail[at + 12 : at + 16], "little"), start + at
+    if end >= 76:
+        file.seek(end - 76)
+        wide = file.read(76)  # of archives with sizes of 64 bits
+        if wide[:4] == b"PK\6\6" and wide[56:60] == b"PK\6\7":
+            size, end = int.from_bytes(wide[40:48], "little"), end - 76
+    if size // 46 <= limits.members or size > end:
+        return
+    file.seek(end - size)
+    directory, number, place = file.read(size), 0, 0
+    while place + 46 <= size:
+        place += 46 + sum(struct.unpack_from("<3H", directory, place + 28))
+        number += 1
+        limits.check("members", number, f"{path} is refused: it holds more than {limits.members:,} files")
 
 
 class Unpacked:
@@ -200,30 +233,30 @@ class Unpacked:
     A compressed tar archive can only be read from its beginning, so it is decompressed once in each process.
     """
 
-    def __init__(self, path: str, limits: ArchiveLimits, opener: Any) -> None:
+    def __init__(self, path: str, limits: Limits, pieces: Iterator[bytes]) -> None:
         self.path = path
+        self.n_bytes = 0
         self._limits = limits
         self._lock = threading.Lock()
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as anyone may read from it
         weakref.finalize(self, self._file.close)
-        with opener(path, "rb") as stream:
-            try:
-                self._copy(stream)
-            except OSError as error:  # of bz2; those of the operating system have a number
-                if error.errno is not None:
-                    raise
-                raise BagwiseError(f"{path} is damaged: {error}.") from error
+        try:
+            self._copy(pieces)
+        except OSError as error:  # of bz2; those of the operating system have a number
+            if error.errno is not None:
+                raise
+            raise BagwiseError(f"{path} is damaged: {error}.") from error
 
-    def _copy(self, stream: BinaryIO) -> None:
+    def _copy(self, pieces: Iterator[bytes]) -> None:
         compressed = os.path.getsize(self.path)
-        n_bytes = 0
-        while piece := stream.read(_COPIED_BYTES):
-            n_bytes += len(piece)
-            if n_bytes > max(_RATIO_MATTERS_FROM, self._limits.max_ratio * compressed):
-                what = f"it was compressed more than {n_bytes / max(1, compressed):.0f}-fold"
-                raise _too_much(self.path, what, "max_ratio", self._limits)
-            if n_bytes > self._limits.max_total_bytes:
-                raise _too_much(self.path, f"it holds {readable_size(n_bytes)}", "max_total_bytes", self._limits)
+        for piece in pieces:
+            self.n_bytes += len(piece)
+            if self.n_bytes > _RATIO_MATTERS_FROM:
+                ratio = self.n_bytes / max(1, compressed)
+                what = f"{self.path} is refused: it was compressed more than {ratio:.0f}-fold"
+                self._limits.check("ratio", ratio, what)
+            what = f"{self.path} is refused: it holds {readable_size(self.n_bytes)}"
+            self._limits.check("total_bytes", self.n_bytes, what)
             self._file.write(piece)
         self._file.flush()
 
@@ -239,25 +272,48 @@ class Unpacked:
             self._file.seek(offset)
             return self._file.read(size)
 
-    def members(self) -> list[tarfile.TarInfo]:
-        """List what is in it."""
-        with self._lock:
-            self._file.seek(0)
-            with tarfile.open(fileobj=self._file, mode="r:", tarinfo=_TarHeader) as archive:
-                return _tar_members(archive, self.path, self._limits)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpacked, (self.path, self._limits, stamp_of(self.path))
 
 
+def _pieces(opener: Any, path: str) -> Iterator[bytes]:
+    with opener(path, "rb") as stream:
+        while piece := stream.read(_COPIED_BYTES):
+            yield piece
+
+
+def _xz_pieces(path: str) -> Iterator[bytes]:
+    """Decompress xz with a limit of memory: one stream after the other, with zeros between them."""
+    with open(path, "rb") as file:
+        content = file.read(_COPIED_BYTES)
+        while content:
+            stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+            while not stream.eof:
+                if stream.needs_input and not content:
+                    raise EOFError("it was cut short")
+                if piece := stream.decompress(content, _COPIED_BYTES):
+                    yield piece
+                content = file.read(_COPIED_BYTES) if stream.needs_input and not stream.eof else b""
+            content = stream.unused_data.lstrip(b"\0")
+            while not content and (more := file.read(_COPIED_BYTES)):
+                content = more.lstrip(b"\0")
+
+
+_DECOMPRESSORS: tuple[tuple[bytes, Callable[[str], Iterator[bytes]]], ...] = (
+    (b"\x1f\x8b", functools.partial(_pieces, gzip.open)),
+    (b"BZh", functools.partial(_pieces, bz2.open)),
+    (b"\xfd7zXZ\x00", _xz_pieces),
+)
+
+
 # Items sent to another process one by one find the archive here; two, because each may take its size on disk.
 @functools.lru_cache(maxsize=2)
-def _unpacked(path: str, limits: ArchiveLimits, stamp: tuple[int, int]) -> Unpacked | None:
+def _unpacked(path: str, limits: Limits, stamp: tuple[int, int]) -> Unpacked | None:
     """Unpack a compressed tar archive; None if it is not compressed."""
     with open(path, "rb") as file:
         magic = file.read(6)
-    opener = next((opener for start, opener in _DECOMPRESSORS if magic.startswith(start)), None)
-    return None if opener is None else Unpacked(path, limits, opener)
+    decompress = next((one for start, one in _DECOMPRESSORS if magic.startswith(start)), None)
+    return None if decompress is None else Unpacked(path, limits, decompress(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,46 +346,121 @@ class TarMember:
         return io.BytesIO(content)
 
 
-class _TarHeader(tarfile.TarInfo):
-    """The header of a member. Refuses negative sizes, with which older versions of tarfile never end."""
-
-    def _block(self, count: int) -> int:
-        if count < 0:
-            raise tarfile.ReadError("a header declares a negative size")
-        return super()._block(count)  # type: ignore[misc]
-
-
-def _list_tar(path: str, limits: ArchiveLimits) -> Iterator[TarMember]:
+def _list_tar(path: str, limits: Limits) -> Iterator[TarMember]:
     stamp = stamp_of(path)
     unpacked = _unpacked(path, limits, stamp)
     if unpacked is not None:
-        members = unpacked.members()
+        found = list(_tar_files(unpacked.read, unpacked.n_bytes, path, limits))
     else:
-        with tarfile.open(path, "r:", tarinfo=_TarHeader) as archive:
-            members = _tar_members(archive, path, limits)
-    for info in members:
+        with open(path, "rb") as file:
+
+            def read(offset: int, size: int) -> bytes:
+                file.seek(offset)
+                return file.read(size)
+
+            found = list(_tar_files(read, stamp[0], path, limits))
+    for name, offset, size in found:
         # "./a/b" is how `tar -c .` writes a/b
-        yield TarMember(path, info.name.removeprefix("./"), info.offset_data, info.size, stamp, unpacked)
+        yield TarMember(path, name.removeprefix("./"), offset, size, stamp, unpacked)
 
 
-def _tar_members(archive: tarfile.TarFile, path: str, limits: ArchiveLimits) -> list[tarfile.TarInfo]:
-    """List the files of a tar archive; raise an error at the first member that is refused."""
-    members: list[tarfile.TarInfo] = []
-    for number, info in enumerate(archive):
-        if number == limits.max_members:
-            raise _too_much(path, f"it holds more than {number} files", "max_members", limits)
-        _check_name(info.name, path)
-        if info.isdir():
+class _Header(NamedTuple):
+    """What the block before a file of a tar archive says of it."""
+
+    name: str
+    kind: bytes
+    size: int
+
+
+def _tar_files(
+    read: Callable[[int, int], bytes], n_bytes: int, path: str, limits: Limits
+) -> Iterator[tuple[str, int, int]]:
+    """Yield name, offset and size of the files of a tar archive; raise an error at the first that is refused.
+
+    All formats of GNU tar are read: v7, ustar, GNU and PAX. (The module tarfile is not used: its time is quadratic in
+    the size of headers, its recursion as deep as there are headers before a file, and it ends quietly at a cut.)
+    """
+    place = n_files = n_before = 0
+    attributes: dict[str, str] = {}
+    of_all: dict[str, str] = {}
+    while (block := read(place, _BLOCK)) != bytes(_BLOCK) or n_before:
+        after = f"after {n_files} files"
+        if len(block) < _BLOCK:
+            raise BagwiseError(f"{path} is damaged: it was cut short {after}, or what follows is no tar.")
+        header = _tar_header(block)
+        if header is None:
+            raise BagwiseError(f"{path} is damaged: what follows {after} is no header of a file.")
+        start = place + _BLOCK
+        if header.kind in (b"x", b"X", b"g", b"L", b"K"):
+            n_before += 1
+            if n_before > _MOST_BEFORE:
+                raise BagwiseError(f"{path} is damaged: {after} there are more than {_MOST_BEFORE} headers for one.")
+            what = f"{path} is refused: {after} there is a header of {readable_size(header.size)}"
+            limits.check("header_bytes", header.size, what)
+            content = read(start, header.size)
+            if len(content) < header.size:
+                raise BagwiseError(f"{path} is damaged: it was cut short {after}.")
+            if header.kind == b"L":
+                attributes["path"] = _tar_text(content)
+            elif header.kind != b"K":  # of links, which are refused
+                (of_all if header.kind == b"g" else attributes).update(_pax_attributes(content, path))
+            place = start + -(-header.size // _BLOCK) * _BLOCK
             continue
-        if info.issym() or info.islnk():
-            raise BagwiseError(f"{path} is refused: {info.name!r} is a link. Pack the file itself.")
-        if not info.isreg() or info.issparse():
-            raise BagwiseError(f"{path} is refused: {info.name!r} is not an ordinary file.")
-        members.append(info)
-    # tarfile ends quietly at a header that is cut; whole archives end in blocks of zeros
-    archive.fileobj.seek(archive.offset)
-    if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise BagwiseError(
-            f"{path} is damaged: it was cut short after {len(members)} files, or what follows is no tar."
-        )
-    return members
+        known = {**of_all, **attributes}
+        attributes, n_before, n_files = {}, 0, n_files + 1
+        limits.check("members", n_files, f"{path} is refused: it holds more than {limits.members:,} files")
+        name = known.get("path", header.name)
+        _check_name(name, path)
+        if header.kind == b"5" or (header.kind == b"\0" and header.name.endswith("/")):
+            place = start
+            continue
+        if header.kind in (b"1", b"2"):
+            raise BagwiseError(f"{path} is refused: {name!r} is a link. Pack the file itself.")
+        if header.kind not in (b"0", b"\0", b"7") or any(key.startswith("GNU.sparse.") for key in known):
+            raise BagwiseError(f"{path} is refused: {name!r} is not an ordinary file.")
+        size = int(known["size"]) if known.get("size", "").isdecimal() else header.size
+        if size > n_bytes - start:
+            raise BagwiseError(f"{path} is damaged: it ends before {name!r} does, {after}.")
+        yield name.rstrip("/"), start, size
+        place = start + -(-size // _BLOCK) * _BLOCK
+
+
+def _tar_header(block: bytes) -> _Header | None:
+    """Parse a header of a tar archive; None if it is none."""
+    size, said, others = _tar_number(block[124:136]), _tar_number(block[148:156]), block[:148] + block[156:]
+    found = 256 + sum(others)
+    signed = found - 256 * sum(byte > 127 for byte in others) if said != found else found  # of old programs
+    if said != signed or size is None:
+        return None
+    name, prefix, kind = _tar_text(block[:100]), _tar_text(block[345:500]), block[156:157]
+    return _Header(f"{prefix}/{name}" if prefix and kind not in (b"L", b"K", b"S") else name, kind, size)
+
+
+def _tar_number(field: bytes) -> int | None:
+    """Return a number of a header, octal digits or binary; None if it is none, or negative."""
+    if field[0] in (0x80, 0xFF):
+        return int.from_bytes(field[1:], "big") if field[0] == 0x80 else None
+    digits = field.split(b"\0", 1)[0].strip()
+    return int(digits or b"0", 8) if re.fullmatch(rb"[0-7]*", digits) else None
+
+
+def _tar_text(content: bytes) -> str:
+    return content.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def _pax_attributes(content: bytes, path: str) -> dict[str, str]:
+    """Parse the attributes of a PAX header, each of them "length key=value", that matter here."""
+    found = {}
+    place = 0
+    while place < len(content) and content[place]:
+        space = content.find(b" ", place, place + 20)
+        length = content[place : max(space, place)]
+        end = place + int(length) if length.isdigit() else 0
+        key, equals, value = content[space + 1 : end].partition(b"=")
+        if not equals or not value.endswith(b"\n") or end > len(content):
+            raise BagwiseError(f"{path} is damaged: the attributes of one of its files cannot be parsed.")
+        name = key.decode("utf-8", "surrogateescape")
+        if name in ("path", "size") or name.startswith("GNU.sparse."):
+            found[name] = value[:-1].decode("utf-8", "surrogateescape")
+        place = end
+    return found

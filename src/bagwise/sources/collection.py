@@ -16,12 +16,12 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.annotations import Annotations, LabelFile, annotations_of
 from bagwise.sources.items import Item, ItemIterator, ListItem, Skipped, item_errors
+from bagwise.sources.limits import Limits
 
 __all__ = ["Collection", "as_items"]
 
-
-# Characters of a label: arrays of strings take the width of the longest for all.
-LONGEST_LABEL = 1000
+# Bytes of an array of labels of one width; larger ones are arrays of objects.
+_WIDE = 1 << 26
 
 
 class Collection(Sequence[Item]):
@@ -46,12 +46,14 @@ class Collection(Sequence[Item]):
         What was not obvious about the source, to be told to users.
     skipped : iterable of Skipped, default=()
         Records of the source that could not be read, which are not items.
+    limits : Limits, default=None
+        Of which `label_length` is checked. None: the defaults.
 
     Attributes
     ----------
     ids, labels, label_sets, splits
         One entry per item.
-    modality, source, ignored, notes, skipped
+    modality, source, ignored, notes, skipped, limits
         As given.
 
     Examples
@@ -78,29 +80,33 @@ class Collection(Sequence[Item]):
         ignored: Iterable[str] = (),
         notes: Iterable[str] = (),
         skipped: Iterable[Skipped] = (),
+        limits: Limits | None = None,
     ) -> None:
-        self._items = tuple(items)
+        self._items: Sequence[Item] = tuple(items)
         self.modality = modality
         self.source = source
         self.ignored = tuple(ignored)
         self.notes = tuple(notes)
         self.skipped = tuple(skipped)
-        if len({item.id for item in self._items}) < len(self._items):
-            id, n = Counter(item.id for item in self._items).most_common(1)[0]
+        self.limits = limits or Limits()
+        self._check([item.id for item in self._items], {item.labels for item in self._items})
+
+    def _check(self, ids: Sequence[str], label_sets: Iterable[tuple[str, ...]]) -> None:
+        """Raise an error if two ids are equal, or a label is longer than the limit."""
+        if len(set(ids)) < len(ids):
+            id, n = Counter(ids).most_common(1)[0]
             raise BagwiseError(
-                f"{source} has {n} items with the id {id!r}. Ids must differ; rename items, or choose another column "
-                f"by {argument('id')}."
+                f"{self.source} has {n} items with the id {id!r:.100}. Ids must differ; rename items, or choose "
+                f"another column by {argument('id')}."
             )
-        long = next((one for one in self._items if any(len(label) > LONGEST_LABEL for label in one.labels)), None)
-        if long is not None:
-            n = max(map(len, long.labels))
-            raise BagwiseError(
-                f"{source} has a label of {n:,} characters, that of {long.id!r:.100}; at most {LONGEST_LABEL:,} are "
-                f"accepted. If texts were taken for labels, choose another column by {argument('label')}."
-            )
+        longest = max((label for labels in label_sets for label in labels), key=len, default="")
+        if len(longest) > self.limits.label_length:
+            error = self.limits.exceeded("label_length", f"{self.source} has a label of {len(longest):,} characters")
+            about = f"If texts were taken for labels, choose another column by {argument('label')}."
+            raise BagwiseError(f"{error} {about}")
 
     @property
-    def ids(self) -> list[str]:
+    def ids(self) -> Sequence[str]:
         """The id of each item."""
         return [item.id for item in self._items]
 
@@ -108,18 +114,18 @@ class Collection(Sequence[Item]):
     def labels(self) -> NDArray[Any]:
         """The label of each item, for use as ``y``: an array of str, or of objects if some have none (None).
 
-        Raises an error if an item has several labels; use `label_sets` then.
+        Also of objects if the strings would take more than 64 MiB, since all are as wide as the longest one. Raises an
+        error if an item has several labels; use `label_sets` then.
         """
-        labels = [item.label for item in self._items]
-        return np.array(labels, dtype=object if None in labels or not labels else str)
+        return as_label_array([item.label for item in self._items], len(self))
 
     @property
-    def label_sets(self) -> list[tuple[str, ...]]:
+    def label_sets(self) -> Sequence[tuple[str, ...]]:
         """All labels of each item, for scikit-learn's MultiLabelBinarizer."""
         return [item.labels for item in self._items]
 
     @property
-    def splits(self) -> list[str | None]:
+    def splits(self) -> Sequence[str | None]:
         """The split of each item, such as ``"train"``, or None."""
         return [item.split for item in self._items]
 
@@ -133,7 +139,7 @@ class Collection(Sequence[Item]):
 
     def __getitem__(self, key: Any) -> Item | Collection:
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-            return self._items[key]
+            return self._items[int(key)]
         if isinstance(key, slice):
             return self._chosen(np.arange(*key.indices(len(self))))
         return self._chosen(chosen_numbers(key, len(self), "item"))
@@ -153,7 +159,7 @@ class Collection(Sequence[Item]):
         splits : tuple of Collection
         """
         wanted = names or ("train", "test")
-        splits = np.array(self.splits, dtype=object)
+        splits = np.array(list(self.splits), dtype=object)
         known = sorted(set(splits) - {None})
         for name in wanted:
             if name not in known:
@@ -200,7 +206,7 @@ class Collection(Sequence[Item]):
         -------
         collection : Collection
         """
-        return self._annotated(annotations_of(labels, "label", self.ids, self.source))
+        return self._annotated(annotations_of(labels, "label", self.ids, self.source, self.limits))
 
     def with_splits(self, splits: Mapping[str, str] | str | os.PathLike[str] | LabelFile) -> Collection:
         """Return the same collection with other splits.
@@ -214,26 +220,31 @@ class Collection(Sequence[Item]):
         -------
         collection : Collection
         """
-        found = annotations_of(splits, "split", self.ids, self.source)
+        found = annotations_of(splits, "split", self.ids, self.source, self.limits)
         return self._annotated(dataclasses.replace(found, labels=None))
 
     def _annotated(self, found: Annotations) -> Collection:
-        items = self._items
+        label_sets, splits = self.label_sets, self.splits
         if found.labels is not None:
-            items = tuple(dataclasses.replace(item, labels=found.labels[item.id]) for item in items)
+            label_sets = [found.labels[id] for id in self.ids]
         if found.splits is not None:
-            items = tuple(dataclasses.replace(item, split=found.splits[item.id]) for item in items)
-        changed = self._replaced(items)
+            splits = [found.splits[id] for id in self.ids]
+        changed = self._with_columns(label_sets, splits)
         changed.notes = (*self.notes, *found.notes)
         return changed
 
+    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> Collection:
+        """Return a collection of the same items with other labels and splits."""
+        new = zip(self._items, label_sets, splits, strict=True)
+        return self._replaced([dataclasses.replace(item, labels=labels, split=split) for item, labels, split in new])
+
     def _chosen(self, numbers: NDArray[np.int64]) -> Collection:
         chosen = (self._items[i] for i in numbers.tolist())
-        return Collection(chosen, self.modality, self.source, self.ignored, self.notes, self.skipped)
+        return Collection(chosen, self.modality, self.source, self.ignored, self.notes, self.skipped, self.limits)
 
     def _replaced(self, items: Sequence[Item]) -> Collection:
-        """Return a collection with the same contents in the same order, but other labels or splits."""
-        return Collection(items, self.modality, self.source, self.ignored, self.notes, self.skipped)
+        """Return a collection of other items, one for each, that differ in what is known of them."""
+        return Collection(items, self.modality, self.source, self.ignored, self.notes, self.skipped, self.limits)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Collection):
@@ -243,13 +254,20 @@ class Collection(Sequence[Item]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        classes = {label for item in self._items for label in item.labels}
-        splits = Counter(item.split for item in self._items if item.split is not None)
+        classes = {label for labels in set(self.label_sets) for label in labels}
+        splits = Counter(split for split in self.splits if split is not None)
         about = [how_many(len(self), self.modality)]
         if classes:
             about.append(f"{len(classes)} classes")
         about += [f"{n} in {name}" for name, n in sorted(splits.items())]
         return f"<Collection: {', '.join(about)}, from {self.source}>"
+
+
+def as_label_array(labels: Sequence[str | None], n_items: int) -> NDArray[Any]:
+    """Return labels as an array of the type that `Collection.labels` has, if `n_items` items have these labels."""
+    longest = max((len(label) for label in labels if label is not None), default=0)
+    objects = None in labels or not labels or 4 * longest * n_items > _WIDE
+    return np.array(labels, dtype=object if objects else str)
 
 
 def as_items(given: Any, modality: str) -> tuple[Sequence[Any], str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import ArchiveLimits
+from bagwise.sources.limits import Limits
 
 __all__ = ["RawTable", "Reading", "TableColumns", "numbers_rows", "optional_columns", "shortened", "split_name"]
 
@@ -45,7 +45,7 @@ class Reading:
     sep: str | None = None
     sheet: str | None = None
     encoding: str | None = None
-    limits: ArchiveLimits | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass
@@ -56,9 +56,9 @@ class RawTable:
     """
 
     X: Any
-    labels: list[str] | None = None
-    ids: list[str] | None = None
-    splits: list[str | None] | None = None
+    labels: Sequence[str] | None = None
+    ids: Sequence[str] | None = None
+    splits: Sequence[str | None] | None = None
     feature_names: list[str] | None = None
     notes: tuple[str, ...] = ()
 

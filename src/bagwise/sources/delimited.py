@@ -15,10 +15,13 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from bagwise._utils.extras import require
+from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import ArchiveLimits, check_stamp, list_archive, stamp_of
+from bagwise.sources.archives import check_stamp, check_zip, stamp_of
 from bagwise.sources.columns import shortened
 from bagwise.sources.items import Content, decode_text
+from bagwise.sources.limits import Limits, check_size
+from bagwise.sources.parquet import ParquetTable, opened_parquet
 from bagwise.sources.places import FileContent, ending
 
 __all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "SheetContent", "as_separator", "column_names", "is_number", "read_rows"]
@@ -28,6 +31,7 @@ TAB_ENDINGS = frozenset([".tsv", ".tab"])
 SHEET_ENDINGS = frozenset([".xlsx", ".xlsm"])
 _NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 _OTHERS = (",", ";", "\t", "|")
+_EXCEL_ROWS = 1 << 20
 # Rows and bytes of a file that are looked at for what is between fields.
 _ROWS, _HEAD = 20, 1 << 16
 
@@ -83,12 +87,17 @@ def is_number(cell: str, decimal_comma: bool = False) -> bool:
     return True
 
 
+def parsed_rows(lines: Iterable[str], **layout: Any) -> Any:
+    """Return ``csv.reader(lines, **layout)`` that takes long fields; how much text there is was checked before."""
+    csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))  # one for the whole process, and too low for texts
+    return csv.reader(lines, **layout)
+
+
 def _first_rows(head: str, separator: str, quote: str | None, n: int) -> list[list[str]]:
     """Return the first rows; the last one of a long beginning may be cut off, so it is left out."""
-    quoting = {"quotechar": quote} if quote is not None else {"quoting": csv.QUOTE_NONE}
-    csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
+    quoting: dict[str, Any] = {"quotechar": quote} if quote is not None else {"quoting": csv.QUOTE_NONE}
     try:
-        rows = [row for row in csv.reader(io.StringIO(head, newline=""), delimiter=separator, **quoting) if row]
+        rows = [row for row in parsed_rows(io.StringIO(head, newline=""), delimiter=separator, **quoting) if row]
     except csv.Error:
         return [[]]
     return rows[: min(n, max(1, len(rows) - (len(head) >= _HEAD)))] or [[]]
@@ -110,14 +119,15 @@ class SheetContent:
     file: Content
     sheet: str | None
     stamp: tuple[int, int] | None
+    limits: Limits
 
     @classmethod
-    def of(cls, file: Content, sheet: str | None) -> SheetContent:
+    def of(cls, file: Content, sheet: str | None, limits: Limits) -> SheetContent:
         """Make the content of a sheet; changes of the file are noticed later."""
         if not isinstance(file, FileContent):
-            return cls(file, sheet, None)
+            return cls(file, sheet, None, limits)
         path = os.path.realpath(file.path)  # a sheet is read once, by whatever path
-        return cls(FileContent(path), sheet, stamp_of(path))
+        return cls(FileContent(path), sheet, stamp_of(path), limits)
 
     @property
     def source(self) -> str:
@@ -136,21 +146,23 @@ class SheetContent:
         return io.BytesIO(_as_csv(self)[0])
 
 
-_MOST_ROWS = 1 << 20
-
-
 @functools.lru_cache(maxsize=2)
 def _as_csv(content: SheetContent) -> tuple[bytes, tuple[str, ...]]:
     excel = require("openpyxl", "io", "Reading Excel files")
-    if isinstance(content.file, FileContent):
-        list_archive(content.file.path, ArchiveLimits())  # a workbook is a zip file
     try:
         with content.file.open() as file:
+            check_zip(file, "it", content.limits)  # a workbook is a zip file
+            file.seek(0)
             book = excel.load_workbook(file, read_only=True, data_only=True)
             sheet, notes = _chosen_sheet(book, content.sheet)
             sheet.reset_dimensions()  # what a file says about its size may be wrong
             text = io.StringIO(newline="")
-            csv.writer(text).writerows(_filled_rows(sheet.iter_rows(values_only=True)))
+            writer = csv.writer(text)
+            for row in _filled_rows(sheet.iter_rows(values_only=True), content.limits):
+                writer.writerow(row)
+                # cells may repeat a long text of the workbook
+                what = f"its cells have more than {readable_size(content.limits.member_bytes)}"
+                content.limits.check("member_bytes", text.tell(), what)
     except BagwiseError:
         raise
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, LookupError, ValueError, OSError, EOFError,
@@ -177,12 +189,14 @@ def _chosen_sheet(book: Any, wanted: str | None) -> tuple[Any, tuple[str, ...]]:
     return first, (f"The sheet {first.title!r} was read; {argument('sheet')} chooses another: {others}.",)
 
 
-def _filled_rows(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
+def _filled_rows(rows: Iterable[Sequence[Any]], limits: Limits) -> Iterator[list[str]]:
     """Yield the rows that are not empty, as wide as the first of them: names of columns are there."""
     width = None
     for number, row in enumerate(rows):
-        if number == _MOST_ROWS:  # a file may claim any number of a row, and all before it would be empty ones
-            raise BagwiseError(f"it has rows beyond {_MOST_ROWS:,}, the last one of Excel")
+        # a file may claim any number of a row, and all before it would be empty ones
+        if number >= _EXCEL_ROWS:
+            raise BagwiseError(f"it has rows beyond {_EXCEL_ROWS:,}, the last one of Excel")
+        limits.check("rows", number, f"it has more than {limits.rows:,} rows")
         cells = [_cell(value) for value in row]
         while cells and cells[-1] == "" and (width is None or len(cells) > width):
             cells.pop()
@@ -206,29 +220,34 @@ def _cell(value: Any) -> str:
 
 
 def read_rows(
-    path: str, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
+    path: str, limits: Limits, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
     """Read a small table, such as a file of labels: CSV, TSV, Excel or Parquet. Returns names of columns, and rows."""
     end = ending(path)
     if end == ".parquet":
-        return _parquet_rows(path)
+        table = ParquetTable.read(path, limits)
+        columns = [table.column(i, _cell) for i in range(len(table.names))]
+        return table.names, [list(row) for row in zip(*columns, strict=True)]
+    check_size(path, limits)
     content: Content = FileContent(path)
-    content = SheetContent.of(content, sheet) if end in SHEET_ENDINGS else content
+    content = SheetContent.of(content, sheet, limits) if end in SHEET_ENDINGS else content
     with content.open() as file:
         text = decode_text(file.read(), encoding if end not in SHEET_ENDINGS else None)
     separator = as_separator(sep) or separator_of(path, text[:_HEAD])
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    header, found = next(rows, []), []
+    rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    header: list[str] = next(rows, [])
+    found: list[list[str]] = []
     for row in rows:
         if row and len(row) != len(header):
             raise BagwiseError(f"line {rows.line_num} has {len(row)} fields, the first line has {len(header)}")
         if row:
             found.append(row)
+            limits.check("rows", len(found), f"it has more than {limits.rows:,} rows")
     return header, found
 
 
 def column_names(
-    path: Any, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
+    path: Any, limits: Limits, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
 ) -> list[str]:
     """Return the names in the first line of a CSV, TSV or Excel file, or the columns of a Parquet file.
 
@@ -238,21 +257,11 @@ def column_names(
     if end not in (".csv", ".parquet", *TAB_ENDINGS, *SHEET_ENDINGS) or not os.path.isfile(path):
         return []
     if end == ".parquet":
-        schema: Any = require("pyarrow.parquet", "io", "Reading Parquet files").read_schema(path)
-        return list(schema.names)
+        with opened_parquet(os.fspath(path), limits) as file:
+            return list(file.schema_arrow.names)
     content: Content = FileContent(os.fspath(path))
     if end in SHEET_ENDINGS:
-        content, sep, encoding = SheetContent.of(content, sheet), ",", None
+        content, sep, encoding = SheetContent.of(content, sheet, limits), ",", None
     head = head_of(content, encoding)
     separator = as_separator(sep) or separator_of(os.fspath(path), head)
     return _first_rows(head, separator, '"', 1)[0]
-
-
-def _parquet_rows(path: str) -> tuple[list[str], list[list[str]]]:
-    parquet, arrow = (require(name, "io", "Reading Parquet files") for name in ("pyarrow.parquet", "pyarrow"))
-    try:
-        table = parquet.read_table(path)
-    except (arrow.ArrowException, OSError) as error:
-        raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
-    columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
-    return list(table.column_names), [list(row) for row in zip(*columns, strict=True)]

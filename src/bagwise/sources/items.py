@@ -142,7 +142,7 @@ class Item:
     def label(self) -> str | None:
         """The label of the item, or None. An error if it has several: use `labels` then."""
         if len(self.labels) > 1:
-            raise BagwiseError(f"Item {self.id!r} has {len(self.labels)} labels, {self.labels}. Use .labels for all.")
+            raise several_labels(self.id, self.labels)
         return self.labels[0] if self.labels else None
 
     @property
@@ -196,6 +196,11 @@ class Item:
         labels = f" labelled {', '.join(self.labels)}" if self.labels else ""
         split = f" in {self.split}" if self.split else ""
         return f"<Item {self.id!r}{labels}{split}>"
+
+
+def several_labels(id: str, labels: Sequence[str]) -> BagwiseError:
+    """Build the error for an item with several labels where one is asked for."""
+    return BagwiseError(f"Item {id!r} has {len(labels)} labels, {labels}. Use .labels for all.")
 
 
 def _reason(error: Exception) -> str:

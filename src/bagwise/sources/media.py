@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_count
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
-from bagwise.errors import BagwiseError, in_python, unknown_name
-from bagwise.sources.archives import ArchiveLimits
+from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
+from bagwise.sources.limits import Deadline, Limits, TimedFile, as_limits
 from bagwise.sources.places import chosen_endings, collect, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
@@ -36,8 +36,6 @@ __all__ = [
 IMAGE_ENDINGS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"]
 )
-# Below the size from which Pillow warns (89 million), so that our message comes first.
-DEFAULT_MAX_PIXELS = 64_000_000
 # Difference between channels from which on a pixel has a colour.
 _FAR_FROM_GREY = 16
 # JPEG files are decoded at a reduced scale of at least this many times the final size. A reduced image has its last row
@@ -52,8 +50,7 @@ def open_images(
     labels: Any = "folders",
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    limits: ArchiveLimits | None = None,
+    limits: Limits | None = None,
 ) -> Collection:
     """Open the images of a folder or an archive. Needs ``bagwise[image]``.
 
@@ -73,10 +70,8 @@ def open_images(
     extensions : iterable of str or "*", default=None
         Endings of the files that are images, by default the usual ones; in a list, or in one string with commas.
         ``"*"``: all files.
-    max_pixels : int, default=64_000_000
-        Larger images are refused before they are decoded. (Pillow has a limit of its own at 178 million.)
-    limits : ArchiveLimits, default=None
-        What archives may hold.
+    limits : Limits, default=None
+        What archives may hold, the number of pixels of an image, and the time it may take.
 
     Returns
     -------
@@ -84,7 +79,8 @@ def open_images(
         Its items' `load` gives arrays of uint8.
     """
     require("PIL.Image", "image", "Reading images")
-    decoder = ImageDecoder(check_mode(mode), as_count(max_pixels, "max_pixels", least=1))
+    limits = as_limits(limits)
+    decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
     return collect(path, "images", decoder, with_endings(endings), **given)
@@ -102,24 +98,21 @@ class ImageDecoder:
     """Decodes images to uint8 by Pillow."""
 
     mode: str
-    max_pixels: int = DEFAULT_MAX_PIXELS
+    limits: Limits = field(default=Limits(), repr=False)  # has no influence on what is decoded
 
     def decode(self, content: Content, max_side: int | None = None) -> NDArray[np.uint8]:
         """Return the image as an array, shrunk to `max_side`; every failure of Pillow is a `BagwiseError`."""
         from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+        deadline = Deadline(self.limits)
         with content.open() as file:
             if not file.read(1):
                 raise BagwiseError("the file is empty")
             file.seek(0)
             try:
-                with Image.open(file) as image:
+                with Image.open(cast("BinaryIO", TimedFile(file, deadline))) as image:
                     width, height = image.size
-                    if width * height > self.max_pixels:
-                        raise BagwiseError(
-                            f"it has {width} x {height} pixels, the limit{in_python(' max_pixels')} is "
-                            f"{self.max_pixels}. {in_python('If you trust it, pass a larger one.', 'Shrink it.')}"
-                        )
+                    self.limits.check("pixels", width * height, f"it has {width} x {height} pixels")
                     if max_side is not None and max(image.size) > max_side:
                         rows, columns = shrunk_size(height, width, max_side)
                         image.draft(None, (_REDUCED * columns, _REDUCED * rows))
@@ -129,6 +122,7 @@ class ImageDecoder:
                     # in proportion to the whole image, not to what a reduced scale left of it
                     height, width = (width, height) if turned else (height, width)
                     height, width = (height, width) if reduced else pixels.shape[:2]
+                    deadline.check()
                     return resize_by_area(pixels, *shrunk_size(height, width, max_side))
             except (BagwiseError, MemoryError):
                 raise
@@ -227,7 +221,7 @@ def open_texts(
     labels: Any = "folders",
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
-    limits: ArchiveLimits | None = None,
+    limits: Limits | None = None,
 ) -> Collection:
     """Open the texts of a folder or an archive, one file a text. Empty texts are fine.
 
@@ -249,10 +243,11 @@ def open_texts(
         Its items' `load` gives str, with line ends as in the file.
     """
     check_encoding(encoding)
+    limits = as_limits(limits)
     endings = chosen_endings(extensions, TEXT_ENDINGS)
     choose = choose_texts if extensions is None else with_endings(endings)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    return collect(path, "texts", TextDecoder(encoding), choose, **given)
+    return collect(path, "texts", TextDecoder(encoding, limits), choose, **given)
 
 
 @dataclass(frozen=True)
@@ -260,11 +255,15 @@ class TextDecoder:
     """Decodes a whole file to text."""
 
     encoding: str | None = None
+    limits: Limits = field(default=Limits(), repr=False)
 
     def decode(self, content: Content) -> str:
         """Return the text."""
+        deadline, most = Deadline(self.limits), self.limits.text_bytes
         with content.open() as file:
-            return decode_text(file.read(), self.encoding)
+            read = TimedFile(file, deadline).read(most + 1)
+        self.limits.check("text_bytes", len(read), f"it has more than {readable_size(most)}")
+        return decode_text(read, self.encoding)
 
 
 VIDEO_ENDINGS = frozenset([".avi", ".mp4", ".m4v", ".mkv", ".mov", ".mpg", ".mpeg", ".webm", ".wmv", ".ogv", ".flv"])
@@ -276,11 +275,10 @@ def open_videos(
     mode: str = "grey",
     every: int = 1,
     max_frames: int | None = None,
-    max_bytes: int = 1 << 31,
     labels: Any = "folders",
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
-    limits: ArchiveLimits | None = None,
+    limits: Limits | None = None,
 ) -> Collection:
     """Open the videos of a folder or an archive. Needs ``bagwise[video]``. Videos of one frame are fine.
 
@@ -296,8 +294,6 @@ def open_videos(
         Distance between the frames used, from the first on; 1: all.
     max_frames : int, default=None
         Maximum number of frames used. None: no limit.
-    max_bytes : int, default=2 GiB
-        Videos whose frames take more memory are refused.
     labels, splits, extensions, limits
         See `open_images`.
 
@@ -307,11 +303,12 @@ def open_videos(
         Its items' `load` gives arrays of uint8.
     """
     require("av", "video", "Reading videos")
+    limits = as_limits(limits)
     decoder = VideoDecoder(
         check_mode(mode),
         as_count(every, "every", least=1),
         None if max_frames is None else as_count(max_frames, "max_frames", least=1),
-        as_count(max_bytes, "max_bytes", least=1),
+        limits,
     )
     endings = chosen_endings(extensions, VIDEO_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
@@ -325,44 +322,49 @@ class VideoDecoder:
     mode: str
     every: int = 1
     max_frames: int | None = None
-    max_bytes: int = 1 << 31
+    limits: Limits = field(default=Limits(), repr=False)
 
     def decode(self, content: Content) -> NDArray[np.uint8]:
         """Return the frames as one array."""
         import av
 
+        deadline = Deadline(self.limits)
         with content.open() as file:
             if not file.read(1):
                 raise BagwiseError("the file is empty")
             file.seek(0)
             try:
-                with av.open(file, metadata_errors="replace") as container:
+                with av.open(TimedFile(file, deadline), metadata_errors="replace") as container:
                     if not container.streams.video:
                         raise BagwiseError("it holds no video stream")
-                    frames = self._frames(container)
+                    self._check_pixels(container.streams.video[0])
+                    frames = self._frames(container, deadline)
             except av.error.FFmpegError as error:
                 raise BagwiseError(f"it is damaged or not a video: {error.strerror or error}") from error
         if not frames:
             raise BagwiseError("it holds no frame")
         return np.stack(frames)
 
-    def _frames(self, container: Any) -> list[NDArray[np.uint8]]:
+    def _check_pixels(self, shown: Any) -> None:
+        """Check the size of the frames of a stream, or of a frame."""
+        width, height = shown.width or 0, shown.height or 0
+        self.limits.check("pixels", width * height, f"its frames have {width} x {height} pixels")
+
+    def _frames(self, container: Any, deadline: Deadline) -> list[NDArray[np.uint8]]:
         format = "gray" if self.mode == "grey" else "rgb24"
         frames: list[NDArray[np.uint8]] = []
         n_bytes = 0
         for number, frame in enumerate(container.decode(video=0)):
+            deadline.check()
             if number % self.every:
                 continue
+            self._check_pixels(frame)
             frames.append(frame.to_ndarray(format=format))
             if frames[-1].shape != frames[0].shape:
                 raise BagwiseError(f"frame {number} has shape {frames[-1].shape}, the first has {frames[0].shape}")
             n_bytes += frames[-1].nbytes
-            if n_bytes > self.max_bytes:
-                raise BagwiseError(
-                    f"its first {number + 1} frames take {readable_size(n_bytes)}, the limit{in_python(' max_bytes')} "
-                    f"is {readable_size(self.max_bytes)}. "
-                    + in_python("Take fewer by every= or max_frames=, or pass a larger limit.", "Cut or shrink it.")
-                )
+            what = f"its first {number + 1} frames take {readable_size(n_bytes)}"
+            self.limits.check("video_bytes", n_bytes, what)
             if len(frames) == self.max_frames:
                 break
         return frames

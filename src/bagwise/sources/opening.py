@@ -12,6 +12,7 @@ from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content
+from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import IMAGE_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import chosen_endings, ending, list_place, nothing_found, with_endings, without_file
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
@@ -59,7 +60,7 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
         - CSV, TSV and Excel files: ``sep``, ``sheet``, ``encoding``.
         - folders and archives: ``extensions``, the endings of files that are items.
         - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename
-          and label or split; ``limits``, what archives may hold.
+          and label or split; ``limits``, a `bagwise.sources.Limits`: larger sources and items are refused.
 
         For images, texts and videos, ``label``, ``id``, ``split``, ``sep`` and ``sheet`` are about the file that
         `labels` is.
@@ -148,14 +149,15 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
     name = os.path.basename(os.fspath(path))
     if ending(name) in _TABLES and os.path.isfile(path):
         return "table"
-    contents, _ = list_place(path, options.get("limits"))
+    limits = as_limits(options.get("limits"))
+    contents, _ = list_place(path, limits)
     alone = list(contents) == [name] and not os.path.isdir(path)
     if alone and ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
         if {"text", "columns"} & set(options):
             return "records"
         layout = {option: options.get(option) for option in ("sep", "sheet", "encoding")}
         try:
-            return "records" if has_text_column(name, contents[name], **layout) else "table"
+            return "records" if has_text_column(name, contents[name], limits, **layout) else "table"
         except BagwiseError as error:
             raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
     contents = without_file(contents, options.get("labels"))
@@ -198,9 +200,9 @@ def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
     return nothing_found(path, "images, texts, records or videos", contents, _SOME_ENDINGS, others)
 
 
-def has_endings(path: str | os.PathLike[str], extensions: str) -> bool:
+def has_endings(path: str | os.PathLike[str], extensions: str, limits: Limits | None = None) -> bool:
     """Whether a source has files with these endings, see `chosen_endings`."""
-    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path)[0]))
+    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path, as_limits(limits))[0]))
 
 
 def _modality_of_endings(path: str, contents: Mapping[str, Content], extensions: Any) -> str:

@@ -11,10 +11,11 @@ from typing import Any, BinaryIO
 
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.annotations import LabelFile
-from bagwise.sources.archives import ArchiveLimits, is_archive, list_archive
+from bagwise.sources.archives import is_archive, list_archive
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import SPLIT_FOLDERS
 from bagwise.sources.items import Content, Decoder, Item
+from bagwise.sources.limits import Limits
 
 __all__ = ["FileContent", "arrange", "collect", "ending", "list_place"]
 
@@ -35,9 +36,7 @@ class FileContent:
         return open(self.path, "rb")
 
 
-def list_place(
-    path: str | os.PathLike[str], limits: ArchiveLimits | None = None
-) -> tuple[dict[str, Content], list[str]]:
+def list_place(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[dict[str, Content], list[str]]:
     """List the files of a folder, an archive or a single file: their contents by name, and ignored names.
 
     Names are relative, with ``/`` between folders, in order of code points. Ignored are hidden files (or those in a
@@ -51,7 +50,7 @@ def list_place(
     elif not place.exists():
         raise BagwiseError(f"{os.fspath(path)} does not exist. Give a folder, a zip or tar archive, or a file.")
     elif is_archive(place):
-        found, ignored = dict(list_archive(absolute, limits or ArchiveLimits())), []
+        found, ignored = dict(list_archive(absolute, limits or Limits())), []
     else:
         return {place.name: FileContent(absolute)}, []
     hidden = {name for name in found if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))}
@@ -123,7 +122,7 @@ def collect(
     accepted: frozenset[str] | None = None,
     labels: Any = "folders",
     splits: Any = "folders",
-    limits: ArchiveLimits | None = None,
+    limits: Limits | None = None,
 ) -> Collection:
     """Make a collection of the files in a folder or an archive that `choose` chooses by their names and contents.
 
@@ -147,7 +146,7 @@ def collect(
     if _by_folder(labels) and len(tables) == 1 and os.path.isdir(path) and not any(item.labels for item in items):
         beside = argument("labels", os.path.join(path, tables[0]))
         notes.append(f"Items have no labels, which come from folders. If {tables[0]} holds them: {beside}")
-    collection = Collection(items, modality, os.fspath(path), others, notes)
+    collection = Collection(items, modality, os.fspath(path), others, notes, limits=limits)
     return annotated(collection, labels, splits)
 
 

@@ -8,17 +8,28 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
+from bagwise._utils.memory import readable_size
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
-from bagwise.sources.archives import ArchiveLimits, check_stamp, stamp_of
+from bagwise.sources.archives import check_stamp, stamp_of
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_LABEL, USUAL_TEXT, shortened, split_name
-from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS, SheetContent, as_separator, head_of, separator_of
+from bagwise.sources.delimited import (
+    SHEET_ENDINGS,
+    TAB_ENDINGS,
+    SheetContent,
+    as_separator,
+    head_of,
+    parsed_rows,
+    separator_of,
+)
 from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
+from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.places import (
     FileContent,
     annotated,
@@ -87,31 +98,32 @@ class RecordFormat:
         separator = as_separator(sep) or separator_of(name, head, quote)
         return cls(None if columns is None else tuple(columns), separator, quote, encoding)
 
-    def with_header(self, file: BinaryIO) -> tuple[RecordFormat, int]:
+    def with_header(self, file: BinaryIO, limits: Limits) -> tuple[RecordFormat, int]:
         """Read the names of columns from the first row if they are unknown; also return where records begin."""
         if self.delimiter is None or self.names is not None:
             return self, 0
-        lines = _Lines(file, 0, self.encoding)
+        lines = _Lines(file, 0, self, limits)
         try:
             names = next(self._rows(lines), None)
         except csv.Error as error:
             raise BagwiseError(f"its first line cannot be parsed: {error}") from error
         if not names:
             raise BagwiseError("it is empty, or its first line is: there are no names of columns")
+        limits.check("columns", len(names), f"it has {len(names):,} columns")
         if len(set(names)) < len(names):
             raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
         return RecordFormat(tuple(names), self.delimiter, self.quote, self.encoding), lines.position
 
-    def scan(self, file: BinaryIO, start: int) -> Iterator[Scanned]:
+    def scan(self, file: BinaryIO, start: int, limits: Limits) -> Iterator[Scanned]:
         """Yield all records from the byte `start` on. Empty lines are not records."""
-        lines = _Lines(file, start, self.encoding)
+        lines = _Lines(file, start, self, limits)
         records: Iterator[dict[str, Any] | None]
         if self.delimiter is None:
             records = map(_parse_json, lines)
         else:
             records = map(self._named, self._rows(lines))
         while True:
-            begin = lines.position
+            begin = lines.begin = lines.position
             found: dict[str, Any] | BagwiseError | None
             try:
                 found = next(records)
@@ -119,6 +131,8 @@ class RecordFormat:
                 return
             except csv.Error as error:
                 found = BagwiseError(f"it cannot be parsed: {error}")
+            except _NoEndError:
+                raise
             except BagwiseError as error:
                 found = error
             if found is not None:
@@ -139,9 +153,7 @@ class RecordFormat:
         assert self.delimiter is not None
         if self.quote is None:
             return map(self._divide, lines)
-        # The limit is one for the whole process, and too low for texts; sizes are bounded by the file's.
-        csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
-        return csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote, strict=True)
+        return parsed_rows(lines, delimiter=self.delimiter, quotechar=self.quote, strict=True)
 
     def _divide(self, line: str) -> list[str]:
         bare = line.rstrip("\r\n")
@@ -156,20 +168,35 @@ class RecordFormat:
         return dict(zip(self.names, row, strict=True))
 
 
+class _NoEndError(BagwiseError):
+    """Raised for a record that is too long, after which it is unknown where the next one begins."""
+
+
 class _Lines(Iterator[str]):
     """The decoded lines of a file. Unlike a generator, it continues after a line that cannot be decoded."""
 
-    def __init__(self, file: BinaryIO, position: int, encoding: str | None) -> None:
+    def __init__(self, file: BinaryIO, position: int, format: RecordFormat, limits: Limits) -> None:
         file.seek(position)
-        self.position = position
+        self.position = self.begin = position  # `begin`: where the current record begins
         self._file = file
-        self._encoding = encoding
+        self._encoding = format.encoding
+        self._several = format.quote is not None  # a record may have several lines
+        self._limits = limits
 
     def __next__(self) -> str:
-        line = self._file.readline()
+        most = self._limits.text_bytes
+        line = self._file.readline(most + 1)
         if not line:
             raise StopIteration
         start, self.position = self.position, self.position + len(line)
+        while len(line) > most and not line.endswith(b"\n"):  # what is left of it is no record either
+            line = self._file.readline(most + 1)
+            self.position += len(line)
+        if self.position - self.begin > most:
+            error = self._limits.exceeded("text_bytes", f"it has more than {readable_size(most)}")
+            if self._several:
+                raise _NoEndError(f"the record that begins at byte {self.begin} is refused, or has no end: {error}")
+            raise error
         return decode_text(line, self._encoding, start)
 
 
@@ -202,7 +229,7 @@ def open_records(
     labels: Any = None,
     splits: Any = None,
     on_error: str = "raise",
-    limits: ArchiveLimits | None = None,
+    limits: Limits | None = None,
     delimiter: str | None = None,
 ) -> Collection:
     r"""Open the records of CSV, TSV, JSONL or Excel files as texts: one file, or all those of a folder or an archive.
@@ -247,8 +274,8 @@ def open_records(
         Splits given from outside, see `Collection.with_splits`.
     on_error : {"raise", "skip"}, default="raise"
         Whether a record that cannot be parsed raises an error, or is skipped with a `SkippedItemsWarning`.
-    limits : ArchiveLimits, default=None
-        What archives may hold.
+    limits : Limits, default=None
+        What archives may hold, the number of records, and the size of one.
     delimiter : str, default=None
         The name of `sep` in earlier versions.
 
@@ -258,6 +285,7 @@ def open_records(
         Its items' `load` gives str. `skipped` has the records that were skipped.
     """
     check_on_error(on_error)
+    limits = as_limits(limits)
     sep = delimiter if sep is None else sep
     if label_from not in ("auto", "column", "folder", "file"):
         raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
@@ -281,7 +309,7 @@ def open_records(
         content = contents[name]
         try:
             if ending(name) in SHEET_ENDINGS:
-                content = SheetContent.of(content, sheet)
+                content = SheetContent.of(content, sheet, limits)
                 format = RecordFormat.of(name, columns, ",")
                 notes += content.notes
             else:
@@ -291,7 +319,7 @@ def open_records(
             raise BagwiseError(f"{content.source} cannot be used: {str(error).rstrip('.')}.") from error
         folder, by_split = by_folder[name]
         by_place = PurePosixPath(name).stem if label_from == "file" else folder
-        file = _File(name, content, format, wanted, label_from, by_place, by_split, prefix=len(names) > 1)
+        file = _File(name, content, format, wanted, label_from, by_place, by_split, len(names) > 1, limits)
         for found in file.items():
             if isinstance(found, Item):
                 items.append(found)
@@ -302,11 +330,13 @@ def open_records(
                     f"{source} has a record that cannot be used, {found.id}: {found.reason}. "
                     f"Correct it, or skip such records by {argument('on_error', 'skip')}."
                 )
+            if len(items) + len(skipped) > limits.rows:
+                raise limits.exceeded("rows", f"{source} has more than {limits.rows:,} records")
     warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
     if not items:
         raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
     others = sorted([*ignored, *(set(contents) - set(names))])
-    return annotated(Collection(items, "texts", source, others, notes, skipped), labels, splits)
+    return annotated(Collection(items, "texts", source, others, notes, skipped, limits), labels, splits)
 
 
 class Columns(NamedTuple):
@@ -346,20 +376,21 @@ class _File:
     label: str | None
     split: str | None
     prefix: bool
+    limits: Limits
 
     def items(self) -> Iterator[Item | Skipped]:
         """Yield the item of each record, or why it cannot be used."""
         # members of archives notice changes themselves
         stamp = stamp_of(self.content.path) if isinstance(self.content, FileContent) else None
         columns = decoder = None
-        with self.content.open() as file:
+        with self.content.open() as file, self._named_errors():
             try:
-                format, start = self.format.with_header(file)
+                format, start = self.format.with_header(file, self.limits)
                 if format.names is not None:
                     columns = self._columns_in(format.names)
             except BagwiseError as error:
                 raise BagwiseError(f"{self.content.source} cannot be used: {error}.") from error
-            for number, (first, last, fields) in enumerate(format.scan(file, start), start=1):
+            for number, (first, last, fields) in enumerate(format.scan(file, start, self.limits), start=1):
                 try:
                     if isinstance(fields, BagwiseError):
                         raise fields
@@ -376,6 +407,13 @@ class _File:
                 id = f"{self.name}:{number if inner is None else inner}" if self.prefix or inner is None else inner
                 yield Item(id, RecordContent(self.content, first, last, number, stamp), decoder, labels, split)
 
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _NoEndError as error:
+            raise BagwiseError(f"{self.content.source} cannot be used: {str(error).rstrip('.')}.") from error
+
     def _columns_in(self, names: Iterable[str]) -> Columns:
         columns = self.wanted.found_in(names)
         if self.label_from == "column" and columns.label is None:
@@ -390,10 +428,12 @@ class _File:
             value = fields.get(columns.label)
         if value is None or value == "":
             return ()
-        return tuple(map(str, value)) if isinstance(value, list) else (self._name(value),)
+        return tuple(map(self._name, value)) if isinstance(value, list) else (self._name(value),)
 
     def _name(self, value: Any) -> str:
         """Return a label or an id as it was before it was written for programs for tables."""
+        if isinstance(value, (dict, list)):
+            raise BagwiseError(f"a label or an id is a JSON {type(value).__name__}, expected a string or a number")
         return str(value) if self.format.delimiter is None else unquote_formula(str(value))
 
     def _id_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
@@ -464,15 +504,21 @@ def _whole(content: Content) -> bytes:
 
 
 def has_text_column(
-    name: str, content: Content, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
+    name: str,
+    content: Content,
+    limits: Limits,
+    *,
+    sep: str | None = None,
+    sheet: str | None = None,
+    encoding: str | None = None,
 ) -> bool:
     """Whether a file of records has a column of text by its name. JSONL files are assumed to have one."""
     if ending(name) in JSON_ENDINGS:
         return True
     if ending(name) in SHEET_ENDINGS:
-        content, sep, encoding = SheetContent.of(content, sheet), ",", None
+        content, sep, encoding = SheetContent.of(content, sheet, limits), ",", None
     check_encoding(encoding)
     format = RecordFormat.of(name, sep=sep, encoding=encoding, head=head_of(content, encoding))
     with content.open() as file:
-        names = format.with_header(file)[0].names or ()
+        names = format.with_header(file, limits)[0].names or ()
     return any(usual in names for usual in USUAL_TEXT)

@@ -18,27 +18,40 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from bagwise._utils.extras import require
 from bagwise._utils.matrices import checked_csr
+from bagwise._utils.memory import readable_size
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
-from bagwise.sources.archives import ArchiveLimits, list_archive
+from bagwise.sources.archives import list_archive
 from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
-from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS, SheetContent, as_separator, is_number, separator_of
+from bagwise.sources.delimited import (
+    SHEET_ENDINGS,
+    TAB_ENDINGS,
+    SheetContent,
+    as_separator,
+    is_number,
+    parsed_rows,
+    separator_of,
+)
 from bagwise.sources.items import Content, check_encoding, decode_text
+from bagwise.sources.limits import Limits, check_size
+from bagwise.sources.parquet import ParquetTable
 from bagwise.sources.places import FileContent, ending
+from bagwise.sources.row_lists import RowIds
 
 __all__ = ["READERS", "WITH_COLUMNS"]
 
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
+_NPY_HEADERS: dict[tuple[int, ...], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 # What the standard library raises for archives that are not what they should be.
 _DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, zlib.error, NotImplementedError, OverflowError, EOFError)
 _DAMAGES += (ValueError, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError)
 # Characters and rows that are looked at.
 _HEAD, _SAMPLE = 1 << 16, 50
-# A larger matrix than this has at most so many rows or columns for each of its numbers.
-_MOST_EMPTY, _FEW = 100_000, 10
 # Bytes that are read at a time; digits of a size.
 _PART, _DIGITS = 1 << 24, 19
 # Lines of Matrix Market files, by what the first line says of them; an empty line may be anywhere.
@@ -56,11 +69,12 @@ _UNUSUAL = re.compile(rb"\r|(?:^|\n)[ \t]*+\n")
 def read_npz(path: str, reading: Reading) -> RawTable:
     """Read arrays saved by NumPy, or a sparse matrix saved by SciPy."""
     data, label = reading.data, reading.label
-    list_archive(path, reading.limits or ArchiveLimits(max_member_bytes=1 << 36))
     try:
+        _check_arrays(path, reading.limits)
         with np.load(path, allow_pickle=False) as arrays:
             names = list(arrays.files)
             if "format" in names and "shape" in names and data is None:
+                check_shape(tuple(arrays["shape"].tolist()), reading.limits)
                 return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, label))
             splits = _npz_splits(names) if data is None and label is None else []
             if splits:
@@ -76,6 +90,38 @@ def read_npz(path: str, reading: Reading) -> RawTable:
         raise
     except _DAMAGES as error:
         raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
+
+
+def _check_arrays(path: str, limits: Limits) -> None:
+    """Check the arrays of a file, before one is read: no Python objects, and as many bytes as their shapes say."""
+    members = list_archive(path, replace(limits, member_bytes=limits.total_bytes))
+    total = sum(member.size for member in members.values())
+    limits.check("table_bytes", total, f"its arrays have {readable_size(total)}")
+    with zipfile.ZipFile(path) as archive:
+        for name, member in members.items():
+            with archive.open(name) as file:
+                if file.read(6) != np.lib.format.MAGIC_PREFIX:
+                    continue  # no array, and never taken for one
+                version = tuple(file.read(2))
+                if version not in _NPY_HEADERS:
+                    raise BagwiseError(f"array {name!r} has named columns, or is of a format that is not known.")
+                shape, _, dtype = _NPY_HEADERS[version](file)
+                n_bytes = member.size - file.tell()
+            if dtype.hasobject:
+                raise BagwiseError(f"array {name!r} holds Python objects, which are never loaded.")
+            if min(shape, default=1) < 0 or math.prod(shape) * dtype.itemsize != n_bytes:
+                raise BagwiseError(f"it is damaged: array {name!r} claims {shape} of {dtype}, but has {n_bytes} bytes.")
+            if dtype.kind in "US" and name.removesuffix(".npy") in _NPZ_LABELS:
+                width = dtype.itemsize // (4 if dtype.kind == "U" else 1)
+                limits.check("label_length", width, f"array {name!r} has strings of {width:,} characters")
+
+
+def check_shape(shape: Sequence[Any], limits: Limits) -> None:
+    """Raise an error if a file claims more rows or columns than the limits allow."""
+    if len(shape) != 2 or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise BagwiseError(f"it is damaged: it claims the shape {shape!r:.80}.")
+    for name, size in zip(("rows", "columns"), shape, strict=True):
+        limits.check(name, size, f"it claims {size:,} {name}")
 
 
 def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
@@ -107,7 +153,7 @@ def _join(tables: list[tuple[str, Any, list[str]]]) -> RawTable:
     return RawTable(
         np.concatenate([X for _, X, _ in tables]),
         [label for _, _, labels in tables for label in labels],
-        [f"{split}:{i}" for split, X, _ in tables for i in range(len(X))],
+        RowIds.of_parts([(f"{split}:", len(X)) for split, X, _ in tables]),
         [split for split, X, _ in tables for _ in range(len(X))],
     )
 
@@ -153,7 +199,7 @@ def read_mtx(path: str, reading: Reading) -> RawTable:
     """Read a Matrix Market file."""
     from scipy.io import mmread
 
-    plain = _check_mtx(path)
+    plain = _check_mtx(path, reading.limits)
     try:
         matrix = mmread(path if plain else _plain_mtx(path))
         return RawTable(_as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
@@ -168,11 +214,12 @@ def _plain_mtx(path: str) -> BinaryIO:
         return io.BytesIO(b"".join(line + b"\n" for line in lines if line))
 
 
-def _check_mtx(path: str) -> bool:
+def _check_mtx(path: str, limits: Limits) -> bool:
     """Raise an error unless a file is a Matrix Market file to the last byte: others may end the process in SciPy.
 
     Returns whether all of its lines end in a line feed, and none is empty.
     """
+    check_size(path, limits)
     with open(path, "rb") as file:
         first = file.readline(_HEAD).decode("latin-1").lower().split()
         if len(first) != 5 or first[0] != "%%matrixmarket" or (first[2], first[3]) not in _MTX_LINES:
@@ -186,6 +233,9 @@ def _check_mtx(path: str) -> bool:
         if len(sizes) != wanted or not all(size.isdigit() and 0 < len(size) < _DIGITS for size in sizes):
             raise BagwiseError(f"it is damaged: its sizes are {line[:80]!r}; expected {wanted} whole numbers.")
         rows, columns, *n_stored = map(int, sizes)
+        check_shape((rows, columns), limits)
+        if not n_stored:
+            limits.check("table_bytes", 8 * rows * columns, f"it claims {readable_size(8 * rows * columns)}")
         whole = first[4] == "general"  # of others only a triangle is stored
         n_stored = n_stored or [rows * columns if whole else rows * (rows - 1) // 2]
         n_lines, plain, pattern = 0, b"\r" not in line, _MTX_LINES[first[2], first[3]]
@@ -195,8 +245,7 @@ def _check_mtx(path: str) -> bool:
                 raise BagwiseError("it is damaged: there is something else than numbers among its numbers.")
             n_lines += ended.count(b"\n")
             plain = plain and ended is part and _UNUSUAL.search(part) is None
-        empty = max(rows, columns) > _MOST_EMPTY and max(rows, columns) > _FEW * n_stored[0]
-        if empty or not rows or not columns or n_lines < n_stored[0]:
+        if not rows or not columns or n_lines < n_stored[0]:
             claimed = f"{rows} rows, {columns} columns and {n_stored[0]} numbers"
             raise BagwiseError(f"it is damaged: it claims {claimed}, but has {n_lines} lines of numbers.")
     return plain
@@ -206,6 +255,7 @@ def read_svmlight(path: str, reading: Reading) -> RawTable:
     """Read an svmlight file. Lines with several labels are refused by scikit-learn."""
     from sklearn.datasets import load_svmlight_file
 
+    check_size(path, reading.limits)
     try:
         X, y = load_svmlight_file(path)
     except (ValueError, OverflowError) as error:
@@ -215,22 +265,28 @@ def read_svmlight(path: str, reading: Reading) -> RawTable:
 
 def read_csv(path: str, reading: Reading) -> RawTable:
     """Read numbers between commas, tabs or the like, or the cells of an Excel sheet."""
+    check_size(path, reading.limits)
     name = os.path.basename(path)
     content: Content = FileContent(path)
     notes: tuple[str, ...] = ()
     sep, encoding = as_separator(reading.sep), reading.encoding
     if ending(name) in SHEET_ENDINGS:
-        sheet = SheetContent.of(content, reading.sheet)
+        sheet = SheetContent.of(content, reading.sheet, reading.limits)
         sep, encoding, notes = ",", None, sheet.notes
         content = sheet
     check_encoding(encoding)
     with content.open() as file:
         text = decode_text(file.read(), encoding)
     separator = sep or separator_of(name, text[:_HEAD])
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    first, second = next(rows, []), next(rows, None)
+    try:
+        rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator)
+        first: list[str] = next(rows, [])
+        second = next(rows, None)
+    except csv.Error as error:
+        raise BagwiseError(f"its first lines cannot be parsed: {error}") from error
     if not first:
         raise BagwiseError("it is empty.")
+    reading.limits.check("columns", len(first), f"it has {len(first):,} columns")
     has_names = not all(is_number(cell, separator != ",") for cell in first)
     names = list(map(unquote_formula, first)) if has_names else [str(i) for i in range(len(first))]
     if has_names and second is None:
@@ -240,8 +296,12 @@ def read_csv(path: str, reading: Reading) -> RawTable:
     layout["skiprows"] = int(has_names)
 
     def strings(i: int) -> list[str]:
-        read = np.loadtxt(io.StringIO(text), dtype=str, usecols=[i], **layout).ravel().tolist()
-        return list(map(unquote_formula, read))
+        # not by NumPy, whose strings would all be as wide as the longest
+        rows = _cells(text, separator, has_names)
+        cells = [row[i] if len(row) > i else None for _, row in rows]
+        if None in cells:
+            raise ValueError("a line has fewer fields than the first one")
+        return list(map(unquote_formula, cells))  # type: ignore[arg-type]
 
     def numbers(**more: Any) -> Any:
         return np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout, **more)
@@ -255,6 +315,8 @@ def read_csv(path: str, reading: Reading) -> RawTable:
                 raise
             X = numbers(converters=lambda cell: float(cell.replace(",", ".")))
             notes += ("Numbers are read with decimal commas: 1,5 is one and a half.",)
+    except csv.Error as error:
+        raise BagwiseError(f"it cannot be parsed: {error}") from error
     except ValueError as error:
         if isinstance(error, BagwiseError):
             raise
@@ -270,7 +332,7 @@ def _texts_in(row: Sequence[str] | None) -> list[int]:
 
 def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a file, with their lines."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator)
     for k, row in enumerate(rows):
         if row and (k or not has_names):
             yield rows.line_num, row
@@ -339,33 +401,22 @@ def text_column(number: int, name: str, values: Sequence[str]) -> BagwiseError:
 
 def read_parquet(path: str, reading: Reading) -> RawTable:
     """Read a Parquet file by pyarrow."""
-    parquet = require("pyarrow.parquet", "io", "Reading Parquet files")
-    arrow = require("pyarrow", "io", "Reading Parquet files")
-    try:
-        table = parquet.read_table(path)
-        names = table.column_names
-        table.validate(full=True)
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
-
-    def strings(i: int) -> list[str]:
-        return ["" if value is None else str(value) for value in table.column(i).to_pylist()]
-
-    columns = TableColumns(names, reading)
-    types, kinds = arrow.types, [field.type for field in table.schema]
-    texts = [i for i, k in enumerate(kinds) if types.is_string(k) or types.is_large_string(k) or types.is_dictionary(k)]
-    others = columns.read(strings, texts)
+    table = ParquetTable.read(path, reading.limits)
+    if table.nested:
+        raise BagwiseError(f"columns {shortened(table.nested)} hold lists or the like, not numbers. Remove them.")
+    columns = TableColumns(table.names, reading)
+    texts, numbers, kinds = table.kinds()
+    others = columns.read(table.column, texts)
     for i in columns.numbers:
-        kind = kinds[i]
         if i in texts:
-            raise text_column(i, columns.names[i], strings(i)[:_SAMPLE])
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise text_column(i, columns.names[i], table.column(i)[:_SAMPLE])
+        if i not in numbers:
             raise BagwiseError(
-                f"column {columns.names[i]!r} is {kind}, not numbers. Remove it, or choose it by {argument('label')}, "
-                f"{argument('id')} or {argument('split')}."
+                f"column {columns.names[i]!r} is {kinds[i]}, not numbers. Remove it, or choose it by "
+                f"{argument('label')}, {argument('id')} or {argument('split')}."
             )
-    numbers = [np.asarray(table.column(i).to_numpy(), dtype=np.float64) for i in columns.numbers]
-    X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
+    chosen = [table.values(i) for i in columns.numbers]
+    X = np.stack(chosen, axis=1) if chosen else np.empty((table.table.num_rows, 0))
     return columns.table(X, others, True)
 
 

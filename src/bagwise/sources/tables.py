@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import ArchiveLimits
-from bagwise.sources.collection import Collection
+from bagwise.sources.collection import Collection, as_label_array
 from bagwise.sources.columns import RawTable, Reading
 from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
-from bagwise.sources.items import Content, Item
+from bagwise.sources.items import Content, Item, several_labels
+from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.places import annotated, ending
-from bagwise.sources.table_files import READERS, WITH_COLUMNS
+from bagwise.sources.row_lists import Coded, LazyList, RowIds
+from bagwise.sources.table_files import READERS, WITH_COLUMNS, check_shape
 
 __all__ = ["TableCollection", "open_table"]
 
@@ -39,7 +40,7 @@ def open_table(
     encoding: str | None = None,
     labels: Any = None,
     splits: Any = None,
-    limits: ArchiveLimits | None = None,
+    limits: Limits | None = None,
 ) -> TableCollection:
     """Open a table of numbers.
 
@@ -82,8 +83,8 @@ def open_table(
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
         Splits given from outside, see `Collection.with_splits`.
-    limits : ArchiveLimits, default=None
-        What ``.npz`` files may hold. By default files of up to 64 GiB.
+    limits : Limits, default=None
+        The numbers of rows and columns, and the memory they may take, among others.
 
     Returns
     -------
@@ -103,30 +104,34 @@ def open_table(
         raise BagwiseError(f"{argument('sheet')} is for Excel files, but this is {end}.")
     if data is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
+    limits = as_limits(limits)
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
     reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, limits)
     try:
         table = READERS[end](source, reading)
-        _check(table)
+        _check(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
     except (BagwiseError, OSError) as error:
         raise BagwiseError(f"{source} cannot be read: {error}") from error
     n = table.X.shape[0]
+    labels_of = Coded.same("", n) if table.labels is None else Coded.of(table.labels)
     collection = TableCollection(
         table.X,
-        ids=table.ids if table.ids is not None else [str(i) for i in range(n)],
-        label_sets=[()] * n if table.labels is None else [() if label == "" else (label,) for label in table.labels],
+        ids=table.ids if table.ids is not None else RowIds(range(n)),
+        label_sets=labels_of.mapped(lambda label: (label,) if label else ()),
         splits=table.splits,
         feature_names=table.feature_names,
         source=source,
         notes=table.notes,
+        limits=limits,
     )
     return annotated(collection, labels, splits)  # type: ignore[return-value]
 
 
-def _check(table: RawTable) -> None:
+def _check(table: RawTable, limits: Limits) -> None:
     n, d = table.X.shape
+    check_shape((n, d), limits)
     if n == 0 or d == 0:
         raise BagwiseError(f"it has {n} rows and {d} columns of numbers.")
     for what, values in (("labels", table.labels), ("ids", table.ids), ("splits", table.splits)):
@@ -157,6 +162,8 @@ class TableCollection(Collection):
         Origin, for messages.
     notes : sequence of str, default=()
         What was not obvious about the columns of a file.
+    limits : Limits, default=None
+        See `Collection`.
 
     Attributes
     ----------
@@ -174,20 +181,60 @@ class TableCollection(Collection):
         feature_names: Sequence[str] | None = None,
         source: str = "a table",
         notes: Sequence[str] = (),
+        limits: Limits | None = None,
     ) -> None:
-        decoder = RowDecoder()
-        rows = enumerate(zip(ids, label_sets, [None] * len(ids) if splits is None else splits, strict=True))
-        items = (Item(id, RowContent(source, X, i, i), decoder, labels, split) for i, (id, labels, split) in rows)
-        super().__init__(items, "table", source, notes=notes)
+        super().__init__((), "table", source, notes=notes, limits=limits)
+        n = X.shape[0]
+        self._ids = ids if isinstance(ids, RowIds) else list(ids)
+        self._label_sets = Coded.of(label_sets)
+        self._splits: Coded[str | None] = Coded.same(None, n) if splits is None else Coded.of(splits)
+        for what, values in (("ids", self._ids), ("label_sets", self._label_sets), ("splits", self._splits)):
+            if len(values) != n:
+                raise BagwiseError(f"{source} has {n} rows but {len(values)} {what}.")
         self.X = X
         self.feature_names = None if feature_names is None else list(feature_names)
+        self._items = _Rows(source, X, self._ids, self._label_sets, self._splits)
+        if not isinstance(self._ids, RowIds) or not self._ids.differ:
+            self._check(list(self._ids), ())
+        self._check((), self._label_sets.used())
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each row. Numbers of rows become strings when they are asked for."""
+        return self._ids
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The label of each row, see `Collection.labels`."""
+        used, codes = np.unique(self._label_sets.codes, return_inverse=True)
+        several = next((k for k in used.tolist() if len(self._label_sets.values[k]) > 1), None)
+        if several is not None:
+            first = int(np.flatnonzero(self._label_sets.codes == several)[0])
+            raise several_labels(self._ids[first], self._label_sets.values[several])
+        labels = [next(iter(self._label_sets.values[k]), None) for k in used.tolist()]
+        return as_label_array(labels, len(codes))[codes]
+
+    @property
+    def label_sets(self) -> Sequence[tuple[str, ...]]:
+        """All labels of each row."""
+        return self._label_sets
+
+    @property
+    def splits(self) -> Sequence[str | None]:
+        """The split of each row, such as ``"train"``, or None."""
+        return self._splits
+
+    def _columns(self, numbers: NDArray[np.int64]) -> tuple[Any, ...]:
+        ids = self._ids.chosen(numbers) if isinstance(self._ids, RowIds) else [self._ids[i] for i in numbers.tolist()]
+        return ids, self._label_sets.chosen(numbers), self._splits.chosen(numbers)
 
     def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
-        columns = _columns([self._items[i] for i in numbers.tolist()])
-        return TableCollection(self.X[numbers], *columns, self.feature_names, self.source, self.notes)
+        others = self.feature_names, self.source, self.notes, self.limits
+        return TableCollection(self.X[numbers], *self._columns(numbers), *others)  # type: ignore[call-arg]
 
-    def _replaced(self, items: Sequence[Item]) -> TableCollection:
-        return TableCollection(self.X, *_columns(items), self.feature_names, self.source, self.notes)
+    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> TableCollection:
+        others = self.feature_names, self.source, self.notes, self.limits
+        return TableCollection(self.X, self._ids, label_sets, splits, *others)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TableCollection):
@@ -195,17 +242,30 @@ class TableCollection(Collection):
         if self.X.shape != other.X.shape or sp.issparse(self.X) != sp.issparse(other.X):
             return False
         differ = (self.X != other.X).nnz if sp.issparse(self.X) else not np.array_equal(self.X, other.X)
-        return not differ and _columns(self._items) == _columns(other._items)
+        columns = (self._ids, other._ids), (self._label_sets, other._label_sets), (self._splits, other._splits)
+        return not differ and all(one == two for one, two in columns)
 
     __hash__ = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the matrix once, not with every item
-        return TableCollection, (self.X, *_columns(self._items), self.feature_names, self.source, self.notes)
+        columns = self._ids, self._label_sets, self._splits
+        return TableCollection, (self.X, *columns, self.feature_names, self.source, self.notes, self.limits)
 
 
-def _columns(items: Sequence[Item]) -> tuple[list[str], list[tuple[str, ...]], list[str | None]]:
-    return [item.id for item in items], [item.labels for item in items], [item.split for item in items]
+class _Rows(LazyList[Item]):
+    """The items of a table."""
+
+    def __init__(self, source: str, X: Any, *columns: Any) -> None:
+        self._source, self._X, self._columns = source, X, columns
+        self._decoder = RowDecoder()
+
+    def __len__(self) -> int:
+        return int(self._X.shape[0])
+
+    def _at(self, number: int) -> Item:
+        id, labels, split = (column[number] for column in self._columns)
+        return Item(id, RowContent(self._source, self._X, number, number), self._decoder, labels, split)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

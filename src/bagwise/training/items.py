@@ -11,6 +11,7 @@ from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Histograms, Progress, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.delimited import column_names
+from bagwise.sources.limits import as_limits
 from bagwise.sources.media import images_in_mode
 from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
 from bagwise.training.options import FitOptions, open_source, reading_options
@@ -60,7 +61,11 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
     if options.modality != "auto":
         return options.modality
     given = reading_options(options) | _fitted_endings(model, source, options)
-    if model.modality == "texts" and "text" not in given and model.options.get("text") in column_names(source):
+    if (
+        model.modality == "texts"
+        and "text" not in given
+        and model.options.get("text") in column_names(source, as_limits(options.limits))
+    ):
         return "records"
     try:
         return modality_of(source, given)
@@ -83,7 +88,7 @@ def _check_modality(model: Model, modality: str, source: str) -> None:
 def _fitted_endings(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
     """Return the endings of files that the fit was told, if the options name none and the source has such files."""
     endings = model.options.get("extensions")
-    usable = options.extensions is None and endings is not None and has_endings(source, endings)
+    usable = options.extensions is None and endings is not None and has_endings(source, endings, options.limits)
     return {"extensions": endings} if usable else {}
 
 
@@ -94,7 +99,9 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
         changes["encoding"] = fitted.get("encoding")
     changes |= _fitted_endings(model, source, options)
     if options.modality in ("records", "table"):
-        there = column_names(source, sep=options.sep, sheet=options.sheet, encoding=options.encoding)
+        there = column_names(
+            source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
+        )
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
             if getattr(options, name) is None and fitted.get(name) in there:
                 changes[name] = fitted[name]

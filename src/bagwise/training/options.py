@@ -7,8 +7,7 @@ import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bagwise.model.visual import VisualVectorizer
 from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError, SkippedItemsWarning
+from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import has_color, images_in_mode
 from bagwise.sources.opening import modality_of, open_collection
 
@@ -57,8 +57,9 @@ TEXT_WORDS = 30_000
 # of 26.7, 7.0 and 2.0 %; with one size of 16 pixels 30.0, 7.2 and 3.2 %, of 32 pixels 31.0, 6.4 and 1.5 %.
 SIFT_SCALES = (1.0, 2.0)
 UNLABELLED_TEXT_WORDS = 3_000  # merged by a criterion that takes time with their square times the number of texts
+_CONFIG_BYTES = 1 << 20  # of a configuration file
 # Options that say how a source is read.
-_READING = ("text", "label", "id", "split", "keep", "labels", "extensions", "sep", "sheet", "encoding")
+_READING = ("text", "label", "id", "split", "keep", "labels", "extensions", "sep", "sheet", "encoding", "limits")
 # The modalities of options that do not apply to all.
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
@@ -130,6 +131,9 @@ class FitOptions:
         Character between the fields of a CSV file; sheet of an Excel file. See `open_records`.
     encoding : str, default=None
         Encoding of texts and CSV files; None: UTF-8.
+    limits : Limits, mapping or list of str, default=None
+        Sources and items beyond them are refused: a `bagwise.sources.Limits`, or those that are not the defaults, by a
+        mapping, or texts such as "pixels=200000000". They are never kept in files.
     on_error : {"raise", "skip"}, default="skip"
         Whether an item that cannot be read raises an error, or is skipped.
     cache : path, default=None
@@ -176,6 +180,7 @@ class FitOptions:
     sep: str | None = None
     sheet: str | None = None
     encoding: str | None = None
+    limits: Limits | None = None
     on_error: str = "skip"
     cache: str | None = None
     memory_limit: int | float | str | None = None
@@ -189,6 +194,9 @@ class FitOptions:
             object.__setattr__(self, "descriptor", "+".join(map(str, self.descriptor)))
         if isinstance(self.extensions, (list, tuple)):
             object.__setattr__(self, "extensions", ",".join(map(str, self.extensions)))
+        if self.limits is not None:
+            with _option("limits"):
+                object.__setattr__(self, "limits", as_limits(self.limits))
         if self.labels is not None:
             object.__setattr__(self, "labels", os.fspath(self.labels))
         if isinstance(self.n_groups, str) and self.n_groups != "auto":
@@ -256,8 +264,8 @@ class FitOptions:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all options, as numbers, strings and None."""
-        return asdict(self)
+        """Return all options but `limits`, as numbers, strings and None."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -275,6 +283,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from bagwise.training import read_config
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "fit.toml")
@@ -284,17 +293,23 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     shown = os.fspath(path)
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with open(path, "rb") as file:
+            text = file.read(_CONFIG_BYTES + 1)
+        if len(text) > _CONFIG_BYTES:
+            raise BagwiseError(f"The configuration {shown} has more than {_CONFIG_BYTES:,} bytes, which is too much.")
+        content = tomllib.loads(text.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BagwiseError(f"The configuration {shown} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BagwiseError(f"The configuration {shown} is not valid TOML: {error}") from error
     table = content.get("fit", content)
-    nested = [name for name, value in table.items() if isinstance(value, dict)] if isinstance(table, dict) else ["fit"]
+    nested = ["fit"]
+    if isinstance(table, dict):
+        nested = [name for name, value in table.items() if isinstance(value, dict) and name != "limits"]
     if nested:
         raise BagwiseError(
             f"The configuration {shown} has a table or value {nested[0]!r} that is not known. "
-            "Accepted: options such as groups = 50, at the top or in a table [fit]."
+            "Accepted: options such as groups = 50, at the top or in a table [fit], and a table of limits."
         )
     parameters = _parameters(table, shown)
     try:
