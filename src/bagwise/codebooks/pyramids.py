@@ -83,6 +83,11 @@ def cell_numbers(positions: NDArray[Any] | None, n_vectors: int, grids: Grids) -
             "A spatial pyramid needs the positions of the vectors, but these bags have none. "
             "Give them when the bags are made (Bags(..., positions=...)), or use pyramid=None."
         )
+    if positions is not None and not ((positions >= 0) & (positions <= 1)).all():  # compiled code counts on it
+        raise BagwiseError(
+            "Positions must lie in [0, 1] x [0, 1], but some do not: the file that these bags are mapped from is "
+            "damaged. Check it by: bagwise info FILE --verify"
+        )
     first = 0
     for level, (rows, columns) in enumerate(grids):
         if positions is not None:

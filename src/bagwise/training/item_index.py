@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
+from bagwise._utils.matrices import first_not_finite
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, argument, in_python, parameter_name, unknown_name
 from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
@@ -396,6 +397,8 @@ class ItemIndex:
         n_words = self.model.n_cells * self.model.hierarchy.n_words if self.by == "both" else None
         parts = [sp.csr_array(block.rows()[:, :n_words]) for block in self.index.blocks()]
         rows = sp.csr_array(sp.vstack(parts)) if parts else sp.csr_array((0, 1))
+        if (wrong := first_not_finite(rows)) is not None:  # from a file that was mapped, not read
+            raise BagwiseError(f"The index is damaged: its item {wrong[0]} holds {wrong[2]}.")
         if self.index.metric not in ("inner", "hellinger"):  # relative frequencies: compared by their square roots
             rows = rows.sqrt()
         n_classes = len(self.model.classes) or _DEFAULT_CLUSTERS
