@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 from bagwise import BagwiseError, kernels
+from bagwise._utils.devices import to_device, to_host
 from bagwise.kernels import KERNELS, additive_kernel
+from bagwise.kernels.additive import _array_kernel
 
 
 def one_word(kernel, x, z):
@@ -92,3 +94,34 @@ def test_messy_sparse_input_is_not_touched():
     np.testing.assert_array_equal(K, additive_kernel(messy.toarray()))
     np.testing.assert_array_equal(messy.data, before[0])
     np.testing.assert_array_equal(messy.indices, before[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_kernels_by_an_array_module(xp, kernel, dtype):
+    rng = np.random.default_rng(0)
+    X, Y = rng.gamma(0.3, size=(70, 37)).astype(dtype), rng.gamma(0.3, size=(131, 37)).astype(dtype)
+    X[rng.random(X.shape) < 0.4] = Y[rng.random(Y.shape) < 0.4] = 0
+    tolerance = {"rtol": 3e-6, "atol": 1e-7} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-15}
+    for other in (Y, None):
+        given = (None if array is None else to_device(array, xp) for array in (X, other))
+        found = _array_kernel(xp, *given, kernel)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(to_host(found), additive_kernel(X, other, kernel), **tolerance)
+    assert _array_kernel(xp, to_device(X[:0], xp), to_device(Y, xp), kernel).shape == (0, 131)
+
+
+@pytest.mark.cuda
+def test_kernel_matrices_on_a_device():
+    cupy = pytest.importorskip("cupy")
+    X = np.random.default_rng(1).random((9, 4))
+    here, there = additive_kernel(X, device="cuda"), additive_kernel(cupy.asarray(X))
+    assert isinstance(here, np.ndarray)
+    assert isinstance(there, cupy.ndarray)
+    np.testing.assert_allclose(there.get(), additive_kernel(X), rtol=1e-13)
+    with pytest.raises(BagwiseError, match="X is sparse; kernels of sparse matrices are not computed on a device"):
+        additive_kernel(sp.csr_array(X), device="cuda")
+    with pytest.raises(BagwiseError, match=r"sample 0, word 0 is -"):
+        additive_kernel(cupy.asarray(-X))
+    with pytest.raises(BagwiseError, match="X must be finite numbers"):
+        additive_kernel(cupy.asarray(np.full((2, 2), np.nan)))

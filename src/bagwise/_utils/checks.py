@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.devices import to_host
+from bagwise._utils.devices import is_on_device, to_device, to_host
 from bagwise.errors import BagwiseError
 
 # The names of NumPy's types in safetensors, such as F32 for float32.
@@ -17,8 +17,9 @@ TYPE_NAMES = {
     for code in ("f2", "f4", "f8", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 }
 
-# Checks look at pieces of about this many numbers, so that they take little memory beside the values.
-_PIECE = 1 << 20
+# Checks look at pieces of about this many numbers, so that they take little memory beside the values; on a device, to
+# which each piece is a question, at larger ones.
+_PIECE, _DEVICE_PIECE = 1 << 20, 1 << 26
 # The largest count, such as of iterations, and the largest number of threads that a file is believed.
 _LARGEST_COUNT, _MOST_JOBS = 1 << 40, 1 << 10
 
@@ -63,9 +64,12 @@ def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
     return wanted
 
 
-def as_values(values: Any, dtype: Any, where: str = "values") -> NDArray[Any]:
-    """Return values as a C-contiguous matrix of finite numbers, without a copy if nothing changes."""
-    given = as_numpy(values)
+def as_values(values: Any, dtype: Any, where: str = "values", xp: Any = np) -> NDArray[Any]:
+    """Return values as a C-contiguous matrix of finite numbers, without a copy if nothing changes.
+
+    `xp` is the module of the array, see `bagwise._utils.devices`.
+    """
+    given = as_numpy(values) if xp is np else to_device(values, xp)
     if given.ndim != 2:
         raise BagwiseError(
             f"{where} must have two dimensions, one row per item; got shape {given.shape}. "
@@ -79,7 +83,7 @@ def as_values(values: Any, dtype: Any, where: str = "values") -> NDArray[Any]:
             f"{where} are {given.dtype} and would be truncated to {wanted}. Round them first, or use a float dtype."
         )
     with np.errstate(over="ignore"):  # what does not fit becomes infinite and is reported below
-        converted = np.ascontiguousarray(given, dtype=wanted)
+        converted = to_device(given, xp, wanted)
     _check_numbers(given, converted, where)
     return converted
 
@@ -91,7 +95,7 @@ def _check_numbers(given: NDArray[Any], converted: NDArray[Any], where: str) -> 
         sound, what = lambda rows: converted[rows] == given[rows], f"within the range of {converted.dtype}"
     else:
         return
-    step = max(1, _PIECE // max(1, converted.shape[1]))
+    step = max(1, (_DEVICE_PIECE if is_on_device(converted) else _PIECE) // max(1, converted.shape[1]))
     for start in range(0, len(converted), step):
         fits = sound(slice(start, start + step))
         if not fits.all():

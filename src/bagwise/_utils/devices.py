@@ -27,7 +27,9 @@ _FRACTION = 0.9
 
 def is_on_device(array: Any) -> bool:
     """Whether an array, of CuPy, PyTorch or any library that speaks DLPack, lives on a CUDA device."""
-    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
+    if isinstance(array, np.ndarray):
+        return False
+    if not hasattr(array, "__dlpack_device__"):
         return type(array).__module__.startswith("cupyx.")  # a sparse matrix
     return int(array.__dlpack_device__()[0]) == _CUDA
 

@@ -9,20 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_values
+from bagwise._utils.devices import check_device_memory, device_module, is_on_device, where_given
 from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
+from bagwise.codebooks import _cuda
 from bagwise.errors import BagwiseError
 
-__all__ = ["WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "working_values"]
+__all__ = ["ArrayDistances", "WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "distances_to"]
+__all__ += ["working_values"]
 
 # Distances of a block: small enough for a core's cache, many enough rows for the matrix product to be fast.
 _BLOCK_NUMBERS = 1 << 18
 # Vectors of one task of a thread.
 _TASK_ROWS = 1 << 13
+# Distances of a block on a device, and its most rows.
+_DEVICE_NUMBERS, _DEVICE_ROWS = 1 << 26, 1 << 18
 
 
-def as_codebook(codebook: Any) -> NDArray[Any]:
-    """Check a codebook: at least one word. Returns a C-contiguous matrix of float32 or float64."""
-    words = as_values(codebook, None, "codebook")
+def as_codebook(codebook: Any, xp: Any = np) -> NDArray[Any]:
+    """Check a codebook: at least one word. Returns a C-contiguous matrix of float32 or float64 of the module `xp`."""
+    words = as_values(codebook, None, "codebook", xp)
     if 0 in words.shape:
         raise BagwiseError(
             f"A codebook needs at least one word and one feature, got {words.shape[0]} words of {words.shape[1]}."
@@ -32,9 +37,9 @@ def as_codebook(codebook: Any) -> NDArray[Any]:
     return words
 
 
-def working_values(values: Any, n_features: int) -> NDArray[Any]:
+def working_values(values: Any, n_features: int, xp: Any = np) -> NDArray[Any]:
     """Check vectors: a finite matrix with as many columns as the codebook. Their type stays."""
-    held = as_values(values, None)
+    held = as_values(values, None, xp=xp)
     if held.shape[1] != n_features:
         raise BagwiseError(f"The vectors have {held.shape[1]} features, but the words of the codebook {n_features}.")
     return held
@@ -50,13 +55,14 @@ class WordDistances:
     def __init__(self, codebook: NDArray[Any], *, bipolar: bool = False) -> None:
         self.codebook = codebook
         self.bipolar = bipolar
-        mean = np.zeros(1) if bipolar else codebook.mean(axis=0, dtype=np.float64)
+        self.xp = xp = device_module(None, codebook)
+        mean = xp.zeros(1) if bipolar else codebook.mean(axis=0, dtype=np.float64)
         self._mean = mean.astype(codebook.dtype)
         shifted = codebook - self._mean
         with np.errstate(over="ignore"):
-            self._norms = np.einsum("ij,ij->i", shifted, shifted)
+            self._norms = xp.einsum("ij,ij->i", shifted, shifted)
         check_norms(self._norms, codebook.dtype, "The codebook")
-        self._factors = np.ascontiguousarray(-2 * shifted.T)
+        self._factors = xp.ascontiguousarray(-2 * shifted.T)
         rows = max(_BLOCK_NUMBERS // len(codebook), 16)
         self.n_rows = 1 << min(rows.bit_length() - 1, 10)
 
@@ -93,6 +99,43 @@ class WordDistances:
                 signs[rows] = np.where(np.take_along_axis(found, out[rows, np.newaxis], 1)[:, 0] > 0, -1, 1)
 
 
+class ArrayDistances(WordDistances):
+    """`WordDistances` for a codebook on a device, by functions of its array module alone; larger blocks."""
+
+    def __init__(self, codebook: Any, *, bipolar: bool = False) -> None:
+        super().__init__(codebook, bipolar=bipolar)
+        self.n_rows = min(max(_DEVICE_NUMBERS // len(codebook), 16), _DEVICE_ROWS)
+
+    def _products(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
+        xp, dtype = self.xp, self.codebook.dtype
+        shape = min(self.n_rows, len(values)), len(self.codebook)
+        if xp is not np:
+            need = (shape[1] + 3 * values.shape[1]) * shape[0] * dtype.itemsize
+            check_device_memory(need, f"The distances of {shape[0]} vectors to {shape[1]} words")
+        products, largest = xp.empty(shape, dtype), xp.zeros(1, dtype)
+        for start in range(0, len(values), self.n_rows):
+            rows = slice(start, min(start + self.n_rows, len(values)))
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = (values[rows] - self._mean).astype(dtype, copy=False)
+                norms = (block * block).sum(axis=1)
+                largest = xp.maximum(largest, norms.max())
+                found = xp.matmul(block, self._factors, out=products[: rows.stop - start])
+            yield rows, found, norms
+        check_norms(largest, dtype, "A vector")  # once: each check waits for the device
+
+    def nearest(self, values: Any, out: Any, signs: Any = None) -> None:
+        """Do what `WordDistances.nearest` does."""
+        for rows, found, _ in self._products(values):
+            out[rows], turned = _cuda.nearest(self.xp, found, self._norms, self.bipolar)
+            if signs is not None:
+                signs[rows] = turned
+
+
+def distances_to(codebook: Any, *, bipolar: bool = False) -> WordDistances:
+    """Make the distances to a codebook, where it lives."""
+    return (ArrayDistances if is_on_device(codebook) else WordDistances)(codebook, bipolar=bipolar)
+
+
 def check_norms(norms: NDArray[Any], dtype: Any, what: str) -> None:
     """Raise BagwiseError if squared norms overflow `dtype`, or are so near that sums of them would."""
     if len(norms) and not norms.max() < np.finfo(dtype).max / 8:
@@ -104,7 +147,11 @@ def check_norms(norms: NDArray[Any], dtype: Any, what: str) -> None:
 
 def assign(values: NDArray[Any], table: WordDistances, n_threads: int) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
     """Nearest word of each vector, and its sign: 1, or -1 where `table` is bipolar and the negative is nearer."""
-    words, signs = np.empty(len(values), np.intp), np.ones(len(values), np.int8)
+    xp = table.xp
+    words, signs = xp.empty(len(values), np.intp), xp.ones(len(values), np.int8)
+    if isinstance(table, ArrayDistances):
+        table.nearest(values, words, signs)
+        return words, signs
 
     def fill(start: int, stop: int) -> None:
         table.nearest(values[start:stop], words[start:stop], signs[start:stop])
@@ -114,7 +161,9 @@ def assign(values: NDArray[Any], table: WordDistances, n_threads: int) -> tuple[
     return words, signs
 
 
-def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> NDArray[np.intp]:
+def assign_words(
+    values: Any, codebook: Any, *, n_jobs: int | None = None, device: str | None = None
+) -> NDArray[np.intp]:
     """Find the nearest word of each vector.
 
     Parameters
@@ -123,15 +172,19 @@ def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> ND
     codebook : array-like of shape (K, D)
     n_jobs : int, default=None
         Threads.
+    device : {"cpu", "cuda"}, default=None
+        Where to compute (``pip install "bagwise[gpu]"``). None: where the vectors are, which may be arrays of CuPy or
+        PyTorch on a CUDA device.
 
     Returns
     -------
     words : ndarray of shape (M,)
-        Of equally near words the first, up to rounding in the type of the codebook.
+        Of equally near words the first, up to rounding in the type of the codebook. An array of CuPy if the vectors
+        are on a device.
 
     Notes
     -----
-    O(M K D) time, as a matrix product; memory of about 1 MB a thread beside the result.
+    O(M K D) time, as a matrix product; memory of about 1 MB a thread beside the result, 0.5 GB on a device.
 
     Examples
     --------
@@ -139,6 +192,7 @@ def assign_words(values: Any, codebook: Any, *, n_jobs: int | None = None) -> ND
     >>> assign_words([[0.1, 0], [4, 5], [0, 0.2]], [[0.0, 0.0], [4.0, 4.0]])
     array([0, 1, 0])
     """
-    table = WordDistances(as_codebook(codebook))
-    held = working_values(values, table.codebook.shape[1])
-    return assign(held, table, number_of_threads(n_jobs))[0]
+    xp = device_module(device, values)
+    table = distances_to(as_codebook(codebook, xp))
+    held = working_values(values, table.codebook.shape[1], xp)
+    return where_given(assign(held, table, number_of_threads(n_jobs))[0], values)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count
 from bagwise._utils.threads import one_blas_thread
+from bagwise.codebooks import _cuda
 from bagwise.codebooks import _kernels as kernels
-from bagwise.codebooks.distances import WordDistances, as_codebook, working_values
+from bagwise.codebooks.distances import as_codebook, distances_to, working_values
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["ASSIGNMENTS", "Encoder", "localized_codes", "make_encoder", "soft_codes", "sparse_codes"]
@@ -26,13 +27,16 @@ _LASSO_STEPS = 10_000
 
 
 class Encoder(ABC):
-    """Codes of vectors, block by block. `blocks` may run in several threads."""
+    """Codes of vectors, block by block. `blocks` may run in several threads.
+
+    Words on a device are compared with vectors there; encoders of few words then give their codes by `few`.
+    """
 
     pooling: ClassVar[str]  # by default
     n_entries: int | None = None  # largest number of non-zeros in the code of a vector; None if it is dense
 
     def __init__(self, codebook: NDArray[Any]) -> None:
-        self.distances = WordDistances(codebook)
+        self.distances = distances_to(codebook)
 
     @property
     def codebook(self) -> NDArray[Any]:
@@ -54,6 +58,13 @@ class HardEncoder(Encoder):
         words = np.empty((len(values), 1), np.intp)
         self.distances.nearest(values, words[:, 0])
         yield slice(0, len(values)), _few_codes(words, np.ones(words.shape, self.codebook.dtype), len(self.codebook))
+
+    def few(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
+        """Yield rows, their words and weights, by functions of the array module of the words."""
+        xp = self.distances.xp
+        words = xp.empty((len(values), 1), np.intp)
+        self.distances.nearest(values, words[:, 0])
+        yield slice(0, len(values)), words, xp.ones(words.shape, self.codebook.dtype)
 
 
 class SoftEncoder(Encoder):
@@ -94,12 +105,29 @@ class LocalizedEncoder(Encoder):
             words = np.empty((len(distances), self._n_neighbors), np.intp)
             weights = np.empty(words.shape, distances.dtype)
             kernels.nearest_few(distances, words, weights)
-            weights -= weights[:, :1].copy()
-            with np.errstate(over="ignore"):
-                weights *= -self._sharpness
-            np.exp(weights, out=weights)
-            weights /= weights.sum(axis=1, keepdims=True)
-            yield rows, _few_codes(words, weights, len(self.codebook))
+            yield rows, _few_codes(words, self._weights(weights), len(self.codebook))
+
+    def few(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
+        """Do what `HardEncoder.few` does."""
+        xp = self.distances.xp
+        none = xp.zeros(len(self.codebook), self.codebook.dtype)
+        for rows, distances in self.distances.blocks(values):
+            words = xp.empty((len(distances), self._n_neighbors), np.intp)
+            weights, every = xp.empty(words.shape, distances.dtype), xp.arange(len(distances))
+            for k in range(self._n_neighbors):
+                words[:, k] = found = _cuda.nearest(xp, distances, none, False)[0]
+                weights[:, k] = distances[every, found]
+                distances[every, found] = np.inf
+            yield rows, words, self._weights(weights)
+
+    def _weights(self, distances: Any) -> Any:
+        """Turn distances, of which the first in each row is the least, into weights, in place."""
+        distances -= distances[:, :1].copy()
+        with np.errstate(over="ignore"):
+            distances *= -self._sharpness
+        np.exp(distances, out=distances)
+        distances /= distances.sum(axis=1, keepdims=True)
+        return distances
 
 
 class SparseEncoder(Encoder):
@@ -109,6 +137,8 @@ class SparseEncoder(Encoder):
 
     def __init__(self, codebook: NDArray[Any], penalty: float = 0.15) -> None:
         super().__init__(codebook)
+        if self.distances.xp is not np:
+            raise BagwiseError("Sparse codes are not computed on a device. Use device='cpu', or another assignment.")
         self._threshold = _positive(penalty, "penalty") / 2
         lengths = np.linalg.norm(codebook.astype(np.float64), axis=1, keepdims=True)
         self._atoms = codebook / np.where(lengths > 0, lengths, 1.0)

@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.devices import device_module, is_on_device
 from bagwise._utils.threads import number_of_threads, one_blas_thread
 from bagwise.bags import Bags
 from bagwise.codebooks import _kernels as kernels
+from bagwise.codebooks.array_encoding import pooled_on_device
 from bagwise.codebooks.distances import as_codebook
 from bagwise.codebooks.encoders import Encoder, ResidualEncoder, make_encoder
 from bagwise.codebooks.pyramids import Grids, cell_numbers, n_cells, resolve_pyramid
@@ -35,6 +37,7 @@ def encode_bags(
     pyramid: Any = None,
     sparse_output: bool = False,
     n_jobs: int | None = None,
+    device: str | None = None,
     **options: Any,
 ) -> Any:
     """Turn bags of vectors into histograms of words.
@@ -49,6 +52,8 @@ def encode_bags(
     sparse_output : bool, default=False
         Whether to return a CSR array.
     n_jobs : int, default=None
+    device : {"cpu", "cuda"}, default=None
+        Where vectors are compared with words and codes are added. None: where the codebook is.
     **options
         Parameters of the assignment (`bandwidth`, `n_neighbors`, `sharpness`, `penalty`). All parameters are as in
         `BagOfFeatures`, which explains them.
@@ -67,7 +72,7 @@ def encode_bags(
     array([[1., 2.],
            [0., 0.]])
     """
-    encoder = make_encoder(assignment, as_codebook(codebook), **options)
+    encoder = make_encoder(assignment, as_codebook(codebook, device_module(device, codebook)), **options)
     if bags.n_rows and bags.n_features != encoder.codebook.shape[1]:
         raise BagwiseError(
             f"The bags have {bags.n_features} features, but the words of the codebook {encoder.codebook.shape[1]}."
@@ -94,7 +99,9 @@ def resolve_pooling(pooling: str, encoder: Encoder) -> str:
 
 
 def pooled(bags: Bags, encoder: Encoder, pooling: str, grids: Grids, sparse_output: bool, n_threads: int) -> Any:
-    """`encode_bags` with an encoder, and parameters that are known to be sound."""
+    """`encode_bags` with an encoder, and parameters that are known to be sound; where the words of the encoder are."""
+    if is_on_device(encoder.codebook):
+        return pooled_on_device(bags, encoder, pooling, grids, sparse_output)
     n_words, n_features = encoder.codebook.shape
     width = n_cells(grids) * n_words * (n_features if isinstance(encoder, ResidualEncoder) else 1)
     dtype = encoder.codebook.dtype

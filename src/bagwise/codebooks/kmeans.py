@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count, generator
+from bagwise._utils.devices import check_device_memory, device_module, is_on_device, to_device, to_host, where_given
 from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
+from bagwise.codebooks import _cuda
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import sample_vectors
-from bagwise.codebooks.distances import WordDistances, as_codebook, assign, check_norms
+from bagwise.codebooks.distances import ArrayDistances, WordDistances, as_codebook, assign, check_norms, distances_to
 from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["Clustering", "KMeansWords", "distinct_rows", "kmeans", "kmeans_words", "learn_codebook"]
@@ -23,6 +25,10 @@ __all__ = ["Clustering", "KMeansWords", "distinct_rows", "kmeans", "kmeans_words
 _TASK_ROWS = 1 << 12
 # Rows whose distances are computed at a time, in float64.
 _BLOCK_ROWS = 1 << 9
+# The same on a device.
+_DEVICE_ROWS = 1 << 18
+# Points that are looked at together on a device, to draw seeds.
+_LOOKED_AT = 96
 # Seeds drawn before the distances of all points are updated.
 _DRAWS = 64
 # Mini-batch iterations end when this many in a row bring no improvement.
@@ -76,6 +82,7 @@ def learn_codebook(
     tol: float = 1e-5,
     random_state: Any = None,
     n_jobs: int | None = None,
+    device: str | None = None,
 ) -> NDArray[Any]:
     """Learn words from bags by k-means.
 
@@ -99,6 +106,10 @@ def learn_codebook(
         The same seed gives the same words, however the bags are split into batches.
     n_jobs : int, default=None
         Number of threads. The words do not depend on it.
+    device : {"cpu", "cuda"}, default=None
+        Where k-means runs (``pip install "bagwise[gpu]"``). None: where the vectors are. The same seeds are drawn on
+        both, and sums are in float64, so that words are the same up to rounding, as long as no vector lies, within
+        rounding, as near to a second word.
 
     Returns
     -------
@@ -127,7 +138,7 @@ def learn_codebook(
     random = generator(random_state)
     vectors = sample_vectors(bags, n_samples, random)[0]
     return kmeans_words(
-        vectors, n_words, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random, n_jobs=n_jobs
+        vectors, n_words, n_init=n_init, max_iter=max_iter, tol=tol, random_state=random, n_jobs=n_jobs, device=device
     ).words
 
 
@@ -143,14 +154,15 @@ def kmeans_words(
     progress: Callable[[int, int], None] = no_report,
     checkpoint: Checkpoint | None = None,
     fewer: bool = False,
+    device: str | None = None,
 ) -> KMeansWords:
     """Learn words from a matrix of vectors, as `learn_codebook` does from its sample.
 
     Parameters
     ----------
     vectors : array-like of shape (n, D)
-        At least `n_words` of them must differ.
-    n_words, n_init, max_iter, tol, random_state, n_jobs
+        At least `n_words` of them must differ. Those on a CUDA device stay there, and so do the words.
+    n_words, n_init, max_iter, tol, random_state, n_jobs, device
         As in `learn_codebook`.
     progress, checkpoint
         As in `kmeans`.
@@ -163,14 +175,19 @@ def kmeans_words(
     """
     n_words, n_init = as_count(n_words, "n_words", least=1), as_count(n_init, "n_init", least=1)
     max_iter = as_count(max_iter, "max_iter", least=1)
-    values = np.asarray(vectors)
+    xp = device_module(device, vectors)
+    values = vectors if is_on_device(vectors) else np.asarray(vectors)
     if len(values) < (1 if fewer else n_words):
         few = in_python(f"n_samples={len(values)}", str(len(values)))
         raise BagwiseError(
             f"{argument('n_words', n_words)}, but there are only {few} vectors to learn words from "
             "(vectors of zeros do not count). Use fewer words or more items."
         )
-    values = as_codebook(values)
+    if xp is not np:
+        size = 4 if values.dtype == np.float32 else 8
+        need = 2 * size * values.shape[0] * values.shape[1] + 100 * len(values)
+        check_device_memory(need, f"k-means of {len(values)} vectors", "learn words from fewer", [values])
+    values = as_codebook(values, xp)
     first, which = distinct_rows(values)
     n_words = min(n_words, len(first)) if fewer else n_words
     if len(first) < n_words:
@@ -184,7 +201,7 @@ def kmeans_words(
     found = kmeans(
         points,
         n_words,
-        weights=np.bincount(which).astype(np.float64),
+        weights=xp.bincount(which).astype(np.float64),
         n_init=n_init,
         max_iter=max_iter,
         tol=tol,
@@ -194,10 +211,11 @@ def kmeans_words(
         checkpoint=checkpoint,
     )
     every = found.labels[which]
-    sums, masses = _sums(values, np.ones(len(values)), every, np.ones(len(values), np.int8), n_words)
+    sums, masses = _sums(values, xp.ones(len(values)), every, xp.ones(len(values), np.int8), n_words)
     words = (sums / masses[:, np.newaxis]).astype(values.dtype)
-    nearest, signs = assign(values, WordDistances(words), n_threads)
-    return KMeansWords(words, float(_squared_distances(values, words, nearest, signs).sum()), found.n_iter)
+    nearest, signs = assign(values, distances_to(words), n_threads)
+    inertia = float(_squared_distances(values, words, nearest, signs).sum())
+    return KMeansWords(where_given(words, vectors), inertia, found.n_iter)
 
 
 def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -206,12 +224,14 @@ def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.in
     Returns `first`, the index of the first row of each value, ascending, and `which`: row i equals
     ``values[first[which[i]]]``.
     """
-    hashes = np.empty(len(values), np.uint64)
-    kernels.hash_rows(values, values.view(np.uint32 if values.dtype == np.float32 else np.uint64), hashes)
-    _, first, same_hash = np.unique(hashes, return_index=True, return_inverse=True)
+    xp = device_module(None, values)
+    _, first, same_hash = xp.unique(_cuda.row_hashes(xp, values), return_index=True, return_inverse=True)
     like = first[same_hash]
-    like = np.where(kernels.equal_rows(values, like), like, np.arange(len(values)))
-    return np.unique(like, return_inverse=True)
+    if xp is np:
+        equal = kernels.equal_rows(values, like)
+    else:
+        equal = xp.concatenate([(values[rows] == values[like[rows]]).all(axis=1) for rows in _parts(values)])
+    return xp.unique(xp.where(equal, like, xp.arange(len(values))), return_inverse=True)
 
 
 @dataclass(frozen=True)
@@ -262,12 +282,13 @@ def kmeans(
     a single run without mini-batches goes on from the last iteration that was kept there, with the same result.
 
     An iteration takes O(n n_clusters size) time; memory for the centres and blocks of distances. Costs are summed in
-    float64.
+    float64. Points on a CUDA device are clustered there, and results stay there.
     """
     if not 1 <= n_clusters <= len(points):
         raise BagwiseError(f"n_clusters must be from 1 to the number of points, {len(points)}, got {n_clusters}.")
     random = generator(random_state)
-    problem = _Problem(points, np.ones(len(points)) if weights is None else weights, bipolar, n_threads)
+    kind = _ArrayProblem if is_on_device(points) else _Problem
+    problem = kind(points, weights, bipolar, n_threads)
     best: Clustering | None = None
     of_run = _SEEDING + max_iter
     with one_blas_thread():
@@ -296,14 +317,22 @@ def kmeans(
 class _Problem:
     """Weighted points to be clustered."""
 
-    def __init__(self, points: NDArray[Any], weights: NDArray[np.float64], bipolar: bool, n_threads: int = 1) -> None:
-        self.points, self.weights, self.bipolar, self.n_threads = points, weights, bipolar, n_threads
-        self.squares = np.einsum("ij,ij->i", points, points, dtype=np.float64)
+    def __init__(
+        self, points: NDArray[Any], weights: NDArray[np.float64] | None, bipolar: bool, n_threads: int = 1
+    ) -> None:
+        self.xp = xp = device_module(None, points)
+        self.points, self.bipolar, self.n_threads = points, bipolar, n_threads
+        self.weights = xp.ones(len(points)) if weights is None else weights
+        self.squares = self._squares()
         check_norms(self.squares, points.dtype, "A vector")
+
+    def _squares(self) -> NDArray[np.float64]:
+        return np.einsum("ij,ij->i", self.points, self.points, dtype=np.float64)
 
     def part(self, chosen: NDArray[np.int64]) -> _Problem:
         """Some of the points."""
-        return _Problem(self.points[chosen], self.weights[chosen], self.bipolar, self.n_threads)
+        chosen = self.xp.asarray(chosen)
+        return type(self)(self.points[chosen], self.weights[chosen], self.bipolar, self.n_threads)
 
     def assign(self, centres: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
         """Labels and signs of the points for given centres."""
@@ -317,31 +346,41 @@ class _Problem:
         The distances of all points are updated for many seeds at once, by one matrix product. In between, points are
         drawn by the old distances and accepted with probability new over old distance, which is the same rule.
         """
-        chosen = [int(random.choice(len(self.points), p=self.weights / self.weights.sum()))]
-        distances = np.full(len(self.points), np.inf)
+        weights = to_host(self.weights)
+        chosen = [int(random.choice(len(self.points), p=weights / weights.sum()))]
+        distances = self.xp.full(len(self.points), np.inf)
         fresh = chosen.copy()
         while len(chosen) < n_clusters:
             distances = np.minimum(distances, self._distances_to(fresh))
-            distances[chosen] = 0.0
+            distances[self.xp.asarray(chosen)] = 0.0
             reach = np.cumsum(self.weights * distances)
             wanted = min(len(chosen), _DRAWS, n_clusters - len(chosen))
             fresh = []
             if not reach[-1] > 0:  # the others differ from those chosen by less than rounding
                 fresh = np.setdiff1d(np.arange(len(self.points)), chosen)[:wanted].tolist()
-            tries = 0
+            tries, draws = 0, self._draws(reach, distances, random)
             while len(fresh) < wanted and not (fresh and tries > 4 * wanted):
                 tries += 1
-                drawn = int(np.searchsorted(reach, random.random() * reach[-1], side="right"))
-                keep = random.random()
+                drawn, distance, keep = next(draws)
                 if (
                     drawn < len(distances)
                     and drawn not in fresh
-                    and (not fresh or keep * distances[drawn] < self._distance(drawn, fresh))
+                    and (not fresh or keep * distance < self._distance(drawn, fresh))
                 ):
                     fresh.append(drawn)
+            draws.close()
             chosen += fresh
             report(_SEEDING * len(chosen) // n_clusters)
-        return np.array(chosen, dtype=np.int64)
+        return self.xp.asarray(chosen, dtype=np.int64)
+
+    def _draws(self, reach: Any, distances: Any, random: np.random.Generator) -> Generator[tuple[int, float, float]]:
+        """Draw points by their distances: number, distance, and a random number that decides whether to keep it.
+
+        The number is beyond the last point if sums were rounded up.
+        """
+        while True:
+            drawn = int(np.searchsorted(reach, random.random() * reach[-1], side="right"))
+            yield drawn, distances[drawn] if drawn < len(distances) else 0.0, random.random()
 
     def _distance(self, point: int, others: list[int]) -> float:
         """Squared distance of a point to the nearest of a few others."""
@@ -381,13 +420,17 @@ class _Problem:
         best: tuple[NDArray[np.intp], NDArray[np.int8]] | None = None
         kept_at = time.monotonic()
         if state is not None:
-            costs, best = state["costs"].tolist(), (state["labels"].astype(np.intp), state["signs"])
+            labels = to_device(state["labels"], self.xp, np.intp)
+            costs, best = state["costs"].tolist(), (labels, to_device(state["signs"], self.xp))
             centres = self._means(*best, len(centres))
         n_iter = len(costs)
         for n_iter in range(len(costs) + 1, max_iter + 1):
             labels, signs = self.assign(centres)
-            if np.bincount(labels, minlength=len(centres)).min() == 0:
-                _fill_empty(labels, signs, _squared_distances(self.points, centres, labels, signs), len(centres))
+            if self.xp.bincount(labels, minlength=len(centres)).min() == 0:
+                apart = to_host(_squared_distances(self.points, centres, labels, signs))
+                labels, signs = to_host(labels), to_host(signs)
+                _fill_empty(labels, signs, apart, len(centres))
+                labels, signs = to_device(labels, self.xp), to_device(signs, self.xp)
             sums, masses = _sums(self.points, self.weights, labels, signs, len(centres))
             cost = max(total - float((np.einsum("ij,ij->i", sums, sums) / masses).sum()), 0.0)
             report(_SEEDING + n_iter)
@@ -399,7 +442,8 @@ class _Problem:
                 break
             centres = (sums / masses[:, np.newaxis]).astype(self.points.dtype)
             if checkpoint is not None and time.monotonic() - kept_at >= _KEEP_EVERY:
-                checkpoint.save({"costs": np.array(costs), "labels": labels.astype(np.int32), "signs": signs})
+                kept = {"labels": to_host(labels).astype(np.int32), "signs": to_host(signs)}
+                checkpoint.save({"costs": np.array(costs), **kept})
                 kept_at = time.monotonic()
         assert best is not None  # max_iter is at least 1
         return Clustering(*best, np.array(costs), n_iter)
@@ -407,6 +451,61 @@ class _Problem:
     def _means(self, labels: NDArray[np.intp], signs: NDArray[np.int8], n_clusters: int) -> NDArray[Any]:
         sums, masses = _sums(self.points, self.weights, labels, signs, n_clusters)
         return (sums / masses[:, np.newaxis]).astype(self.points.dtype)
+
+
+class _ArrayProblem(_Problem):
+    """Points on a device, or anywhere, clustered by functions of their array module alone."""
+
+    def _squares(self) -> Any:
+        parts = [self.points[rows].astype(np.float64) for rows in _parts(self.points)]
+        return self.xp.concatenate([(part * part).sum(axis=1) for part in parts])
+
+    def assign(self, centres: Any) -> tuple[Any, Any]:
+        return assign(self.points, ArrayDistances(centres, bipolar=self.bipolar), 1)
+
+    def _draws(self, reach: Any, distances: Any, random: np.random.Generator) -> Generator[tuple[int, float, float]]:
+        """Look at many points at once; the random numbers of those that were not asked for are drawn again."""
+        self._looked_at: dict[int, tuple[Any, float]] = {}
+        total = float(reach[-1])
+        while True:
+            before, used = random.bit_generator.state, 0
+            try:
+                numbers, keeps = random.random((_LOOKED_AT, 2)).T
+                drawn = self.xp.searchsorted(reach, self.xp.asarray(numbers * total), side="right")
+                held = self.xp.minimum(drawn, len(distances) - 1)
+                drawn, *known = (
+                    to_host(part) for part in (drawn, distances[held], self.points[held], self.squares[held])
+                )
+                self._looked_at.update(zip(drawn.tolist(), zip(*known[1:], strict=True), strict=True))
+                for one in zip(drawn.tolist(), known[0].tolist(), keeps.tolist(), strict=True):
+                    used += 1
+                    yield one
+            finally:
+                random.bit_generator.state = before
+                random.random((used, 2))
+
+    def _distance(self, point: int, others: list[int]) -> float:
+        rows, squares = (np.stack(parts) for parts in zip(*map(self._looked_at.get, [point, *others]), strict=True))
+        products = rows[1:] @ rows[0]
+        if self.bipolar:
+            products = abs(products)
+        return float((squares[1:] + squares[0] - 2.0 * products).min())
+
+    def _distances_to(self, chosen: list[int]) -> Any:
+        numbers = self.xp.asarray(chosen)
+        others, squares = self.points[numbers].T, self.squares[numbers]
+        distances = self.xp.empty(len(self.points))
+        for rows in _parts(self.points):
+            products = self.points[rows] @ others
+            if self.bipolar:
+                np.abs(products, out=products)
+            distances[rows] = self.squares[rows] + (squares - 2.0 * products).min(axis=1)
+        return self.xp.maximum(distances, 0.0)
+
+
+def _parts(points: Any) -> list[slice]:
+    """Slices of as many rows as are taken together on a device."""
+    return [slice(start, start + _DEVICE_ROWS) for start in range(0, len(points), _DEVICE_ROWS)]
 
 
 def _mini_batches(
@@ -422,7 +521,7 @@ def _mini_batches(
     n = len(problem.points)
     sample = problem.part(random.choice(n, size=min(n, max(3 * batch_size, 8 * n_clusters)), replace=False))
     centres = sample.points[sample.draw_seeds(n_clusters, random, report)].astype(np.float64)
-    all_masses = np.zeros(n_clusters)
+    all_masses = problem.xp.zeros(n_clusters)
     smooth = lowest = np.inf
     waited, n_iter = 0, 0
     while n_iter < max_iter and waited < _PATIENCE:
@@ -432,7 +531,7 @@ def _mini_batches(
         sums, masses = _sums(batch.points, batch.weights, labels, signs, n_clusters)
         # Σ w |σx - c|² for the centres before they move
         cost = float(batch.weights @ batch.squares - 2.0 * np.vdot(sums, centres) + masses @ (centres**2).sum(axis=1))
-        cost /= batch.weights.sum()
+        cost /= float(batch.weights.sum())
         all_masses += masses
         got = masses > 0
         centres[got] += (sums[got] - masses[got, np.newaxis] * centres[got]) / all_masses[got, np.newaxis]
@@ -454,9 +553,20 @@ def _sums(
     n_clusters: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sum of the weighted points of each cluster, and of their weights."""
+    if is_on_device(points):
+        return _array_sums(points, weights, labels, signs, n_clusters)
     sums, masses = np.zeros((n_clusters, points.shape[1])), np.zeros(n_clusters)
     kernels.cluster_sums(points, weights, labels, signs, sums, masses)
     return sums, masses
+
+
+def _array_sums(points: Any, weights: Any, labels: Any, signs: Any, n_clusters: int) -> tuple[Any, Any]:
+    """`_sums` by functions of the array module of the points."""
+    xp = device_module(None, points)
+    order = xp.argsort(labels, kind="stable")
+    starts = xp.searchsorted(labels[order], xp.arange(n_clusters + 1))
+    sums = _cuda.sums_of_segments(xp, points, weights * signs, order, starts)
+    return sums, _cuda.sums_of_segments(xp, weights[:, np.newaxis], xp.ones(len(weights)), order, starts)[:, 0]
 
 
 def _fill_empty(
@@ -478,9 +588,10 @@ def _squared_distances(
     points: NDArray[Any], centres: NDArray[Any], labels: NDArray[np.intp], signs: NDArray[np.int8]
 ) -> NDArray[np.float64]:
     """Squared distance of each point, times its sign, to its centre."""
-    squares = np.empty(len(points))
-    for start in range(0, len(points), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
+    xp = device_module(None, points)
+    squares, step = xp.empty(len(points)), _BLOCK_ROWS if xp is np else _DEVICE_ROWS
+    for start in range(0, len(points), step):
+        rows = slice(start, start + step)
         apart = signs[rows, np.newaxis] * points[rows].astype(np.float64) - centres[labels[rows]]
-        squares[rows] = np.einsum("ij,ij->i", apart, apart)
+        squares[rows] = xp.einsum("ij,ij->i", apart, apart)
     return squares

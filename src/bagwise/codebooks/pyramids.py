@@ -70,14 +70,14 @@ def n_cells(grids: Grids) -> int:
     return sum(rows * columns for rows, columns in grids)
 
 
-def cell_numbers(positions: NDArray[Any] | None, n_vectors: int, grids: Grids) -> NDArray[np.intp]:
-    """Find the cell of each vector in each grid: shape (n_vectors, n_grids).
+def cell_numbers(positions: NDArray[Any] | None, n_vectors: int, grids: Grids, xp: Any = np) -> NDArray[np.intp]:
+    """Find the cell of each vector in each grid: shape (n_vectors, n_grids), an array of the module `xp`.
 
     Positions are x and y in [0, 1]; None is accepted if all grids are (1, 1) or there are no vectors. Cells are
     numbered through all grids, row by row. A point on a border belongs to the cell with the larger index, a point at 1
     to the last cell.
     """
-    cells = np.zeros((n_vectors, len(grids)), np.intp)
+    cells = xp.zeros((n_vectors, len(grids)), np.intp)
     if positions is None and n_vectors and any(grid != (1, 1) for grid in grids):
         raise BagwiseError(
             "A spatial pyramid needs the positions of the vectors, but these bags have none. "

@@ -1,0 +1,223 @@
+"""Speed on a CUDA device, beside one-liners of PyTorch and CuPy and our own code on the CPU of the same machine.
+
+    python benchmarks/gpu.py                       # everything, a minute or two on one H200
+    python benchmarks/gpu.py kmeans gram           # some of it
+    python benchmarks/gpu.py --quick               # small sizes, to see that it works
+
+Needs CuPy and a device (`pip install "bagwise[gpu]"`); PyTorch is compared if it is installed. Seconds are the median
+of several calls, after one that compiles; data are on the device unless a row says otherwise. The CPU is given a part
+of the work where all of it would take minutes, and its time is scaled up; such rows say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bagwise.codebooks import assign_words, kmeans_words
+from bagwise.kernels import additive_kernel
+from encoding import sift_like
+from harness import machine, print_table, print_targets
+
+COLUMNS = {"who": "who", "seconds": "seconds", "ratio": "times ours", "note": "note"}
+
+
+def seconds_of(function: Callable[[], Any], repeats: int = 3) -> float:
+    """Median seconds of calls, until the device is done; after one call that compiles."""
+    import cupy
+
+    function()
+    times = []
+    for _ in range(repeats):
+        cupy.cuda.Device().synchronize()
+        started = time.perf_counter()
+        function()
+        cupy.cuda.Device().synchronize()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def once(function: Callable[[], Any]) -> float:
+    """Seconds of one call on the CPU."""
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
+
+
+def table(title: str, rows: list[tuple[str, float, str]]) -> list[dict[str, Any]]:
+    """Print who took how long; the first row is ours."""
+    found = [{"who": who, "seconds": took, "ratio": took / rows[0][1], "note": note} for who, took, note in rows]
+    print(title + "\n")
+    print_table(found, COLUMNS)
+    return found
+
+
+def on_device(n: int, seed: int) -> Any:
+    """Vectors like SIFT on the device, a few of them made on the host and disturbed there."""
+    import cupy
+
+    few = cupy.asarray(sift_like(min(n, 100_000), seed))
+    random = cupy.random.default_rng(seed)
+    values = few[random.integers(0, len(few), n)]
+    for start in range(0, n, 1 << 18):
+        part = values[start : start + (1 << 18)]
+        part *= 0.75 + 0.5 * random.random(part.shape, dtype=np.float32)
+        part /= cupy.linalg.norm(part, axis=1, keepdims=True)
+    return values
+
+
+def torch_nearest(values: Any, words: Any, block: int = 1 << 16) -> Any:
+    """The one-liner of PyTorch, a block of vectors at a time."""
+    import torch
+
+    norms = (words * words).sum(1)
+    return torch.cat([torch.addmm(norms, part, words.T, alpha=-2).argmin(1) for part in values.split(block)])
+
+
+def nearest(quick: bool, threads: int) -> list[dict[str, Any]]:
+    """Nearest of 4000 words for a million vectors."""
+    import cupy
+
+    n, n_words = (20_000, 200) if quick else (1_000_000, 4000)
+    values, words = on_device(n, 1), on_device(n_words, 2)
+    host, host_words = values.get(), words.get()
+    part = slice(0, n // 10)
+
+    def by_cupy() -> Any:
+        norms = (words * words).sum(axis=1)
+        parts = [(norms - 2 * values[i : i + 65536] @ words.T).argmin(axis=1) for i in range(0, n, 65536)]
+        return cupy.concatenate(parts)
+
+    ours = assign_words(values, words)
+    rows = [
+        ("assign_words", seconds_of(lambda: assign_words(values, words), 5), ""),
+        ("assign_words", seconds_of(lambda: assign_words(host, host_words, device="cuda")), "vectors on the host"),
+        (
+            "CuPy, argmin of a product",
+            seconds_of(by_cupy),
+            f"same words: {100 * float((by_cupy() == ours).mean()):.4f} %",
+        ),
+    ]
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        given = torch.from_dlpack(values), torch.from_dlpack(words)
+        same = float((cupy.from_dlpack(torch_nearest(*given)) == ours).mean())
+        rows.append(
+            (
+                "PyTorch, argmin of a product",
+                seconds_of(lambda: torch_nearest(*given)),
+                f"same words: {100 * same:.4f} %",
+            )
+        )
+    took = 10 * once(lambda: assign_words(host[part], host_words, n_jobs=threads))
+    same = float((assign_words(host[part], host_words, n_jobs=threads) == ours[part].get()).mean())
+    note = f"{threads} threads, scaled from a tenth; same words: {100 * same:.4f} %"
+    rows.append(("assign_words on the CPU", took, note))
+    return table(f"Nearest of {n_words} words for {n} vectors of 128 numbers, float32", rows)
+
+
+def kmeans(quick: bool, threads: int) -> list[dict[str, Any]]:
+    """k-means of 4 million vectors, 4000 words, 20 iterations."""
+    import cupy
+
+    n, n_words, n_iter = (50_000, 200, 5) if quick else (4_000_000, 4000, 20)
+    values = on_device(n, 3)
+    found: list[Any] = []
+
+    def ours() -> None:
+        found[:] = [kmeans_words(values, n_words, n_init=1, max_iter=n_iter, tol=0, random_state=0)]
+
+    took = seconds_of(ours, 1)
+    rows = [("kmeans_words", took, f"seeds and {found[0].n_iter} iterations, sum of squares {found[0].inertia:.6g}")]
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        vectors = torch.from_dlpack(values)
+
+        def by_torch() -> float:
+            words = vectors[torch.randperm(n, device="cuda")[:n_words]]
+            for _ in range(n_iter):
+                labels = torch_nearest(vectors, words)
+                sums = torch.zeros_like(words, dtype=torch.float64).index_add_(0, labels, vectors.double())
+                sizes = torch.bincount(labels, minlength=n_words)[:, None]
+                words = torch.where(sizes > 0, sums / sizes, words).float()
+            return float((vectors - words[torch_nearest(vectors, words)]).square().sum())
+
+        rows.append(("PyTorch, a few lines", seconds_of(by_torch, 1), f"random seeds, sum of squares {by_torch():.6g}"))
+    part = values[: n // 80].get()
+    took = 80 * once(
+        lambda: kmeans_words(part, n_words, n_init=1, max_iter=n_iter, tol=0, random_state=0, n_jobs=threads)
+    )
+    rows.append(("kmeans_words on the CPU", took, f"{threads} threads, scaled from {len(part)} vectors"))
+    cupy.get_default_memory_pool().free_all_blocks()
+    return table(f"k-means, {n} vectors of 128 numbers, {n_words} words, {n_iter} iterations, float32", rows)
+
+
+def gram(quick: bool, threads: int) -> list[dict[str, Any]]:
+    """Kernel matrices of 10,000 histograms of 1000 words."""
+    import cupy
+
+    n, d = (300, 100) if quick else (10_000, 1000)
+    X = cupy.asarray(np.random.default_rng(4).gamma(0.3, size=(n, d)))
+    few, host = X[: n // 50], X.get()
+    rows, narrow = [], X.astype(np.float32)
+    for kernel in ("intersection", "chi2", "jensen_shannon"):
+        rows.append((f"{kernel}, float64", seconds_of(lambda kernel=kernel: additive_kernel(X, kernel=kernel)), ""))
+        rows.append(
+            (f"{kernel}, float32", seconds_of(lambda kernel=kernel: additive_kernel(narrow, kernel=kernel)), "")
+        )
+    took = seconds_of(lambda: additive_kernel(host, device="cuda"), 1)
+    rows.append(("intersection, float64", took, "histograms and result on the host"))
+    took = 50 * seconds_of(lambda: [cupy.minimum(x, X).sum(axis=1) for x in few])
+    rows.append(("CuPy, minimum and sum", took, "scaled from a fiftieth"))
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        whole = torch.from_dlpack(X)
+        took = 50 * seconds_of(lambda: [torch.minimum(x, whole).sum(1) for x in whole[: n // 50]])
+        rows.append(("PyTorch, minimum and sum", took, "scaled from a fiftieth"))
+        took = seconds_of(lambda: (whole.sum(1)[:, None] + whole.sum(1) - torch.cdist(whole, whole, p=1)) / 2)
+        rows.append(("PyTorch, cdist(p=1)", took, "intersection as half of sums less distances"))
+    took = 50 * once(lambda: additive_kernel(host[: n // 50], host, n_jobs=threads))
+    rows.append(("additive_kernel on the CPU", took, f"intersection, {threads} threads, scaled from a fiftieth"))
+    return table(f"Kernel matrices, {n} x {n} histograms of {d} words", rows)
+
+
+TASKS: dict[str, Callable[[bool, int], list[dict[str, Any]]]] = {"nearest": nearest, "kmeans": kmeans, "gram": gram}
+# The largest seconds of the first row of a task.
+GOALS = {"kmeans": 4.0, "gram": 1.0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"out of {', '.join(TASKS)}; all if none is given")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--threads", type=int, default=min(os.cpu_count() or 1, 16), help="of the CPU")
+    parser.add_argument("--out", type=Path, help="write the results as JSON")
+    options = parser.parse_args()
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    where = {**machine(), "device": name, "cupy": cupy.__version__}
+    print(" · ".join(f"{key} {value}" for key, value in where.items()), "\n")
+    results = {task: TASKS[task](options.quick, options.threads) for task in options.tasks or TASKS}
+    if not options.quick:
+        reached = {task: results[task][0]["seconds"] for task in results}
+        print_targets([(f"{task}, seconds", reached[task], "<=", GOALS[task]) for task in reached if task in GOALS])
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps({**where, **results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Kernels of codebooks on a CUDA device, each beside the same in NumPy.
+
+The first argument of all functions is the array module, `numpy` or `cupy`, of the others. Sums are added in a fixed
+order, so that results are the same in each run. CuPy compiles the source at the first call, and keeps it on disk.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bagwise.codebooks import _kernels as kernels
+
+__all__ = ["nearest", "row_hashes", "segments", "sums_of_segments"]
+
+_THREADS = 128
+# Rows that one thread adds up; longer segments are cut into pieces.
+_PIECE = 512
+
+_SOURCE = r"""
+// a warp for each row
+template<typename T>
+__global__ void nearest(const T* found, const T* norms, long long n, int n_words, bool bipolar,
+                        long long* words, signed char* signs) {
+    long long i = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (i >= n) return;
+    const T* row = found + i * n_words;
+    int lane = threadIdx.x % 32, word = n_words;
+    T best = 0;
+    #pragma unroll 8
+    for (int k = lane; k < n_words; k += 32) {
+        T value = bipolar ? norms[k] - abs(row[k]) : norms[k] + row[k];
+        if (word == n_words || value < best) { best = value; word = k; }
+    }
+    for (int half = 16; half > 0; half >>= 1) {
+        T value = __shfl_down_sync(0xffffffff, best, half);
+        int other = __shfl_down_sync(0xffffffff, word, half);
+        bool nearer = value < best || (value == best && other < word);
+        if (other < n_words && (word == n_words || nearer)) { best = value; word = other; }
+    }
+    if (lane == 0) {
+        words[i] = word;
+        signs[i] = bipolar && row[word] > 0 ? -1 : 1;
+    }
+}
+
+template<typename T, typename Bits>
+__global__ void row_hashes(const T* values, long long n, long long width, unsigned long long* hashes) {
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const Bits* bits = (const Bits*)values;
+    unsigned long long state = 0x9E3779B97F4A7C15ull;
+    for (long long k = 0; k < width; k++) {
+        if (values[i * width + k] != 0) state ^= bits[i * width + k];
+        state *= 0xBF58476D1CE4E5B9ull;
+        state ^= state >> 29;
+    }
+    hashes[i] = state;
+}
+
+template<typename T>
+__global__ void reduce_segments(const T* values, long long width, const double* factors, const long long* order,
+                                const long long* begins, const long long* ends, long long n_segments, bool maximum,
+                                double* out) {
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n_segments * width) return;
+    long long segment = i / width, column = i % width;
+    double total = 0;
+    for (long long p = begins[segment]; p < ends[segment]; p++) {
+        long long row = order[p];
+        double value = factors[row] * (double)values[row * width + column];
+        total = maximum ? max(total, value) : total + value;
+    }
+    out[i] = total;
+}
+"""
+_NAMES = (
+    "nearest<float>",
+    "nearest<double>",
+    "row_hashes<float, unsigned int>",
+    "row_hashes<double, unsigned long long>",
+    "reduce_segments<float>",
+    "reduce_segments<double>",
+)
+
+
+@cache
+def _function(name: str) -> Any:
+    import cupy
+
+    return cupy.RawModule(code=_SOURCE, options=("-std=c++17",), name_expressions=_NAMES).get_function(name)
+
+
+def _type(array: Any) -> str:
+    return "float" if array.dtype == np.float32 else "double"
+
+
+def _launch(name: str, n_threads: int, *arguments: Any) -> None:
+    if n_threads:
+        _function(name)((-(-n_threads // _THREADS),), (_THREADS,), arguments)
+
+
+def nearest(xp: Any, found: Any, norms: Any, bipolar: bool) -> tuple[Any, Any]:
+    """``values = norms - abs(found) if bipolar else norms + found``: argmin of each row, the first of equals; signs.
+
+    The sign is -1 where `bipolar` and the number found is positive, otherwise 1.
+    """
+    if xp is np:
+        words = (norms - np.abs(found) if bipolar else norms + found).argmin(axis=1)
+        turned = bipolar & (np.take_along_axis(found, words[:, np.newaxis], 1)[:, 0] > 0)
+        return words, np.where(turned, -1, 1).astype(np.int8)
+    words, signs = xp.empty(len(found), np.int64), xp.empty(len(found), np.int8)
+    arguments = (found, norms, np.int64(len(found)), np.int32(found.shape[1]), np.bool_(bipolar), words, signs)
+    _launch(f"nearest<{_type(found)}>", 32 * len(found), *arguments)
+    return words, signs
+
+
+def row_hashes(xp: Any, values: Any) -> Any:
+    """Hash the rows of a matrix, 0 as -0, see `bagwise.codebooks._kernels.hash_rows`."""
+    hashes = xp.empty(len(values), np.uint64)
+    if xp is np:
+        kernels.hash_rows(values, values.view(np.uint32 if values.dtype == np.float32 else np.uint64), hashes)
+        return hashes
+    bits = "unsigned int" if values.dtype == np.float32 else "unsigned long long"
+    sizes = np.int64(len(values)), np.int64(values.shape[1])
+    _launch(f"row_hashes<{_type(values)}, {bits}>", len(values), values, *sizes, hashes)
+    return hashes
+
+
+def segments(xp: Any, keys: Any) -> tuple[Any, Any, Any]:
+    """Sort keys: their order (stable), the distinct ones, and where the run of each begins, and the last ends."""
+    order = xp.argsort(keys, kind="stable")
+    ordered = keys[order]
+    edges = xp.ones(len(keys) + 1, bool)
+    edges[1:-1] = ordered[1:] != ordered[:-1]
+    starts = xp.flatnonzero(edges) if len(keys) else xp.zeros(1, np.int64)
+    return order, ordered[starts[:-1]], starts
+
+
+def sums_of_segments(xp: Any, values: Any, factors: Any, order: Any, starts: Any, maximum: bool = False) -> Any:
+    """Sum the rows ``factors[i] * values[i]`` with i in ``order[starts[s]:starts[s + 1]]``, for each s, in float64.
+
+    `maximum` takes the largest instead, of numbers that are not negative.
+    """
+    n, width = len(starts) - 1, values.shape[1]
+    if xp is np:
+        out = np.zeros((n, width))
+        full = starts[:-1] < starts[1:]
+        rows = factors[order, np.newaxis] * values[order].astype(np.float64)
+        if full.any():
+            out[full] = (np.maximum if maximum else np.add).reduceat(rows, starts[:-1][full], axis=0)
+        return out
+    pieces = xp.zeros(n + 1, np.int64)
+    xp.cumsum((xp.diff(starts) + _PIECE - 1) // _PIECE, out=pieces[1:])
+    n_pieces = int(pieces[-1])
+    numbers = xp.arange(n_pieces)
+    of = xp.searchsorted(pieces, numbers, side="right") - 1
+    begins = starts[of] + _PIECE * (numbers - pieces[of])
+    ends = xp.minimum(begins + _PIECE, starts[of + 1])
+    parts = _reduced(xp, values, factors, order, begins, ends, maximum)
+    return _reduced(xp, parts, xp.ones(n_pieces), numbers, pieces[:-1], pieces[1:], maximum)
+
+
+def _reduced(xp: Any, values: Any, factors: Any, order: Any, begins: Any, ends: Any, maximum: bool) -> Any:
+    n, width = len(begins), values.shape[1]
+    out = xp.empty((n, width))
+    sizes = np.int64(n), np.bool_(maximum)
+    arrays = (xp.ascontiguousarray(array, dtype=np.int64) for array in (order, begins, ends))
+    _launch(f"reduce_segments<{_type(values)}>", n * width, values, np.int64(width), factors, *arrays, *sizes, out)
+    return out
