@@ -19,7 +19,7 @@ from bagwise.criteria import (
 )
 from bagwise.merging import scoring
 from bagwise.merging.engine import Engine
-from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.searches.sums import SumSearch
 from helpers import labelled_counts, topic_counts
 
 CRITERIA = [
@@ -85,7 +85,7 @@ def test_sparse_words_are_merged_like_dense_ones(monkeypatch):
     for weights in ("uniform", "counts"):
         sparse = merge_words(X, criterion=SampleInformationLoss(weights))
         with monkeypatch.context() as patch:
-            patch.setattr("bagwise.merging.criteria.information._FILLED", 0)
+            patch.setattr("bagwise.merging.searches.sums._FILLED", 0)
             dense = merge_words(X, criterion=SampleInformationLoss(weights))
         np.testing.assert_array_equal(sparse.merges, dense.merges)
         np.testing.assert_allclose(sparse.scores, dense.scores, atol=1e-12)
@@ -99,7 +99,7 @@ def test_every_merge_gains_most(criterion, case):
     X, y = np.abs(case[0]), case[1]
     X[0, 0] += 1
     plan = Engine(criterion).load(X, y).start()
-    assert isinstance(plan.search, PartnerSearch)
+    assert isinstance(plan.search, SumSearch)
     score = plan.search._scoring
     hierarchy = merge_words(X, y, criterion=criterion)
     states = dict(zip(plan.words.tolist(), np.array(score.states), strict=True))

@@ -8,9 +8,10 @@ import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
 from bagwise import merge_words
-from bagwise.criteria import ClassPosterior, InformationLoss, MultinomialPosterior, SampleInformationLoss
+from bagwise.criteria import AdditiveScore, ClassPosterior, InformationLoss, MultinomialPosterior, SampleInformationLoss
 from bagwise.kernels import additive_kernel
 from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.scoring import Scoring
 from helpers import GreedyOracle, laplacian, topic_counts
 
 KINDS = ["topics", "uniform", "duplicates", "binary", "reals"]
@@ -118,6 +119,20 @@ def test_additive_criteria_merge_the_best_pair(name, kind, d):
     decided = GreedyOracle(states, worth).check(hierarchy, offset=offset)
     assert len(hierarchy.merges) == d - 1
     assert decided > (0.9 * d if kind in ("uniform", "reals") else 20)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "duplicates"])
+def test_a_score_of_ones_own_merges_the_best_pair(kind):
+    X, y = labelled(kind, 260)
+    states, worth, _ = mlt(X, y)
+
+    class Own(AdditiveScore):
+        def scoring(self, X, y):
+            return type("OwnScoring", (Scoring,), {"terms": lambda self, states: worth(states)})(states)
+
+    hierarchy = merge_words(X, y, criterion=Own())
+    assert GreedyOracle(states, worth).check(hierarchy) > 20
+    assert len(hierarchy.merges) == 259
 
 
 @pytest.mark.parametrize("d", [100, 220])

@@ -22,7 +22,7 @@ from bagwise.merging.grouping import FLOATS, GroupTransformer
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.merge import merge_words
 from bagwise.merging.scoring import Information, x_log_x
-from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.searches.sums import SumSearch
 
 __all__ = ["DivisiveMerger"]
 
@@ -253,7 +253,7 @@ def _merge(joint: NDArray[np.float64], labels: NDArray[np.int64], n_groups: int)
     if n_merges <= 0:
         return labels
     pairs, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
-    PartnerSearch(Information(sums)).advance(pairs, scores)
+    SumSearch(Information(sums)).advance(pairs, scores)
     return Hierarchy(len(sums), pairs, scores, "aib").cut(n_groups)[labels]
 
 

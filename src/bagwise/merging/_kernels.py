@@ -254,23 +254,6 @@ def pool_sparse(starts, words, values, labels, factors, out_starts, out_groups, 
 
 
 @njit(cache=True, nogil=True)
-def add_joint_terms(state, others, out):
-    """``out[j] += Σ_i [f(state[i] + others[j, i]) - f(state[i]) - f(others[j, i])]`` with ``f(x) = x log x``.
-
-    Only samples in which both words occur count. Cost: non-zeros of the state times rows; logarithms of common ones.
-    """
-    for i in range(state.shape[0]):
-        a = state[i]
-        if a == 0.0:
-            continue
-        own = a * np.log(a)
-        for j in range(others.shape[0]):
-            b = others[j, i]
-            if b > 0.0:
-                out[j] += (a + b) * np.log(a + b) - own - b * np.log(b)
-
-
-@njit(cache=True, nogil=True)
 def merge_ratios(A, B, traces, refused, opened, live, pairs, scores):
     """Merge the allowed pair with the largest ``(tr A + 2 A_st) / (tr B + 2 B_st)``, ``len(pairs)`` times at most.
 

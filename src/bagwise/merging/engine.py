@@ -34,7 +34,8 @@ from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merges
-from bagwise.merging.searches.weights import ChainSearch, SortedSearch
+from bagwise.merging.searches.sums import COMPILED, SumSearch
+from bagwise.merging.searches.weights import SortedSearch
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
@@ -46,6 +47,8 @@ Callback = Callable[[int, tuple[int, int], float], Any]
 STORES = ("auto", "dense", "factored", "sparse")
 # Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _CHUNK_SECONDS = 0.05
+# Merges between two reports, where there is no time to be looked at.
+_REPORTED = 256
 # Squares of values up to this size, and of their inverses, are far from overflow.
 _LARGEST = 1e100
 # Dense data with a smaller fraction of non-zeros than this are kept sparse if the matrices of pairs do not fit: they
@@ -271,7 +274,8 @@ class Engine:
                 return Start(folded, words, SEARCHES[self._search](store, self._n_threads))
             return Start(folded, words, FactoredSearch(store, self._n_threads, self._show_progress))
         if isinstance(criterion, AdditiveScore):
-            return _start_additive(type(criterion).__name__, self.scoring(), data.shape[1])
+            who, scoring = type(criterion).__name__, self.scoring()
+            return _start_additive(who, scoring, data.shape[1], self._n_threads, self._show_progress)
         own = criterion.search(data, self._labels, self._limit)
         if not isinstance(own, Search) or own.n_words != data.shape[1]:
             raise BagwiseError(
@@ -399,7 +403,7 @@ def fold_words(n_words: int, alike: NDArray[np.int64]) -> tuple[NDArray[np.int64
     return fold(numbers)
 
 
-def _start_additive(who: str, scoring: Scoring, n_words: int, report: Callable[[int], None] = _no_report) -> Start:
+def _start_additive(who: str, scoring: Scoring, n_words: int, n_threads: int = 1, show_progress: bool = False) -> Start:
     """Check what a user's criterion gives, fold the words that it says are alike, and search over the others."""
     if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
         raise BagwiseError(
@@ -425,11 +429,11 @@ def _start_additive(who: str, scoring: Scoring, n_words: int, report: Callable[[
         joined = np.zeros((len(words), scoring.states.shape[1]))
         np.add.at(joined, place, scoring.states)
         scoring.states = joined
-    if not isinstance(scoring, WeightLoss):
+    if type(scoring) not in COMPILED:
         return Start(folded, words, PartnerSearch(scoring))
-    if scoring.states.shape[1] == 2:
+    if isinstance(scoring, WeightLoss) and scoring.states.shape[1] == 2:
         return Start(folded, words, SortedSearch(scoring))
-    return Start(folded, words, ChainSearch(scoring, lambda done: report(len(folded) + done)))
+    return Start(folded, words, SumSearch(scoring, n_threads, show_progress))
 
 
 def merge_scoring(
@@ -437,16 +441,20 @@ def merge_scoring(
 ) -> Hierarchy:
     """Merge words down to `n_groups` from their states alone; `name` is that of the criterion.
 
-    `report` is called with the number of merges found, where these are many: for weights of more than two classes.
+    `report` is called with the number of merges done, some at a time.
     """
     d = len(scoring.states)
-    folded, words, search = _start_additive(name, scoring, d, report)
+    folded, words, search = _start_additive(name, scoring, d)
     n_merges = max(d - n_groups, 0)
     merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
     done = min(len(folded), n_merges)
     merges[:done], scores[:done] = folded[:done], search.start_score
-    search.advance(merges[done:], scores[done:])
-    merges[done:] = words[merges[done:]]
+    while done < n_merges:
+        part = slice(done, min(done + _REPORTED, n_merges))
+        search.advance(merges[part], scores[part])
+        merges[part] = words[merges[part]]
+        done = part.stop
+        report(done)
     return Hierarchy(d, merges, scores, name)
 
 

@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from bagwise.merging._kernels import add_joint_terms
-
-__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring", "SparseInformation"]
-__all__ += ["WeightLoss"]
+__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring", "WeightLoss"]
 
 Values = NDArray[np.float64]
 _SMALLEST = np.finfo(np.float64).tiny
@@ -113,29 +110,6 @@ class Information(Scoring):
         return numbers
 
 
-class SparseInformation(Information):
-    """`Information` between words and many samples, in most of which a word does not occur.
-
-    States have a last column, the probability of the word.
-    """
-
-    def __init__(self, states: NDArray[np.float64]) -> None:
-        super().__init__(states)
-        self.states = np.column_stack([states, states.sum(axis=1)])
-
-    def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
-        return self._sum_of_logs(states[:, :-1], 0.0) - x_log_x(states[:, -1])
-
-    def gains(self, state, term, others, other_terms):  # noqa: D102
-        gains = x_log_x(others[:, -1]) + x_log_x(state[-1:]) - x_log_x(others[:, -1] + state[-1])
-        add_joint_terms(np.ascontiguousarray(state[:-1]), others, gains)
-        return gains
-
-    def ties(self) -> NDArray[np.intp]:
-        """Those of `Information`."""
-        return Information.ties(Information(self.states[:, :-1]))
-
-
 class WeightLoss(Scoring):
     """Minus the change of a linear classifier's scores when the words of a group share their mean weights.
 
@@ -193,9 +167,9 @@ class _PerClass(Scoring):
     def __init__(self, states: NDArray[np.float64], codes: NDArray[np.intp], floor: float = 1e-6) -> None:
         self.floor = floor  # variances are not below
         order = np.argsort(codes, kind="stable")
-        super().__init__(np.asfortranarray(states[:, order]))
+        super().__init__(np.ascontiguousarray(states[:, order]))
         ends = np.cumsum(np.bincount(codes))
-        self._classes = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        self.classes = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
     @staticmethod
     def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -212,7 +186,7 @@ class GaussianFit(_PerClass):
 
     def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         total = self._log_variance(states)
-        for samples in self._classes:
+        for samples in self.classes:
             total = total - self._log_variance(states[:, samples])
         return total
 
@@ -232,7 +206,7 @@ class GaussianEvidence(_PerClass):
         mean, squares = self._moments(states)
         b0 = np.maximum(squares / states.shape[1], self.floor)
         total = -log_evidence(states.shape[1], mean, squares, mean, b0)
-        for samples in self._classes:
+        for samples in self.classes:
             values = states[:, samples]
             total = total + log_evidence(values.shape[1], *self._moments(values), mean, b0)
         return total

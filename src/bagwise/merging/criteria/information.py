@@ -13,13 +13,10 @@ from bagwise._compat import Interval, StrOptions
 from bagwise._utils.matrices import class_sums, count_unit
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import AdditiveScore, class_codes
-from bagwise.merging.scoring import Information, Scoring, SparseInformation
+from bagwise.merging.scoring import Information, Scoring
 from bagwise.merging.statistics import Statistics
 
 __all__ = ["InformationLoss", "SampleInformationLoss"]
-
-# Words that occur in a smaller fraction of samples than this are compared sample by sample where both occur.
-_FILLED = 1 / 3
 
 
 class InformationLoss(AdditiveScore):
@@ -125,4 +122,4 @@ class SampleInformationLoss(AdditiveScore):
         joint = X[used].T
         joint = joint.toarray() if sp.issparse(joint) else joint
         joint = joint / (totals[used] * len(used) if self.weights == "uniform" else totals.sum())
-        return SparseInformation(joint) if np.count_nonzero(joint) < _FILLED * joint.size else Information(joint)
+        return Information(joint)

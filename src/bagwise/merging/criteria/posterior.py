@@ -17,7 +17,7 @@ from bagwise.errors import in_python
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, check_values_fit, class_codes
 from bagwise.merging.scoring import GaussianEvidence, GaussianFit, MultinomialEvidence, Scoring
 from bagwise.merging.searches.base import Search
-from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.searches.sums import SumSearch
 from bagwise.merging.statistics import Statistics
 
 __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
@@ -247,7 +247,7 @@ class ClassPosterior(Criterion):
         if self.form == "evidence":
             check_values_fit(X, memory_limit, self.name)
             values = _word_values(X)
-            return PartnerSearch(GaussianEvidence(values, codes, _variance_floor(values)))
+            return SumSearch(GaussianEvidence(values, codes, _variance_floor(values)))
         need = 4 * X.shape[1] ** 2 * X.shape[0] * (int(codes.max()) + 1)
         posterior, evidence = in_python(" with form='posterior'"), in_python("form='evidence' or ")
         check_memory(

@@ -1,14 +1,9 @@
-"""Compiled code of the searches over words with weights: by their order, and by chains of nearest neighbours."""
+"""Compiled code of the search over words with one weight each, by their order."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-
-# Words that are compared at a time; their costs stay in the innermost cache.
-_BLOCK = 512
-# Slots are packed once less than this fraction of them is live.
-_LIVE_FRACTION = 0.8
 
 
 class SortedState(NamedTuple):
@@ -124,115 +119,3 @@ def advance_sorted(state, pairs, scores):
             _push(state, left, state.after[left])
         if state.before[left] >= 0:
             _push(state, state.before[left], left)
-
-
-class ChainState(NamedTuple):
-    """Groups in slots, in the order of their smallest words, and a chain of slots, each nearest to the one before."""
-
-    first: np.ndarray  # (few, d) the first few weights; infinite once a group is gone
-    others: np.ndarray  # (d, C - few) the other weights
-    products: np.ndarray  # (d, C) mass times weights
-    mass: np.ndarray  # (d,)
-    inverse: np.ndarray  # (d,) of the mass
-    word: np.ndarray  # (d,) smallest word of the group in a slot; -1 once it is gone
-    chain: np.ndarray  # (d,)
-    place: np.ndarray  # (d,) scratch
-    counts: np.ndarray  # slots in use, groups, length of the chain, rows scanned
-
-
-@njit(cache=True, nogil=True)
-def _rest_of_distance(state, i, j):
-    """Squared distance between the weights in slots i and j, without the first few."""
-    total = 0.0
-    for c in range(state.others.shape[1]):
-        difference = state.others[i, c] - state.others[j, c]
-        total += difference * difference
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _nearest(state, i, preferred):
-    """The slot whose merge with i costs least, and the cost; of equals `preferred`, then the first.
-
-    The first few weights give a lower bound of all costs; the others are added where that is below the least cost so
-    far. Cost O(d C) at most.
-    """
-    best, cost = preferred, np.inf
-    squares = np.zeros(_BLOCK)
-    if preferred >= 0:
-        for c in range(state.first.shape[0]):
-            difference = state.first[c, i] - state.first[c, preferred]
-            squares[0] += difference * difference
-        cost = (squares[0] + _rest_of_distance(state, i, preferred)) / (state.inverse[i] + state.inverse[preferred])
-    size = state.counts[0]
-    for start in range(0, size, _BLOCK):
-        width = min(_BLOCK, size - start)
-        squares[:width] = 0.0
-        for c in range(state.first.shape[0]):
-            own = state.first[c, i]
-            row = state.first[c, start : start + width]
-            for j in range(width):
-                squares[j] += (own - row[j]) * (own - row[j])
-        if start <= i < start + width:
-            squares[i - start] = np.inf
-        inverse = state.inverse[start : start + width]
-        for j in range(width):
-            if squares[j] < cost * (state.inverse[i] + inverse[j]):
-                found = (squares[j] + _rest_of_distance(state, i, start + j)) / (state.inverse[i] + inverse[j])
-                if found < cost:
-                    best, cost = start + j, found
-    state.counts[3] += 1
-    return best, cost
-
-
-@njit(cache=True, nogil=True)
-def _pack(state):
-    """Close the gaps between the live slots, keeping their order."""
-    n = 0
-    for slot in range(state.counts[0]):
-        if state.word[slot] >= 0:
-            state.place[slot] = n
-            state.word[n], state.mass[n], state.inverse[n] = state.word[slot], state.mass[slot], state.inverse[slot]
-            state.first[:, n] = state.first[:, slot]
-            state.others[n] = state.others[slot]
-            state.products[n] = state.products[slot]
-            n += 1
-    state.counts[0] = n
-    for k in range(state.counts[2]):
-        state.chain[k] = state.place[state.chain[k]]
-
-
-@njit(cache=True, nogil=True)
-def advance_chain(state, pairs, costs):
-    """Merge ``len(pairs)`` pairs of mutually nearest groups. Cost O(d C) a row, about three rows a merge."""
-    for k in range(pairs.shape[0]):
-        if state.counts[1] < _LIVE_FRACTION * state.counts[0]:
-            _pack(state)
-        if state.counts[2] == 0:
-            first = 0
-            while state.word[first] < 0:
-                first += 1
-            state.chain[0] = first
-            state.counts[2] = 1
-        while True:
-            length = state.counts[2]
-            last = state.chain[length - 1]
-            before = state.chain[length - 2] if length > 1 else -1
-            other, cost = _nearest(state, last, before)
-            if other == before:
-                break
-            state.chain[length] = other
-            state.counts[2] += 1
-        state.counts[2] -= 2
-        s, t = min(last, before), max(last, before)
-        pairs[k, 0], pairs[k, 1] = state.word[s], state.word[t]
-        costs[k] = cost
-        state.mass[s] += state.mass[t]
-        state.inverse[s] = 1.0 / state.mass[s]
-        state.products[s] += state.products[t]
-        few = state.first.shape[0]
-        state.first[:, s] = state.products[s, :few] * state.inverse[s]
-        state.others[s] = state.products[s, few:] * state.inverse[s]
-        state.first[:, t] = np.inf
-        state.word[t] = -1
-        state.counts[1] -= 1
