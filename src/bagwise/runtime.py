@@ -14,6 +14,7 @@ two words differ by about a millionth of the squared lengths, a count may move f
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import json
 import math
@@ -51,11 +52,17 @@ class ModelFileError(ValueError):
     """Raised for files that are not valid models, and for input that does not fit a model."""
 
 
-def load(source: Any) -> RuntimeModel:
-    """Read a model from a path or from the bytes of a file: checked, memory-mapped, without running code."""
+def load(source: Any, *, trust_pattern: bool = False) -> RuntimeModel:
+    """Read a model from a path or from the bytes of a file: checked, memory-mapped, without running code.
+
+    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+    """
     header, tensors = read_model_file(source)
     try:
-        return RuntimeModel(header, tensors)
+        model = RuntimeModel(header, tensors)
+        if header["items"] == "texts" and not trust_pattern:
+            check_pattern(header["tokenizer"])
+        return model
     except ModelFileError as error:
         raise ModelFileError(f"{name_of(source)} cannot be read as a model: {error}") from error
 
@@ -344,6 +351,139 @@ def _is_tokenizer(options: Any) -> bool:
     few = isinstance(spans, list) and len(spans) == 2 and all(_is_count(n, 1, 20) for n in spans)
     words = stop in (None, "english") or (isinstance(stop, list) and all(isinstance(word, str) for word in stop))
     return sound and few and words and {type(options.get(name, True)) for name in ("binary", "lowercase")} == {bool}
+
+
+class _Pattern:
+    """Places of characters in a regular expression (Glushkov's automaton); `follow` has a place once for each way."""
+
+    def __init__(self, parts: Any) -> None:
+        self.items, self.follow = list[Any](), list[list[int]]()
+        _, self.first, self.last = self._sequence(parts)
+
+    def _sequence(self, parts: Any) -> tuple[bool, list[int], list[int]]:
+        """Add parts; return whether they may be empty, the places they begin with, and those they end with."""
+        empty, first, last = True, list[int](), list[int]()
+        for kind, held in parts:
+            may, begin, end = self._part(str(kind), held)
+            self._join(last, begin)
+            first, last, empty = first + begin * empty, end + last * may, empty and may
+        return empty, first, last
+
+    def _join(self, before: list[int], after: list[int]) -> None:
+        for place in before:
+            self.follow[place] += after
+        _check(len(self.follow) + sum(map(len, self.follow)) < 2000, "it is too large")
+
+    def _part(self, kind: str, held: Any) -> tuple[bool, list[int], list[int]]:
+        if kind in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+            one = [("NEGATE", 0)] * (kind != "LITERAL") + [("LITERAL", 10 if kind == "ANY" else held)]
+            self.items.append(held if kind == "IN" else one)
+            self.follow.append([])
+            return False, [len(self.items) - 1], [len(self.items) - 1]
+        if kind == "BRANCH":
+            found = [*map(self._sequence, held[1])]
+            return any(f[0] for f in found), [n for f in found for n in f[1]], [n for f in found for n in f[2]]
+        if kind == "SUBPATTERN" and not (held[1] or held[2]):
+            return self._sequence(held[3])
+        _check(kind.endswith("_REPEAT"), f"it has {kind} inside")
+        least, most, body = held[0], min(held[1], 9), held[2]  # more than 8 times is any number of times
+        copies = [self._sequence(body) for _ in range(most if most < 9 else max(1, least if least < 9 else 1))]
+        _check(least < 999 and copies and not any(copy[0] for copy in copies), "it repeats what is empty, or too often")
+        for before, after in itertools.pairwise([*copies, *copies[-1:] * (most == 9)]):
+            self._join(before[2], after[1])
+        return (
+            least == 0,
+            copies[0][1],
+            [n for copy in copies[-1 if most == 9 else max(0, least - 1) :] for n in copy[2]],
+        )
+
+    def characters(self) -> tuple[list[set[Any]], set[Any]]:
+        """Return the characters at each place, and those of words; beyond ASCII, some stand for all that are alike."""
+        given = [(held, held) if str(kind) == "LITERAL" else held for items in self.items for kind, held in items]
+        ends = {end for one in given if isinstance(one, tuple) for end in (one[0], one[1] + 1) if end > 128}
+        text = [chr(n) for n in range(128)]
+        kinds = [
+            "d" if c.isdecimal() else "w" if c.isalnum() or c == "_" else "s" if c.isspace() else "-" for c in text
+        ]
+        every = [*enumerate(kinds), *itertools.product([128, *ends], "dws-")]
+        return [{c for c in every if _is_in(items, *c)} for items in self.items], {c for c in every if c[1] in "dw"}
+
+
+def _is_in(items: Any, number: int, kind: str) -> bool:
+    """Whether a set of the parser has a character: a digit, another one of words, a space, or any other."""
+    found, wanted = False, True
+    for op, held in items:
+        name = str(held).removeprefix("CATEGORY_")
+        if str(op) == "CATEGORY":
+            found |= (kind in {"DIGIT": "d", "WORD": "dw", "SPACE": "s"}[name.removeprefix("NOT_")]) != ("NOT_" in name)
+        elif str(op) == "NEGATE":
+            wanted = False
+        else:
+            found |= number == held if str(op) == "LITERAL" else held[0] <= number <= held[1]
+    return found == wanted
+
+
+def _check_linear(parts: list[Any]) -> None:
+    """Raise an error unless matches of an alternative are found in time proportional to the length of any text.
+
+    No place that can come again has two ways to go on, so that there are few ways to read a text. Where reading ends,
+    there is a match not far before; or it began at the border of a word and has not left the word.
+    """
+    edges = [str(part[1]) == "AT_BOUNDARY" for part in (*parts[:1], *parts[-1:])] if len(parts) > 1 else [False, False]
+    graph = _Pattern(parts[edges[0] : len(parts) - edges[1]])
+    sets, words = graph.characters()
+    after, last = [set(places) for places in graph.follow], set(graph.last)
+
+    def again(among: set[int]) -> set[int]:
+        """Places that can come again, with others of these alone between."""
+        found = set()
+        for place in among:
+            reached, new = set(), after[place] & among
+            while new:
+                reached |= new
+                new = set().union(*(after[n] for n in new)) & among - reached
+            found |= {place} & reached
+        return found
+
+    places = set(range(len(sets)))
+    loops, n_ways = again(places), 1
+    for place, others in [(-1, graph.first), *enumerate(graph.follow)]:
+        ways = max((sum(not sets[n].isdisjoint(sets[m]) for m in others) for n in others), default=1)
+        _check(ways == 1 or place not in loops, "some texts can be read in many ways")
+        n_ways *= ways
+    _check(n_ways <= 64, "some texts can be read in many ways")
+    if edges[0] and all(held <= words for held in sets):
+        return
+    _check(edges[0] or not edges[1], "it has a border of words only at its end")
+    lone = loops - last if edges[1] else again(places - last)
+    own = {n for n in last if sets[n] <= words}
+    apart = all(sets[n].isdisjoint(words) and {m for m in places if n in after[m]} <= own for n in lone)
+    _check(not lone or (edges[1] and apart), "what it repeats may turn out to be in vain")
+
+
+@functools.lru_cache
+def unsafe_reason(pattern: str) -> str:
+    """Return why a regular expression may take long for some texts; "" if the time is proportional to their length."""
+    parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
+    try:
+        _check(parsed.state.flags in (0, re.UNICODE), "it has options")
+        parts = list(parsed)
+        while len(parts) == 1 and str(parts[0][0]) == "SUBPATTERN" and not (parts[0][1][1] or parts[0][1][2]):
+            parts = list(parts[0][1][3])
+        several = len(parts) == 1 and str(parts[0][0]) == "BRANCH"
+        for one in parts[0][1][1] if several else [parts]:
+            _check_linear(list(one))
+    except (ModelFileError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def check_pattern(options: dict[str, Any]) -> None:
+    """Raise an error if the regular expression of a tokenizer may take long for some texts; see `unsafe_reason`."""
+    pattern = options.get("token_pattern", PATTERN)
+    reason = unsafe_reason(pattern)
+    advice = r"If you trust who made it, load it with trust_pattern=True; otherwise use a pattern such as \w+"
+    _check(not reason, f"its token_pattern {pattern!r:.200} may take very long for some texts: {reason}. {advice}")
 
 
 def split_text(text: str, options: dict[str, Any]) -> list[str]:

@@ -166,6 +166,8 @@ def warmup(session: Session) -> None:
 
 
 def _print_model(session: Session, model: Any) -> None:
+    from bagwise.runtime import PATTERN
+
     told = model.info()
     made = model.provenance
     session.answer(model=told)
@@ -180,6 +182,9 @@ def _print_model(session: Session, model: Any) -> None:
     )
     for record in model.descriptor_records:
         lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
+    if model.modality == "texts" and model.tokenizer.get("analyzer", "word") == "word":
+        pattern = model.tokenizer.get("token_pattern", PATTERN)
+        lines.append(("tokens", f"{pattern} (found in time proportional to the length of a text)"))
     if model.n_cells > 1:
         lines.append(("cells", str(model.n_cells)))
     lines.append(("features", f"{model.n_cells * model.n_groups:,}"))

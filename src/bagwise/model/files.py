@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,12 +28,15 @@ from bagwise.runtime import (
     LOW_BITS,
     MOST_HEADER,
     OPTIONAL,
+    PATTERN,
     SCHEMA,
     ModelFileError,
+    check_pattern,
     codebook_names,
     decoded_weights,
     name_of,
     read_model_file,
+    unsafe_reason,
 )
 
 __all__ = ["INDEX_ITEMS", "INDEX_KIND", "is_item_index", "model_bytes", "parts_of", "read_model", "write_model"]
@@ -51,6 +55,7 @@ _M = TypeVar("_M")
 
 def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     """Write a model to one file. See `Model.save`."""
+    _warn_of_pattern(model)
     header, tensors = parts_of(model)
     target = check_file_path(path)
     return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
@@ -63,19 +68,39 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
 
 def model_bytes(model: Any) -> bytes:
     """Return the bytes of a model's file, for other files that hold a model."""
+    _warn_of_pattern(model)
     header, tensors = parts_of(model)
     return tensor_bytes(KIND, header["schema"], header, tensors, MOST_HEADER)
 
 
-def read_model(source: str | os.PathLike[str] | NDArray[np.uint8], make: Callable[..., _M]) -> _M:
-    """Read a model from a path or from the bytes of a file; `make` takes the parameters of `Model` and checks them."""
+def _warn_of_pattern(model: Any) -> None:
+    """Warn if the file will not be loaded without `trust_pattern`."""
+    reason = unsafe_reason(model.tokenizer.get("token_pattern", PATTERN))
+    if reason:
+        warnings.warn(
+            f"The token_pattern of this model may take very long for some texts: {reason}. Its file is loaded by "
+            "Model.load(path, trust_pattern=True) alone. See docs/model-file.md for safe patterns.",
+            stacklevel=4,
+        )
+
+
+def read_model(
+    source: str | os.PathLike[str] | NDArray[np.uint8], make: Callable[..., _M], *, trust_pattern: bool = False
+) -> _M:
+    """Read a model from a path or from the bytes of a file; `make` takes the parameters of `Model` and checks them.
+
+    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+    """
     try:
         header, tensors = read_model_file(source)
     except ModelFileError as error:
         raise BagwiseError(str(error)) from error
     try:
-        return make(**_parameters(header, tensors))
-    except BagwiseError as error:
+        model = make(**_parameters(header, tensors))
+        if not trust_pattern:
+            check_pattern(header["tokenizer"])
+        return model
+    except (BagwiseError, ModelFileError) as error:
         raise BagwiseError(f"{name_of(source)} cannot be read as a model: {error}") from error
 
 

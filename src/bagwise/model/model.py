@@ -578,9 +578,12 @@ class Model(ModelViews):
         return model_files.write_model(path, self)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs."""
-        return model_files.read_model(path, cls)
+    def load(cls, path: str | os.PathLike[str], *, trust_pattern: bool = False) -> Model:
+        """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs.
+
+        A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+        """
+        return model_files.read_model(path, cls, trust_pattern=trust_pattern)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Model):

@@ -439,10 +439,10 @@ class ItemIndex:
         return write_tensors(path, INDEX_KIND, schema, header, tensors)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, verify: bool = False) -> ItemIndex:
+    def load(cls, path: str | os.PathLike[str], *, verify: bool = False, trust_pattern: bool = False) -> ItemIndex:
         """Open a file that `save` wrote, memory-mapped, or a folder of an earlier version.
 
-        With `verify`, what is mapped is read once and checked.
+        With `verify`, what is mapped is read once and checked; for `trust_pattern` see `Model.load`.
         """
         place = Path(path)
         if not place.exists():
@@ -450,7 +450,7 @@ class ItemIndex:
         if not is_item_index(place):
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
-            parts = (_read_folder if place.is_dir() else _read_file)(place, verify)
+            parts = (_read_folder if place.is_dir() else _read_file)(place, verify, trust_pattern)
             model, index, header, ids, codes, blend, answers, places = parts
             about = _check_items(header, ids, codes, index.ids)
             return cls(model, index, *about, header.get("by", "groups"), blend, answers, places)
@@ -474,14 +474,14 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
 
 
-def _read_file(path: Path, verify: bool) -> _Parts:
+def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
     tables = {2: _TENSORS_2, _SCHEMA: _TENSORS, _SCHEMA_WITH_ANSWERS: _TENSORS_4, _SCHEMA_WITH_MAP: _TENSORS_5}
     header, tensors = read_tensors(path, INDEX_KIND, tables, mmap=True, verify=verify)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
         index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
-        model = read_model(tensors["model"], Model)
+        model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
         blend = _read_blend(header, tensors, model) if header["schema"] >= _SCHEMA else None
         answers, places, schema = None, None, header["schema"]
         if schema >= _SCHEMA_WITH_ANSWERS:
@@ -507,7 +507,7 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
     return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
 
 
-def _read_folder(path: Path, verify: bool) -> _Parts:
+def _read_folder(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
     """Read a folder that an earlier version wrote."""
     try:
         header = json.loads((path / INDEX_ITEMS).read_text(encoding="utf-8"))
@@ -515,7 +515,8 @@ def _read_folder(path: Path, verify: bool) -> _Parts:
         raise _Damaged(str(error)) from error
     if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):
         raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
-    index, model = BagIndex.load(path / "items.index", verify=verify), Model.load(path / "model.bagwise")
+    index = BagIndex.load(path / "items.index", verify=verify)
+    model = Model.load(path / "model.bagwise", trust_pattern=trust_pattern)
     return model, index, header, header.get("ids"), header.get("labels"), None, None, None
 
 
