@@ -19,11 +19,12 @@ from sklearn.metrics import mutual_info_score
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import Interval, StrOptions, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.memory import check_memory
+from bagwise._utils.validation import validate_data
 from bagwise.bags import Bags
 from bagwise.bags.bags import offsets_of
 from bagwise.codebooks.bag_of_features import BagNormalizer
@@ -106,7 +107,7 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
     }
 
     def __init__(

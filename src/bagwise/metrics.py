@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics as sklearn_metrics
 from sklearn.metrics import pairwise
 from sklearn.metrics.cluster import contingency_matrix
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
+from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["average_precision", "clustering_report", "mean_average_precision", "precision_recall_curve", "purity"]

@@ -20,10 +20,11 @@ def is_lazy(X: Any) -> bool:
 
 
 def canonical(X: Any) -> Any:
-    """Give a CSR or CSC matrix with each entry stored once, indices sorted; the matrix itself, or a changed copy."""
-    if not X.has_canonical_format:
+    """Give a CSR or CSC matrix sorted, each entry stored once, without zeros; the matrix itself, or a changed copy."""
+    if not X.has_canonical_format or not X.data.all():
         X = X.copy()
         X.sum_duplicates()
+        X.eliminate_zeros()
     return X
 
 
@@ -84,6 +85,29 @@ def check_non_negative(X: Any, who: str, advice: str) -> None:
         f"Negative values in data: {who} needs non-negative data, but sample {sample}, word {word} is {value:g}. "
         + advice
     )
+
+
+# The largest and the smallest numbers of which products, and sums of many products, can be represented.
+_LARGEST = {8: 1e100, 4: 1e30}  # by the bytes of a number
+
+
+def check_size(X: Any, name: str = "X", largest: float = np.inf) -> None:
+    """Raise an error where products of the values of X overflow, or all of them vanish.
+
+    `largest` is a lower limit than usual. NaN and infinity are left to other checks.
+    """
+    values = X.data if sp.issparse(X) else X
+    if values.dtype.kind != "f" or values.size == 0:
+        return
+    found = max(float(values.max()), -float(values.min()))
+    usual = _LARGEST.get(values.dtype.itemsize, 1e100)
+    most = min(usual, largest)
+    if np.isfinite(found) and (found > most or 0 < found < 1 / usual):
+        raise BagwiseError(
+            f"The largest absolute value of {name} is {found:g}; products of such values cannot be represented. "
+            f"Accepted: up to {most:g} ({values.dtype}), and at least one above {1 / usual:g}. Scale {name}, for "
+            "example by dividing it by its largest value."
+        )
 
 
 def centre_full_words(X: sp.csr_array) -> sp.csr_array:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from bagwise._compat import Interval, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import check_non_negative, class_sums
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.criteria.information import InformationLoss

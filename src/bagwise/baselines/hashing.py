@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from bagwise._compat import Interval, _fit_context
 from bagwise._utils.hashing import FOR_SIGNS, PER_SEED, hashes
+from bagwise._utils.validation import validate_data
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 
 __all__ = ["HashMerger"]

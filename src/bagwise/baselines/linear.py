@@ -13,12 +13,12 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
-from bagwise._utils.matrices import canonical
 from bagwise._utils.threads import run_over_ranges
+from bagwise._utils.validation import validate_data
 from bagwise.baselines._kernels import confidence_weighted_pass
 from bagwise.errors import BagwiseError
 
@@ -175,7 +175,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         "shuffle": ["boolean"],
         "average": ["boolean"],
         "fit_intercept": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "random_state": ["random_state"],
     }
 
@@ -332,8 +332,6 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
             if not sample_weight.all():
                 kept = np.flatnonzero(sample_weight)
                 X, y, sample_weight = X[kept], y[kept], sample_weight[kept]
-        if sp.issparse(X):
-            X = canonical(X)
         return X, y, sample_weight
 
     def _start(self, n_classes: int) -> GaussianWeights:

@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import Interval, _fit_context
 from bagwise._utils.checks import reset_fitted
-from bagwise._utils.matrices import canonical
+from bagwise._utils.validation import validate_data
 from bagwise.baselines._kernels import distinct_states, expand, information, partition, three_states
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -42,7 +42,6 @@ class _Partitions(NamedTuple):
 def _columns(X: Any) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
     """Yield the non-zero entries of each column, and their rows in ascending order."""
     if sp.issparse(X):
-        X = canonical(X)
         for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
             values = X.data[start:stop]
             stored = np.flatnonzero(values)

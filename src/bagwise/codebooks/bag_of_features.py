@@ -11,12 +11,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import Interval, StrOptions, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import generator
 from bagwise._utils.devices import device_module, to_device, to_host
 from bagwise._utils.threads import number_of_threads
+from bagwise._utils.validation import validate_data
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import batches_of_width, sample_vectors
 from bagwise.codebooks.distances import assign, distances_to
@@ -137,14 +138,14 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         "penalty": [Interval(Real, 0, None, closed="neither")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "pooling": [StrOptions({"auto", *POOLINGS})],
-        "pyramid": [Integral, "array-like", None],
+        "pyramid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "normalize": [str, "array-like", None],
         "sparse_output": [StrOptions({"auto"}), "boolean"],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "device": [StrOptions({"cpu", "cuda"}), None],
     }
 
@@ -384,7 +385,7 @@ class BagNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : BagNormalizer
         """
         resolve_steps(self.steps)
-        validate_data(self, X, accept_sparse="csr", dtype=_FLOATS)
+        validate_data(self, X, largest=None, accept_sparse="csr", dtype=_FLOATS)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -400,7 +401,7 @@ class BagNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Sparse if X is.
         """
         check_is_fitted(self, "n_features_in_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
+        X = validate_data(self, X, largest=None, reset=False, accept_sparse="csr", dtype=_FLOATS)
         return normalize_rows(X, self.steps, self.power)
 
     def __sklearn_tags__(self) -> Tags:

@@ -82,7 +82,7 @@ def _resumed(first: Any, others: Iterator[Any]) -> Iterator[Any]:
 
 
 def _rows_as_bags(X: Any) -> Bags:
-    from sklearn.utils import check_array  # deferred: scikit-learn takes long to import
+    from bagwise._utils.validation import check_array  # deferred: scikit-learn takes long to import
 
     matrix = check_array(X, dtype="numeric", input_name="X")  # the one case that is scikit-learn's: its own messages
     return Bags(matrix, np.arange(len(matrix) + 1), dtype=None)

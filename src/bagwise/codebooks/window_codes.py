@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import HasMethods, Interval
+from bagwise._compat import N_JOBS, HasMethods, Interval
 from bagwise.bags.bags import offsets_of
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.encoders import localized_codes
@@ -86,13 +86,13 @@ class WindowCodes(ItemTransformer):
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "window": [Interval(Integral, 1, None, closed="left")],
         "step": [Interval(Integral, 1, None, closed="left")],
-        "pyramid": [Integral, "array-like", None],
+        "pyramid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "sharpness": [Interval(Real, 0, None, closed="neither")],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
     }
     cache = None  # descriptors may have one of their own

@@ -16,7 +16,7 @@ from bagwise.bags.bags import Bags
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.descriptors.describing import Arrays, arrays_of, compute_each, join_bags, n_bytes
 from bagwise.descriptors.images import shrink
-from bagwise.descriptors.registry import EXECUTION
+from bagwise.descriptors.registry import EXECUTION, parameter_constraints
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
 from bagwise.sources.items import ItemIterator
@@ -33,7 +33,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
     """
 
     modality: ClassVar[str] = "images"
-    _parameter_constraints: ClassVar[dict] = EXECUTION
+    _parameter_constraints: ClassVar[dict] = parameter_constraints()
 
     n_jobs: int | None
     verbose: int

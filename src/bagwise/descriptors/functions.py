@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.descriptors.images import as_grey, as_image, as_rgb, centres_in_unit_square, starts_of
+from bagwise.descriptors.registry import LARGEST, LONGEST
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["checked_scales", "color_cells", "color_sift", "dense_sift", "sift_on_grid", "to_space"]
@@ -87,10 +88,12 @@ def checked_scales(scales: Any, name: str = "scales") -> list[float]:
     """Convert a parameter that lists scales, or raise unless it has at least one positive number and no others."""
     try:
         factors = [float(scale) for scale in scales]
-    except (TypeError, ValueError) as error:
-        raise BagwiseError(f"{name} must be a list of positive numbers, got {scales!r}.") from error
-    if not factors or not all(0 < factor < math.inf for factor in factors):
-        raise BagwiseError(f"{name} must be a list of at least one positive number, got {scales!r}.")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BagwiseError(f"{name} must be a list of positive numbers, got {scales!r:.100}.") from error
+    if not 0 < len(factors) <= LONGEST or not all(0 < factor <= LARGEST for factor in factors):
+        raise BagwiseError(
+            f"{name} must be a list of 1 to {LONGEST} numbers above 0, up to {LARGEST}; got {scales!r:.100}."
+        )
     return factors
 
 

@@ -13,15 +13,15 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
-__all__ = ["DESCRIPTORS", "EXECUTION", "SIDE", "KnownDescriptor", "parameter_constraints"]
+__all__ = ["DESCRIPTORS", "EXECUTION", "LARGEST", "LONGEST", "SIDE", "KnownDescriptor", "parameter_constraints"]
 
-# Constraints of the parameters that all descriptors have. They change how something is computed, not the result.
-EXECUTION: dict[str, list[Any]] = {"n_jobs": [Integral, None], "verbose": ["verbose"], "cache": [str, PathLike, None]}
+# The parameters that all descriptors have. They change how something is computed, not the result.
+EXECUTION = ("n_jobs", "verbose", "cache")
 # Limits, so that a hostile file cannot make a descriptor use all memory: sides in pixels, scales, lengths of lists.
 _MOST_PIXELS = 1 << 12
 _MOST_POINTS = 1 << 30
-_LARGEST = 1000
-_LONGEST = 64
+LARGEST = 1000
+LONGEST = 64
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class _Number:
     def accepts(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             return False
-        return (value > 0 if self.above_zero else value >= 0) and value <= _LARGEST
+        return (value > 0 if self.above_zero else value >= 0) and value <= LARGEST
 
     def __str__(self) -> str:
-        return f"a number {'above' if self.above_zero else 'of at least'} 0, up to {_LARGEST}"
+        return f"a number {'above' if self.above_zero else 'of at least'} 0, up to {LARGEST}"
 
 
 @dataclass(frozen=True)
 class _Numbers:
     def accepts(self, value: Any) -> bool:
-        return isinstance(value, list) and 0 < len(value) <= _LONGEST and all(_Number(True).accepts(x) for x in value)
+        return isinstance(value, list) and 0 < len(value) <= LONGEST and all(_Number(True).accepts(x) for x in value)
 
     def __str__(self) -> str:
-        return f"a list of 1 to {_LONGEST} numbers above 0"
+        return f"a list of 1 to {LONGEST} numbers above 0"
 
 
 @dataclass(frozen=True)
@@ -163,19 +163,21 @@ DESCRIPTORS = {
 }
 
 
-def parameter_constraints(name: str) -> dict[str, list[Any]]:
-    """Parameter constraints of a descriptor class, in the form of scikit-learn."""
-    from bagwise._compat import Interval, StrOptions
+def parameter_constraints(name: str | None = None) -> dict[str, list[Any]]:
+    """Parameter constraints of a descriptor class, in the form of scikit-learn; None: of what all of them have."""
+    from bagwise._compat import N_JOBS, Interval, StrOptions
 
     def constraints(rule: Any) -> list[Any]:
         if isinstance(rule, _Numbers):
             return ["array-like"]
         if isinstance(rule, _Number):
-            return [Interval(Real, 0, _LARGEST, closed="right" if rule.above_zero else "both")]
+            return [Interval(Real, 0, LARGEST, closed="right" if rule.above_zero else "both")]
         if isinstance(rule, _Integer):
             return [Interval(Integral, rule.least, rule.most, closed="both"), *([None] if rule.optional else [])]
         if True in rule.choices:
             return ["boolean"]
         return [StrOptions(set(rule.choices) - {None}), *([None] if None in rule.choices else [])]
 
-    return EXECUTION | {parameter: constraints(rule) for parameter, rule in DESCRIPTORS[name].rules.items()}
+    execution = dict(zip(EXECUTION, [list(N_JOBS), ["verbose"], [str, PathLike, None]], strict=True))
+    rules = {} if name is None else DESCRIPTORS[name].rules
+    return execution | {parameter: constraints(rule) for parameter, rule in rules.items()}

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d
 
 from bagwise._utils.extras import require
 from bagwise._utils.matrices import canonical, first_not_finite, is_lazy
 from bagwise._utils.memory import readable_size, resolve_limit
+from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError
 from bagwise.merging.pooling import pool
 from bagwise.merging.sketching.sketch import Sketch
@@ -174,6 +174,7 @@ def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], l
 
 
 def _as_labels(y: Any) -> NDArray[Any]:
+    refuse_dates(y, "y")
     labels = np.asarray(y)
     if labels.size == 0:
         return labels.reshape(-1)

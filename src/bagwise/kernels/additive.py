@@ -22,12 +22,12 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from bagwise._utils.checks import as_values
 from bagwise._utils.devices import check_device_memory, device_module, where_given
-from bagwise._utils.matrices import canonical, check_non_negative
+from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.threads import run_over_ranges
+from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import _kernels as loops
 from bagwise.kernels._cuda import jensen_shannon_words, pair_sums
@@ -196,7 +196,7 @@ def _check_array(xp: Any, X: Any, name: str, kernel: str) -> Any:
 def _check(X: Any, name: str, kernel: str) -> Any:
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
     if sp.issparse(X):
-        X = canonical(sp.csr_array(X))
+        X = sp.csr_array(X)
     if kernel != "linear":
         check_non_negative(X, f"The {kernel} kernel", "Use kernel='linear', or counts.")
     return X

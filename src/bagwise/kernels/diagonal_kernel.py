@@ -15,11 +15,11 @@ from scipy.optimize import Bounds, minimize
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import Interval, _fit_context
 from bagwise._utils.checks import reset_fitted
-from bagwise._utils.matrices import canonical
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels._kernels import logistic_losses, pair_gradient, pair_products
 from bagwise.kernels.label_similarity import LabelSimilarity, label_similarity
@@ -328,8 +328,6 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
                 "objective."
             )
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, multi_output=True, ensure_min_samples=2)
-        if sp.issparse(X):
-            X = canonical(X)
         similarity = label_similarity(self.similarity, y)
         random = check_random_state(self.random_state)
         if self.objective == "logistic":

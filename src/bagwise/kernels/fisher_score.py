@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.mixture import GaussianMixture
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import Interval, _fit_context
 from bagwise._utils.checks import reset_fitted
+from bagwise._utils.validation import validate_data
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
 

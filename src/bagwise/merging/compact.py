@@ -14,10 +14,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import HasMethods, Interval, StrOptions, _check_feature_names_in, _fit_context
 from bagwise._utils.checks import check_integer, reset_fitted
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError, argument
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.display import FittedView
@@ -38,6 +39,8 @@ MOST_FITTED = 1000
 # "auto" takes no more tables than this many, and none beyond those that lose this fraction of the scores' variance.
 _MOST_TABLES = 4
 _LITTLE_LOSS = 0.01
+# The largest value of X: liblinear, behind LinearSVC, never ends for much larger ones.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +181,7 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         self : CompactClassifier
         """
         reset_fitted(self)
-        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS}
+        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "largest": _LARGEST}
         if y is None and isinstance(self.estimator, FrozenEstimator):
             X = validate_data(self, X, **checks)
         else:

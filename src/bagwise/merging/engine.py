@@ -16,12 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import check_non_negative, class_sums, constant_words, is_lazy
+from bagwise._utils.matrices import canonical, check_non_negative, check_size, class_sums, constant_words, is_lazy
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise._utils.progress import ProgressBar
+from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError, in_python, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -49,8 +50,6 @@ STORES = ("auto", "dense", "factored", "sparse")
 _CHUNK_SECONDS = 0.05
 # Merges between two reports, where there is no time to be looked at.
 _REPORTED = 256
-# Squares of values up to this size, and of their inverses, are far from overflow.
-_LARGEST = 1e100
 # Dense data with a smaller fraction of non-zeros than this are kept sparse if the matrices of pairs do not fit: they
 # take less memory then, and computing a row takes the square of the fraction in additions.
 _FILLED = 1 / 3
@@ -160,8 +159,7 @@ class Engine:
         if not checked:
             X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=2)
         self.data = X = _as_float64(X)
-        values = X.data if sp.issparse(X) else X
-        _check_largest(max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0)))))
+        check_size(X)
         self._labels = None if y is None else _check_labels(y, X)
         if criterion.supervised and self._labels is None:
             raise no_labels(criterion.name)
@@ -215,7 +213,7 @@ class Engine:
             X = lazy.compute()
         if X.n_samples < 2:
             raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
-        _check_largest(float(max(np.abs(X.largest).max(), np.abs(X.smallest).max())))
+        check_size(np.stack([X.largest, X.smallest]))
         if criterion.scales_measurements and (scaling := find_scaling(X)) is not None:
             self.scaling, X = scaling, scaling.apply_to_sums(X)
         elif criterion.non_negative:
@@ -484,29 +482,17 @@ def _choose_store(name: str, X: Any, n_words: int, search: str, memory_limit: Li
     return name
 
 
-def _check_largest(largest: float) -> None:
-    """Raise where products of values up to this size overflow or vanish."""
-    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
-        raise BagwiseError(
-            f"The largest absolute value of X is {largest:g}; products of such values cannot be represented. Scale X, "
-            "for example by dividing it by its largest value; trace ratios do not depend on the scale."
-        )
-
-
 def _as_float64(X: Any) -> Any:
     """Convert to a C-contiguous float64 array or a CSR array in canonical format, copying only where needed."""
     if not sp.issparse(X):
         return np.ascontiguousarray(X, dtype=np.float64)
-    X = sp.csr_array(X, dtype=np.float64)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
+    return canonical(sp.csr_array(X, dtype=np.float64))
 
 
 def _check_labels(y: Any, X: Any) -> NDArray[Any]:
     if sp.issparse(y):
         raise BagwiseError("y must be an array of labels, one per sample; got a sparse matrix.")
+    refuse_dates(y, "y")
     try:
         labels = np.asarray(y)
     except ValueError as error:  # lists of different lengths

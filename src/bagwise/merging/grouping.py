@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import _check_feature_names_in
 from bagwise._utils.matrices import is_lazy
+from bagwise._utils.validation import check_array, validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.display import FittedView
 from bagwise.merging.naming import name_groups

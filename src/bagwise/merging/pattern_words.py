@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_non_negative
 from threadpoolctl import threadpool_limits
 
 from bagwise._compat import Interval, _fit_context
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import checked_csr, class_sums, count_unit, first_not_finite
+from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError
 from bagwise.merging._kernels import move_upper_triangle
 from bagwise.merging.structures import add_gram, between_classes_factor, mirror, row_blocks
@@ -190,9 +190,6 @@ class Statistics:
         is_sparse = sp.issparse(X)
         if is_sparse:
             X = sp.csr_array(X)
-            if not X.has_canonical_format:
-                X = X.copy()
-                X.sum_duplicates()
         numbers = _check_codes(codes, X.shape[0], n_classes)
         names = np.arange(n_classes) if classes is None else np.asarray(classes)
         if names.shape != (n_classes,):

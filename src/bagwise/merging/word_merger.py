@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_lazy
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -151,7 +152,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         "word_weights": [str, "array-like", None],
         "pooling": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,12 +17,21 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils import Bunch, Tags, check_consistent_length
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bagwise._compat import HasMethods, Interval, _fit_context, _raise_for_params, _routing_enabled, metadata_request
+from bagwise._compat import (
+    N_JOBS,
+    HasMethods,
+    Interval,
+    _fit_context,
+    _raise_for_params,
+    _routing_enabled,
+    metadata_request,
+)
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.memory import resolve_limit
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
@@ -128,7 +137,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         "pooling": [str],
         "store": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
     }
 

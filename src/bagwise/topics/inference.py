@@ -10,16 +10,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
-from bagwise._utils.matrices import check_non_negative, is_whole
+from bagwise._utils.matrices import canonical, check_non_negative, is_whole
 from bagwise._utils.threads import run_over_ranges
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
 from bagwise.topics._kernels import add_expected_counts, expect_topics, expected_logs, infer_documents
 
 SMOOTHINGS = ("bayes", "map")
 # Probability of a word that no topic emits: its logarithm is finite, and counts divided by it do not overflow.
 FLOOR = 1e-200
+# The largest count of a word in a document: larger ones are not exact in float64.
+LARGEST_COUNT = 2.0**53
 _DOCUMENT_CHUNK = 64
 _WORD_CHUNK = 256
 
@@ -27,11 +29,7 @@ _WORD_CHUNK = 256
 def to_counts(X: Any, caller: str) -> sp.csr_array:
     """Convert X to a canonical CSR matrix of float64 without stored zeros. X is not modified."""
     check_non_negative(X, caller, "Give counts, or other weights such as TF-IDF.")
-    counts = sp.csr_array(X, dtype=np.float64)
-    if not counts.has_canonical_format or (counts.data == 0).any():
-        counts = counts.copy()
-        counts.sum_duplicates()
-        counts.eliminate_zeros()
+    counts = canonical(sp.csr_array(X, dtype=np.float64))
     return with_small_indices(counts)  # always the same types, so that kernels are compiled once
 
 
@@ -50,7 +48,9 @@ class CountReader:
     """Mixin of estimators that read a dense or sparse document-term matrix without negative values."""
 
     def _counts(self, X: Any, reset: bool) -> sp.csr_array:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validate_data(
+            self, X, reset=reset, largest=LARGEST_COUNT, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
         return to_counts(X, type(self).__name__)
 
     def __sklearn_tags__(self) -> Tags:

@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
@@ -208,7 +208,7 @@ class LatentDirichlet(TopicModel):
         "learning_offset": [Interval(Real, 1, None, closed="left")],
         "total_samples": [Interval(Real, 0, None, closed="neither"), None],
         "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

@@ -10,11 +10,12 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import _check_sample_weight, _fit_context
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
-from bagwise.topics.inference import CountReader, to_counts
+from bagwise.topics.inference import LARGEST_COUNT, CountReader, to_counts
 from bagwise.topics.latent_dirichlet import TEMPLATES, LatentDirichlet, new_model
 
 __all__ = ["LatentDirichletNB"]
@@ -85,7 +86,7 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         -------
         self : LatentDirichletNB
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = validate_data(self, X, y, largest=LARGEST_COUNT, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         counts, y = to_counts(X, type(self).__name__), np.asarray(y)
         weights = None

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import Interval, _fit_context
+from bagwise._compat import N_JOBS, Interval, _fit_context
 from bagwise._utils.threads import run_over_ranges
 from bagwise.topics._kernels import update_proportions
 from bagwise.topics.inference import Corpus, CountReader
@@ -127,7 +127,7 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "temperature": [Interval(Real, 0, 1, closed="right")],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "random_state": ["random_state"],
     }
 

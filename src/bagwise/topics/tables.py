@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError
-from bagwise.topics.inference import to_counts
+from bagwise.topics.inference import LARGEST_COUNT, to_counts
 
 __all__ = ["TopicTables", "coherence", "prepare_view", "top_words", "word_relevance"]
 
@@ -177,7 +178,7 @@ def coherence(topics: ArrayLike, X: Any, n: int = 10, relevance: float = 1.0) ->
     if n < 2:
         raise BagwiseError(f"Coherence needs pairs of words, so n must be at least 2, got {n!r}.")
     chosen = np.array(top_words(topics, n, relevance=relevance))
-    counts = to_counts(check_array(X, accept_sparse="csr"), "coherence")
+    counts = to_counts(check_array(X, largest=LARGEST_COUNT, accept_sparse="csr"), "coherence")
     if counts.shape[1] != np.shape(topics)[1]:
         raise BagwiseError(f"X has {counts.shape[1]} words, the topics {np.shape(topics)[1]}. Use the same vocabulary.")
     if chosen.shape[1] < 2:
@@ -225,7 +226,7 @@ def prepare_view(
     The positions of the topics come from classical multidimensional scaling of their Jensen-Shannon divergences.
     """
     topics, proportions = np.asarray(topics, dtype=np.float64), np.asarray(proportions, dtype=np.float64)
-    counts = to_counts(check_array(X, accept_sparse="csr"), "prepare_view")
+    counts = to_counts(check_array(X, largest=LARGEST_COUNT, accept_sparse="csr"), "prepare_view")
     n_documents, n_words = counts.shape
     if not topics.shape[1] == n_words == len(words) or proportions.shape != (n_documents, len(topics)):
         raise BagwiseError(

@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import Interval, StrOptions, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_stored_parameters
 from bagwise._utils.memory import check_memory
@@ -201,7 +201,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         "callback": [callable, None],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
     }
 

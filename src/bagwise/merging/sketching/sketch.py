@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.hashing import PER_SEED
-from bagwise._utils.matrices import first_not_finite
+from bagwise._utils.matrices import canonical, first_not_finite
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
@@ -256,9 +256,8 @@ class Sketch:
             if X.dtype.kind not in "biuf":
                 raise BagwiseError(f"X holds {X.dtype}, expected real numbers.")
             X = X.astype(np.float64)
-        if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()  # an entry given in two parts is one value
+        if sp.issparse(X):
+            X = canonical(X)  # an entry given in two parts is one value
         values = X.data if sp.issparse(X) else X
         if values.size == 0:
             return X

@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from bagwise._compat import Interval, StrOptions, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import check_integer, reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.progress import ProgressBar
+from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
 from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.pooling import pool
@@ -174,7 +175,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         "pooling": [str],
         "dtype": [StrOptions({"float32", "float64"})],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
+        "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
     }
 

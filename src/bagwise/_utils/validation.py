@@ -1,0 +1,103 @@
+"""Data that estimators and functions are given: the checks of scikit-learn, and what these let through.
+
+Estimators call `validate_data` and functions `check_array` of this module, with the arguments of scikit-learn's. They
+
+1. refuse dates and times in X and y, which NumPy would turn into numbers of seconds or days;
+2. refuse CSR and CSC matrices whose indices point outside of them, which compiled code would follow;
+3. give a sparse matrix in canonical form: sorted, each entry stored once, without zeros. It is a copy if it changed;
+4. refuse numbers of which products overflow or vanish, above `largest` where that is given. None refuses none.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import validation as sklearn_checks
+
+from bagwise._utils.matrices import canonical, check_size, is_lazy
+from bagwise.errors import BagwiseError
+
+__all__ = ["check_array", "refuse_dates", "validate_data"]
+
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+# How names of their types begin in NumPy, pandas, polars and others: datetime64[ns], timedelta64, Duration, period[M].
+_DATES_BY_NAME = ("date", "time", "duration", "period")
+
+
+def validate_data(
+    estimator: Any, X: Any, y: Any = "no_validation", *, largest: float | None = np.inf, **checks: Any
+) -> Any:
+    """Check the data of an estimator as `sklearn.utils.validation.validate_data` does; see above for what it adds."""
+    given = {} if isinstance(y, str) and y == "no_validation" else {"y": y}
+    for name, values in {"X": X, **given}.items():
+        refuse_dates(values, name)
+    if not checks.get("skip_check_array"):
+        X = _well_formed(X, checks.get("accept_sparse"))
+    checked = sklearn_checks.validate_data(estimator, X, **given, **checks)
+    if largest is not None and not checks.get("skip_check_array"):
+        check_size(checked[0] if given and y is not None else checked, largest=largest)
+    return checked
+
+
+def check_array(array: Any, *, largest: float | None = np.inf, **checks: Any) -> Any:
+    """Check a matrix as `sklearn.utils.check_array` does; see above for what it adds."""
+    name = checks.get("input_name") or "X"
+    refuse_dates(array, name)
+    checked = sklearn_checks.check_array(_well_formed(array, checks.get("accept_sparse"), name), **checks)
+    if largest is not None:
+        check_size(checked, name, largest)
+    return checked
+
+
+def refuse_dates(values: Any, name: str) -> None:
+    """Raise an error for dates, times and durations: an array, a list or a data frame with some of them."""
+    if is_lazy(values):  # workers see its chunks
+        return
+    frame = hasattr(type(values), "dtypes") and not hasattr(type(values), "dtype")
+    types = list(values.dtypes) if frame else [values.dtype] if hasattr(values, "dtype") else []
+    found = next((str(kind) for kind in types if str(kind).lower().startswith(_DATES_BY_NAME)), None)
+    listed = isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype == object)
+    if listed or any(str(kind) == "object" for kind in types):
+        found = next((type(value).__name__ for value in _single(values) if isinstance(value, _DATES)), found)
+    if found is not None:
+        raise BagwiseError(
+            f"{name} has dates or times ({found}), which are not numbers here. Convert them first to what is meant, "
+            "such as days since the first of them, or to strings if they are labels."
+        )
+
+
+def _single(values: Any) -> Any:
+    """Yield the values of a list, of a list of lists, or of an array of objects."""
+    if not isinstance(values, (list, tuple)):
+        yield from np.asarray(values, dtype=object).ravel()
+        return
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
+
+
+def _well_formed(X: Any, formats: Any, name: str = "X") -> Any:
+    """Give a sparse matrix in canonical form, in the format that is accepted; anything else as it is."""
+    if not sp.issparse(X) or X.ndim != 2 or formats not in ("csr", "csc"):
+        return X  # scikit-learn says what is wrong, if anything is
+    if X.format in ("csr", "csc"):
+        _check_structure(X, name)
+    return canonical(X.asformat(formats))
+
+
+def _check_structure(X: Any, name: str) -> None:
+    """Raise an error unless the lists of a CSR or CSC matrix fit together."""
+    length, width = X.shape if X.format == "csr" else X.shape[::-1]
+    starts, n = X.indptr, min(len(X.indices), len(X.data))
+    sound = len(starts) == length + 1 and starts[0] == 0 and starts[-1] <= n and not (starts[1:] < starts[:-1]).any()
+    stored = X.indices[: starts[-1]] if sound else X.indices
+    if not sound or (len(stored) and (stored.min() < 0 or stored.max() >= width)):
+        raise BagwiseError(
+            f"{name} is a damaged {X.format.upper()} matrix of shape {X.shape}: its indptr or indices point outside of "
+            "it. Build it again, for example from rows and columns by scipy.sparse.coo_array."
+        )

@@ -1,0 +1,186 @@
+"""What no estimator takes, and what all of them take in any form: every public one, as `test_estimators` finds them."""
+
+import datetime
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from bagwise import BagIndex, BagwiseError, merge_words
+from bagwise._compat import Interval
+from bagwise._utils.validation import check_array
+from bagwise.kernels import additive_kernel
+from bagwise.merging import Sketch, Statistics
+from bagwise.metrics import clustering_report
+from bagwise.topics.tables import coherence
+from test_estimators import FOUND, ITEMS, MATRICES, cheap
+
+RANDOM = np.random.default_rng(0)
+X, Y = RANDOM.poisson(2.0, (24, 6)).astype(float), np.arange(24) % 2
+SPARSE = {name for name, kind in MATRICES.items() if cheap(kind).__sklearn_tags__().input_tags.sparse}
+SUPERVISED = {name for name, kind in MATRICES.items() if cheap(kind).__sklearn_tags__().target_tags.required}
+METHODS = ("transform", "predict", "predict_proba", "decision_function", "bound")
+# Large numbers that an estimator takes, and has finite answers for.
+TAKES_LARGE = {"BagNormalizer"}
+
+
+def with_value(value):
+    changed = X.copy()
+    changed[3, 2] = value
+    return changed
+
+
+def untidy(matrix):
+    """The same CSR matrix with entries in two parts, in any order, and with stored zeros."""
+    rows, columns = matrix.nonzero()
+    halves = np.tile(matrix[rows, columns] / 2, 2)
+    zeros = np.argwhere(matrix == 0)[::2]
+    rows, columns = np.concatenate([rows, rows, zeros[:, 0]]), np.concatenate([columns, columns, zeros[:, 1]])
+    values = np.concatenate([halves, np.zeros(len(zeros))])
+    order = np.lexsort((RANDOM.random(len(rows)), rows))
+    starts = np.searchsorted(rows[order], np.arange(len(matrix) + 1))
+    made = sp.csr_array((values[order], columns[order].astype(np.int32), starts.astype(np.int32)), shape=matrix.shape)
+    assert not made.has_canonical_format
+    assert (made.data == 0).any()
+    return made
+
+
+def answers(estimator, data):
+    """What a fitted estimator says about data, dense."""
+    found = [getattr(estimator, name)(data) for name in METHODS if hasattr(estimator, name)]
+    return [one.toarray() if sp.issparse(one) else np.asarray(one) for one in found]
+
+
+@pytest.mark.parametrize("name", sorted(SPARSE))
+def test_untidy_matrices_are_their_sums(name):
+    tidy, other = sp.csr_array(X), untidy(X)
+    before = [array.copy() for array in (other.data, other.indices, other.indptr)]
+    fitted = [clone(cheap(MATRICES[name])).fit(data, Y) for data in (tidy, other)]
+    expected = answers(fitted[0], tidy)
+    assert expected or hasattr(fitted[0], "labels_")
+    for found in (answers(fitted[0], other), answers(fitted[1], tidy), answers(fitted[1], other)):
+        for one, two in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(*(getattr(one, "labels_", 0) for one in fitted))
+    for array, old in zip((other.data, other.indices, other.indptr), before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+FUNCTIONS = {
+    "merge_words": lambda data: merge_words(data, Y).merges,
+    "additive_kernel": lambda data: additive_kernel(data, kernel="chi2"),
+    "Statistics": lambda data: np.asarray(sp.csr_array(Statistics.of(data, Y, 2).gram).toarray()),
+    "Sketch": lambda data: Sketch(6, 8).update(data).signature(),
+    "BagIndex": lambda data: BagIndex().add(data).search(data, 3)[0],
+    "clustering_report": lambda data: list(clustering_report(data, Y).values()),
+    "coherence": lambda data: coherence(np.eye(6)[:2] + 0.1, data, n=2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_untidy_matrices_in_functions(name):
+    other = untidy(X)
+    before = other.copy()
+    np.testing.assert_array_equal(FUNCTIONS[name](sp.csr_array(X)), FUNCTIONS[name](other))
+    np.testing.assert_array_equal(other.indices, before.indices)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_matrices_whose_indices_point_outside(form):
+    for change in ("indices", "indptr"):
+        damaged = sp.csr_array(X).asformat(form)
+        getattr(damaged, change)[5] = 10**6
+        with pytest.raises(BagwiseError, match=f"damaged {form.upper()} matrix"):
+            check_array(damaged, accept_sparse="csr")
+
+
+BAD_NUMBERS = {
+    "1e300": with_value(1e300),
+    "sparse 1e300": sp.csr_array(with_value(1e300)),
+    "-1e300": with_value(-1e300),
+    "all 1e-300": X * 1e-300,
+    "float32 3e38": np.where(X > 2, 3e38, 0).astype(np.float32),
+    "int64": np.where(X > 2, 2**63 - 1, 0),
+    "least int64": np.where(X > 2, -(2**63), 0),
+}
+# With what the error says.
+NO_NUMBERS = {
+    "NaN": with_value(np.nan),
+    "infinity": with_value(np.inf),
+    "0 sample": X[:0],
+    "0 feature": X[:, :0],
+    "[Cc]omplex": X + 1j,
+    r"dates or times \(datetime64": X.astype(np.int64).astype("M8[s]"),
+    r"dates or times \(timedelta64": X.astype(np.int64).astype("m8[s]"),
+    r"X has dates or times \(datetime64": pd.DataFrame(X).assign(day=pd.Timestamp("2020-01-01")),
+    r"dates or times \(date\)": np.full((24, 6), datetime.date(2020, 1, 1), dtype=object),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MATRICES))
+@pytest.mark.filterwarnings("ignore:.*overflow:RuntimeWarning")  # of scikit-learn's own check of finite numbers
+def test_bad_numbers_are_refused_or_have_finite_answers(name):
+    estimator = cheap(MATRICES[name])
+    fitted = clone(estimator).fit(X, Y)
+    for what, data in BAD_NUMBERS.items():
+        if sp.issparse(data) and name not in SPARSE:
+            continue
+        for fits in (True, False):
+            try:
+                found = answers(clone(estimator).fit(data, Y) if fits else fitted, data)
+            except ValueError:
+                assert name not in TAKES_LARGE or what != "1e300"
+                continue
+            for one in found:
+                assert one.dtype.kind != "f" or np.isfinite(one).all(), f"{what}, fits: {fits}"
+
+
+@pytest.mark.parametrize("name", sorted(MATRICES))
+def test_what_is_no_number_is_refused(name):
+    estimator = cheap(MATRICES[name])
+    fitted = clone(estimator).fit(X, Y)
+    # scikit-learn selects columns of anything
+    uses = [answer for answer in METHODS if hasattr(fitted, answer) and name != "MinRedundancyMaxRelevance"]
+    for reason, data in NO_NUMBERS.items():
+        with pytest.raises(ValueError, match=reason):
+            clone(estimator).fit(data, Y[: len(data)])
+        for use in uses:
+            with pytest.raises(ValueError, match=reason):
+                getattr(fitted, use)(data)
+
+
+@pytest.mark.parametrize("name", sorted(SUPERVISED | {"WordMerger"}))
+def test_dates_are_no_labels(name):
+    days = [datetime.date(2020, 1, 1 + one) for one in Y.tolist()]
+    for labels in (days, np.array(days, dtype="M8[D]"), pd.Series(pd.to_datetime(days)), np.array(days, dtype=object)):
+        with pytest.raises(BagwiseError, match="y has dates or times"):
+            cheap(MATRICES[name]).fit(X, labels)
+    with pytest.raises(BagwiseError, match="y has dates or times"):
+        merge_words(X, days)
+
+
+def numbers_of(kind):
+    """The parameters of an estimator that take a number, with those that must not be passed."""
+    for parameter, constraints in kind._parameter_constraints.items():
+        ranges = [one for one in constraints if isinstance(one, Interval)] if isinstance(constraints, list) else []
+        assert not any(one in (Integral, Real) for one in constraints), f"{parameter} has no bounds"
+        if ranges:
+            whole = all(one.type is Integral for one in ranges)
+            absurd = [2**70, ranges[0].right + 1, -(2**70), 1.5] if whole else [10**400, float("inf")]
+            absurd += ["3"] if str not in constraints else []
+            absurd += [[3]] if "array-like" not in constraints else []
+            yield parameter, [*absurd, float("nan"), np.datetime64("2020-01-01")]
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_absurd_parameters_are_refused_at_once(name):
+    """Before any data are read: there are none to read."""
+    kind = FOUND[name]
+    data = (None,) if name in ITEMS else (None, Y)
+    for parameter, absurd in numbers_of(kind):
+        for value in absurd:
+            with pytest.raises(ValueError, match=parameter):
+                cheap(kind, **{parameter: value}).fit(*data)
