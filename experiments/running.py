@@ -18,11 +18,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 from bagwise._io.atomic import write_atomically
 
@@ -135,9 +138,15 @@ def run(name: str, experiment: ModuleType, options: Options) -> Results:
     """Run the cells of an experiment that are not finished yet.
 
     A cell that fails is told and left out, the others go on; then the program ends with an error. Ctrl-C keeps what is
-    finished.
+    finished. The program ends with an error as well if another process runs the same experiment into the same file:
+    each would write its cells over those of the other.
     """
-    results = Results(options.out / f"{name}{'.quick' if options.quick else ''}.json")
+    path = options.out / f"{name}{'.quick' if options.quick else ''}.json"
+    with _alone(name, path):
+        return _run(name, experiment, options, Results(path))
+
+
+def _run(name: str, experiment: ModuleType, options: Options, results: Results) -> Results:
     absent = [one for one in getattr(experiment, "DATA", ()) if not any((options.data / one).glob(f"{one}.*"))]
     if absent:
         sys.exit(f"{name} reads the data set {absent[0]}, and {options.data} has no file {absent[0]}/{absent[0]}.*. "
@@ -181,9 +190,74 @@ def run(name: str, experiment: ModuleType, options: Options) -> Results:
     return results
 
 
+@contextmanager
+def _alone(name: str, path: Path) -> Iterator[None]:
+    """Hold the lock of a file of results; end the program if another process has it.
+
+    The system gives the lock back when a process ends, however it ends.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = path.with_name(f".{path.name}.lock")
+    while True:
+        with open(place, "a+b") as file:
+            if not _lock(file):
+                file.seek(0)
+                other = file.read(20).decode("ascii", "replace") or "which has just begun"
+                sys.exit(f"{name} is being run by another process ({other}), which writes {path} as well. "
+                         "Wait until it has ended, or write to another folder by --out DIR.")  # fmt: skip
+            if not place.exists() or not os.path.samestat(os.fstat(file.fileno()), place.stat()):
+                continue  # it was removed by the process that had it, after it was opened here
+            file.truncate(0)
+            file.write(f"process {os.getpid()}".encode())
+            file.flush()
+            try:
+                yield
+            finally:
+                if os.name == "posix":  # elsewhere open files cannot be removed, and may stay
+                    place.unlink(missing_ok=True)
+            return
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a file for this process; False if another process has locked it."""
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            import msvcrt
+
+            file.seek(1 << 20)  # beyond the text, which others may read
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError:
+        return False
+    return True
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it ends, even by kill -9, which leaves it no time to tell."""
+    parent = parent_process()
+    if parent is None:
+        return
+    if sys.platform == "linux":  # at once, also in the middle of compiled code
+        import ctypes
+
+        set_signal_of_parents_death = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None, use_errno=True).prctl(set_signal_of_parents_death, signal.SIGKILL)
+
+    def watch() -> None:  # also finds a parent that ended before the line above
+        wait_for_any([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 def _calm() -> None:
     """One thread a process: there are as many processes as wanted. Ctrl-C is for the one that waits for them."""
     from threadpoolctl import threadpool_limits
+
+    _end_with_parent()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"

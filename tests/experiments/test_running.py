@@ -14,7 +14,7 @@ from experiments.running import Options, Results, run
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = """
-    import time
+    import os, time
     from pathlib import Path
     from experiments.running import Cell
 
@@ -27,6 +27,7 @@ MODULE = """
         if (Path(folder) / f"fails{k}").exists():
             raise RuntimeError("as told")
         if (Path(folder) / f"hangs{k}").exists():
+            (Path(folder) / f"hangs{k}").write_text(str(os.getpid()))
             time.sleep(600)
         return {"square": k * k}
 """
@@ -70,10 +71,13 @@ def test_a_cell_that_fails_does_not_stop_the_others(experiment, tmp_path, capfd)
     assert worked(tmp_path) == [0, 1, 1, 2, 3]
 
 
-def test_an_interrupt_keeps_what_is_finished(experiment, tmp_path):
+def start(tmp_path):
+    """Run the experiment in a process of its own, and wait until it hangs at its third cell."""
     (tmp_path / "hangs2").touch()
     code = (
-        "from pathlib import Path; import signal; import four_cells; from experiments.running import Options, run\n"
+        "from pathlib import Path; import signal; import four_cells; from experiments import running\n"
+        "from experiments.running import Options, run\n"
+        "running.machine = dict\n"  # finding out about it takes longer than all cells
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         f"if __name__ == '__main__': run('four', four_cells, Options(Path({str(tmp_path)!r}), Path({str(tmp_path)!r})))"
     )
@@ -84,14 +88,50 @@ def test_an_interrupt_keeps_what_is_finished(experiment, tmp_path):
         [sys.executable, str(script)], env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
     )
     file = tmp_path / "four.json"
-    patience = time.monotonic() + 120
-    while (not file.exists() or len(Results(file)) < 2) and time.monotonic() < patience:
-        time.sleep(0.1)
+    until(lambda: file.exists() and len(Results(file)) == 2 and (tmp_path / "hangs2").read_text())
+    return process, file
+
+
+def until(reached, seconds=120):
+    patience = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+
+
+def runs(process):
+    """Whether a process is there, and more than an entry that nobody has asked for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_an_interrupt_keeps_what_is_finished(experiment, tmp_path):
+    process, file = start(tmp_path)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "KeyboardInterrupt" in told
     assert sorted(key for key, _ in Results(file).items()) == ["cell/0", "cell/1"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_run_takes_its_workers_with_it_and_can_go_on(experiment, tmp_path):
+    process, file = start(tmp_path)
+    options = Options(tmp_path, tmp_path)
+    with pytest.raises(SystemExit, match=f"another process .process {process.pid}., which writes .*four.json"):
+        run("four", experiment, options)
+    assert len(Results(file)) == 2
+    worker = int((tmp_path / "hangs2").read_text())
+    assert runs(worker)
+    process.kill()
+    process.communicate(timeout=120)
+    until(lambda: not runs(worker))
+    (tmp_path / "hangs2").unlink()
+    assert len(run("four", experiment, options)) == 4
+    assert worked(tmp_path) == [0, 1, 2, 2, 3]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_the_file_has_a_line_for_each_cell(tmp_path):
