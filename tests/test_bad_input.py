@@ -162,6 +162,32 @@ def test_dates_are_no_labels(name):
         merge_words(X, days)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"),
+    [
+        ("HashMerger", "n_groups", 2**31 - 1),
+        ("LatentDirichlet", "n_components", 2**31 - 1),
+        ("PLSA", "n_components", 2**31 - 1),
+        ("SketchMerger", "n_hashes", 2**31 - 1),
+        ("BagOfFeatures", "pyramid", [(1, 1), (2**20, 2**20)]),
+        ("LatentDirichlet", "doc_topic_prior", [10**400, 1]),
+        ("WordMerger", "word_weights", [10**400] * 6),
+        ("WordMergerCV", "n_groups", [2**70]),
+        ("DenseSIFT", "scales", [2**70]),
+        ("DenseSIFT", "scales", [10**400]),
+    ],
+)
+def test_parameters_that_would_take_all_memory(name, parameter, value):
+    with pytest.raises(ValueError, match=parameter):
+        cheap(FOUND[name], **{parameter: value}).fit(X, Y)
+
+
+def test_numbers_beyond_floats():
+    for estimator in (cheap(FOUND["LatentDirichlet"]), cheap(FOUND["BagNormalizer"])):
+        with pytest.raises(BagwiseError, match="beyond the range of float64"):
+            estimator.fit([[10**400, 1], [2, 3]])
+
+
 def numbers_of(kind):
     """The parameters of an estimator that take a number, with those that must not be passed."""
     for parameter, constraints in kind._parameter_constraints.items():
@@ -169,7 +195,7 @@ def numbers_of(kind):
         assert not any(one in (Integral, Real) for one in constraints), f"{parameter} has no bounds"
         if ranges:
             whole = all(one.type is Integral for one in ranges)
-            absurd = [2**70, ranges[0].right + 1, -(2**70), 1.5] if whole else [10**400, float("inf")]
+            absurd = [2**70, ranges[0].right + 1, -(2**70), 1.5] if whole else [10**400, -(10**400)]
             absurd += ["3"] if str not in constraints else []
             absurd += [[3]] if "array-like" not in constraints else []
             yield parameter, [*absurd, float("nan"), np.datetime64("2020-01-01")]

@@ -46,7 +46,7 @@ class Interval(_Interval):
         super().__init__(type, left, right, closed=closed)
 
     def __contains__(self, value: Any) -> bool:
-        return super().__contains__(value) and abs(value) <= sys.float_info.max
+        return super().__contains__(value) and (not isinstance(value, Integral) or abs(value) <= sys.float_info.max)
 
 
 # Constraints of the parameter n_jobs.

@@ -258,7 +258,7 @@ def test_what_it_cannot_use():
     with pytest.raises(BagwiseError, match="all of X is zero"):
         DivisiveMerger(2).fit(0 * X, y)
     with pytest.raises(BagwiseError, match="too large"):
-        DivisiveMerger(2).fit(X * 1e307, y)
+        DivisiveMerger(2).fit(X, y, sample_weight=np.full(len(y), 1e307))
     with pytest.raises(BagwiseError, match=r"Unknown start: 'abi'. Did you mean 'aib'\?"):
         DivisiveMerger(2, start="abi").fit(X, y)
     with pytest.raises(BagwiseError, match="Unknown pooling"):

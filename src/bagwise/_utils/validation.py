@@ -11,16 +11,18 @@ Estimators call `validate_data` and functions `check_array` of this module, with
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.utils import validation as sklearn_checks
 
 from bagwise._utils.matrices import canonical, check_size, is_lazy
 from bagwise.errors import BagwiseError
 
-__all__ = ["check_array", "refuse_dates", "validate_data"]
+__all__ = ["as_floats", "check_array", "refuse_dates", "validate_data"]
 
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 # How names of their types begin in NumPy, pandas, polars and others: datetime64[ns], timedelta64, Duration, period[M].
@@ -36,7 +38,7 @@ def validate_data(
         refuse_dates(values, name)
     if not checks.get("skip_check_array"):
         X = _well_formed(X, checks.get("accept_sparse"))
-    checked = sklearn_checks.validate_data(estimator, X, **given, **checks)
+    checked = _in_range(sklearn_checks.validate_data, estimator, X, **given, **checks)
     if largest is not None and not checks.get("skip_check_array"):
         check_size(checked[0] if given and y is not None else checked, largest=largest)
     return checked
@@ -46,10 +48,25 @@ def check_array(array: Any, *, largest: float | None = np.inf, **checks: Any) ->
     """Check a matrix as `sklearn.utils.check_array` does; see above for what it adds."""
     name = checks.get("input_name") or "X"
     refuse_dates(array, name)
-    checked = sklearn_checks.check_array(_well_formed(array, checks.get("accept_sparse"), name), **checks)
+    checked = _in_range(sklearn_checks.check_array, _well_formed(array, checks.get("accept_sparse"), name), **checks)
     if largest is not None:
         check_size(checked, name, largest)
     return checked
+
+
+def as_floats(values: Any, name: str) -> NDArray[np.float64]:
+    """Convert the array-like parameter `name` to float64, or raise an error."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BagwiseError(f"{name} must be numbers; got {values!r:.100}: {error}.") from error
+
+
+def _in_range(check: Callable[..., Any], *data: Any, **checks: Any) -> Any:
+    try:
+        return check(*data, **checks)
+    except OverflowError as error:  # integers of Python know no bounds
+        raise BagwiseError(f"The data have a number beyond the range of float64: {error}. Scale them.") from error
 
 
 def refuse_dates(values: Any, name: str) -> None:

@@ -6,10 +6,12 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from bagwise._compat import Interval, _fit_context
 from bagwise._utils.hashing import FOR_SIGNS, PER_SEED, hashes
+from bagwise._utils.memory import check_memory
 from bagwise._utils.validation import validate_data
 from bagwise.merging.grouping import FLOATS, GroupTransformer
 
@@ -104,6 +106,12 @@ class HashMerger(GroupTransformer, BaseEstimator):
         self : HashMerger
         """
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
+        check_memory(
+            8 * int(self.n_groups) * (1 if sp.issparse(X) else X.shape[0]),
+            None,
+            f"n_groups={self.n_groups}: groups of {X.shape[0]} samples",
+            "choose fewer groups",
+        )
         first = int(self.random_state) * PER_SEED
         n_words = X.shape[1]
         self.labels_ = (hashes(n_words, first) % np.uint64(self.n_groups)).astype(np.int64)

@@ -194,7 +194,7 @@ def _check_array(xp: Any, X: Any, name: str, kernel: str) -> Any:
 
 
 def _check(X: Any, name: str, kernel: str) -> Any:
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
+    X = check_array(X, largest=None, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
     if sp.issparse(X):
         X = sp.csr_array(X)
     if kernel != "linear":

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.matrices import class_sums, count_unit, is_whole
+from bagwise._utils.validation import as_floats
 from bagwise.codebooks.normalizing import inverse_document_frequencies
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
@@ -127,7 +128,7 @@ def resolve_word_weights(
         if word_weights == "idf":
             return inverse_document_frequencies(X)
         return log_odds(X, y, sample_weight)
-    weights = np.asarray(word_weights, dtype=np.float64)
+    weights = as_floats(word_weights, "word_weights")
     if weights.shape != (X.shape[1],) or not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
         raise BagwiseError(
             f"word_weights must be 'idf', 'log_odds', or one finite, non-negative number for each of the {X.shape[1]} "

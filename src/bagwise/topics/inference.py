@@ -12,6 +12,7 @@ from scipy.special import digamma, gammaln
 from sklearn.utils import Tags
 
 from bagwise._utils.matrices import canonical, check_non_negative, is_whole
+from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
@@ -58,6 +59,16 @@ class CountReader:
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+
+def check_topics_fit(counts: sp.csr_array, n_components: int) -> None:
+    """Raise an error if topics and their proportions in documents take more than the free memory."""
+    check_memory(
+        8 * int(n_components) * 3 * sum(counts.shape),
+        None,
+        f"n_components={n_components}: topics of {counts.shape[1]} words, in {counts.shape[0]} documents",
+        "choose fewer topics",
+    )
 
 
 def check_whole(X: sp.csr_array, caller: str) -> None:

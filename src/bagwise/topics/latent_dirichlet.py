@@ -22,10 +22,11 @@ from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
+from bagwise._utils.validation import as_floats
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.documents import TopicModel
 from bagwise.topics.exchange import OLD_VALUES, read_fitted, read_model, write_model
-from bagwise.topics.inference import SMOOTHINGS
+from bagwise.topics.inference import SMOOTHINGS, check_topics_fit
 from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics
 from bagwise.topics.training import (
     SMALLEST,
@@ -289,6 +290,7 @@ class LatentDirichlet(TopicModel):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
             counts, weights = counts[weights > 0], weights[weights > 0]
+        check_topics_fit(counts, self.n_components)
         rng = check_random_state(self.random_state)
         solver = self._choose(counts, weights) if self.solver == "auto" else self.solver
         training = self._training()
@@ -433,7 +435,7 @@ class LatentDirichlet(TopicModel):
         n = self.n_components
         if self.doc_topic_prior is None:
             return np.full(n, max((50 if solver == "gibbs" else 1) / n, SMALLEST))
-        alpha = np.asarray(self.doc_topic_prior, dtype=np.float64)
+        alpha = as_floats(self.doc_topic_prior, "doc_topic_prior")
         if alpha.shape not in ((), (n,)) or not (np.isfinite(alpha) & (alpha >= SMALLEST)).all():
             raise BagwiseError(
                 f"doc_topic_prior must be a number of at least {SMALLEST:g}, or one for each of the {n} topics; got an "

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._compat import N_JOBS, Interval, _fit_context
 from bagwise._utils.threads import run_over_ranges
 from bagwise.topics._kernels import update_proportions
-from bagwise.topics.inference import Corpus, CountReader
+from bagwise.topics.inference import Corpus, CountReader, check_topics_fit
 from bagwise.topics.tables import TopicTables
 
 __all__ = ["PLSA"]
@@ -165,6 +165,7 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
         self : PLSA
         """
         counts = self._counts(X, reset=True)
+        check_topics_fit(counts, self.n_components)
         corpus = Corpus(counts)
         rng = check_random_state(self.random_state)
         runs = [self._run(counts, corpus, rng) for _ in range(self.n_init)]

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import pdist, squareform
 
+from bagwise._utils.validation import as_floats
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = [
@@ -206,7 +207,7 @@ def _isomap(graph: sp.csr_array, distances: NDArray[np.float64], n_components: i
 
 def given_target(target: ArrayLike, n: int) -> NDArray[np.float64]:
     """Check similarities that a user gives."""
-    matrix = np.array(target, dtype=np.float64)
+    matrix = as_floats(target, "target").copy()
     if matrix.shape != (n, n):
         raise BagwiseError(
             f"target must hold the similarities of all pairs of the {n} bags, shape ({n}, {n}); got {matrix.shape}."

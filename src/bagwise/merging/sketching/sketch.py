@@ -25,7 +25,7 @@ __all__ = ["Sketch", "reverse_neighbors"]
 
 _KIND = "bagwise.Sketch"
 _SCHEMA = 1
-_MOST_HASHES = 1 << 16
+MOST_HASHES = 1 << 16
 _TENSORS = {
     "sums": tensor("float32 float64", "n_features", "size", finite=True),
     "coefficient_sums": tensor("int64", "size"),
@@ -122,7 +122,7 @@ class Sketch:
     ) -> None:
         self.n_features = check_integer(n_features, "n_features", 1)
         self.size = check_integer(size, "size", 1)
-        self.n_hashes = check_integer(n_hashes, "n_hashes", 1, _MOST_HASHES)
+        self.n_hashes = check_integer(n_hashes, "n_hashes", 1, MOST_HASHES)
         self.seed = check_integer(seed, "seed", 0, 2**32 - 1)
         self.first_sample = check_integer(first_sample, "first_sample", 0, 2**62)
         self.dtype = _float_type(dtype)

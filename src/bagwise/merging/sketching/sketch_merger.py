@@ -23,7 +23,7 @@ from bagwise.errors import BagwiseError
 from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.pooling import pool
 from bagwise.merging.sketching.feature_groups import FeatureGroups, group_features
-from bagwise.merging.sketching.sketch import Sketch, reverse_neighbors
+from bagwise.merging.sketching.sketch import MOST_HASHES, Sketch, reverse_neighbors
 from bagwise.merging.sketching.streams import Chunks, check_can_be_read_again, read_chunks
 
 __all__ = ["SketchMerger"]
@@ -164,7 +164,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "n_groups": [Interval(Integral, 1, None, closed="left")],
         "sketch_size": [Interval(Integral, 1, None, closed="left")],
-        "n_hashes": [Interval(Integral, 1, None, closed="left")],
+        "n_hashes": [Interval(Integral, 1, MOST_HASHES, closed="both")],
         "n_neighbors": [Interval(Integral, 0, None, closed="left")],
         "bipolar": ["boolean"],
         "n_intermediate": [Interval(Integral, 1, None, closed="left")],
