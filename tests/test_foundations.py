@@ -67,6 +67,10 @@ def test_what_dead_processes_left_is_removed_by_the_next_writer(tmp_path):
         part.write_bytes(b"half")
     write_atomically(path, b"whole")
     assert set(tmp_path.iterdir()) == {path, living, others, unlike}
+    write_atomically(path, b"part of a cache", lasting=False)
+    assert unlike.exists()
+    atomic.sweep(tmp_path)  # as caches do, for all their files
+    assert set(tmp_path.iterdir()) == {path, living, others}
 
 
 def test_errors_of_writing_name_the_file_that_was_wanted(tmp_path):

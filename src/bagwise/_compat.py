@@ -46,7 +46,8 @@ class Interval(_Interval):
         super().__init__(type, left, right, closed=closed)
 
     def __contains__(self, value: Any) -> bool:
-        return super().__contains__(value) and (not isinstance(value, Integral) or abs(value) <= sys.float_info.max)
+        in_range: bool = super().__contains__(value)
+        return in_range and (not isinstance(value, Integral) or abs(int(value)) <= sys.float_info.max)
 
 
 # Constraints of the parameter n_jobs.

@@ -18,7 +18,7 @@ from bagwise.errors import BagwiseError
 
 # Characters of a file's name that the name of its unfinished successor begins with: names are at most 255 bytes long.
 _LONGEST_NAME = 40
-_PART = re.compile(r"\.(?P<host>[0-9a-f]{8})-(?P<process>\d+)-[0-9a-f]{16}\.part")
+_PART = re.compile(r"\.(?P<host>[0-9a-f]{8})-(?P<process>\d+)-[0-9a-f]{16}\.part\Z")
 
 
 class UnwritableError(BagwiseError, OSError):
@@ -31,7 +31,7 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True) -> It
 
     The new file takes its name when the block ends without an exception; otherwise it is removed. It has the rights of
     the file that it replaces; a link is followed. What processes that died left unfinished is removed. Files of a cache
-    need not last: without `lasting`, the new name may be lost with the power, and nothing is removed.
+    need not last: without `lasting`, the new name may be lost with the power, and nothing is removed; see `sweep`.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
@@ -52,7 +52,7 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True) -> It
             raise _named(error, path) from error
         raise
     if lasting:
-        _sweep(target)
+        sweep(target.parent, target.name)
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes, *, lasting: bool = True) -> Path:
@@ -99,12 +99,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _sweep(target: Path) -> None:
-    """Remove what processes of this machine that died while they wrote this file have left."""
-    start, host = f".{_short(target.name)}.", _host()
+def sweep(folder: str | os.PathLike[str], name: str | None = None) -> None:
+    """Remove what processes of this machine that died while they wrote a file have left; None: any file of a folder."""
+    start, host = "." if name is None else f".{_short(name)}.", _host()
     with suppress(OSError):  # others may sweep at the same time
-        for entry in os.scandir(target.parent):
-            found = _PART.fullmatch(entry.name, len(start) - 1) if entry.name.startswith(start) else None
+        for entry in os.scandir(folder):
+            found = _PART.search(entry.name, len(start) - 1) if entry.name.startswith(start) else None
+            if found and name is not None and found.start() != len(start) - 1:
+                continue  # of a longer name
             if found and found["host"] == host and not _runs(int(found["process"])):
                 os.unlink(entry.path)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.atomic import write_atomically
+from bagwise._io.atomic import sweep, write_atomically
 from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["ArrayCache", "DamagedCacheWarning"]
@@ -45,6 +45,7 @@ class ArrayCache:
             raise BagwiseError(f"{given} is not a folder that can be made: {reason}. Choose another.") from error
         about = json.dumps({"schema": SCHEMA, **made_by}, sort_keys=True, default=_plain)
         self._made_by = _digest(about.encode())
+        self._swept: set[Path] = set()  # folders
 
     def _path(self, fingerprint: str) -> Path:
         key = _digest(self._made_by + fingerprint.encode()).hex()
@@ -79,6 +80,9 @@ class ArrayCache:
         path = self._path(fingerprint)
         try:
             path.parent.mkdir(exist_ok=True)
+            if path.parent not in self._swept:  # once, as a folder may have very many files
+                sweep(path.parent)
+                self._swept.add(path.parent)
             write_atomically(path, _digest(content) + content, lasting=False)
         except OSError as error:
             raise BagwiseError(

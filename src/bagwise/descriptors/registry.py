@@ -178,6 +178,6 @@ def parameter_constraints(name: str | None = None) -> dict[str, list[Any]]:
             return ["boolean"]
         return [StrOptions(set(rule.choices) - {None}), *([None] if None in rule.choices else [])]
 
-    execution = dict(zip(EXECUTION, [list(N_JOBS), ["verbose"], [str, PathLike, None]], strict=True))
+    execution: list[list[Any]] = [list(N_JOBS), ["verbose"], [str, PathLike, None]]
     rules = {} if name is None else DESCRIPTORS[name].rules
-    return execution | {parameter: constraints(rule) for parameter, rule in rules.items()}
+    return dict(zip(EXECUTION, execution, strict=True)) | {parameter: constraints(rule) for parameter, rule in rules.items()}

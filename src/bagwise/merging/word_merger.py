@@ -222,7 +222,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
             validate_data(self, engine.data.class_sums)  # sets n_features_in_
             word_totals = engine.data.word_totals
         else:
-            checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
+            checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
             if criterion.supervised and y is not None and not criterion.takes_missing_labels:
                 X, y = validate_data(self, X, y, **checks)
             else:

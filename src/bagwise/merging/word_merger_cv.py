@@ -254,7 +254,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         self, X: Any, y: Any, criterion: Criterion
     ) -> tuple[Any, NDArray[Any], NDArray[np.bool_] | None, NDArray[Any]]:
         """Check X and y; find which samples have labels, and the classes that folds are stratified by."""
-        checks = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
+        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
         if not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
             return X, y, None, y
