@@ -180,4 +180,6 @@ def parameter_constraints(name: str | None = None) -> dict[str, list[Any]]:
 
     execution: list[list[Any]] = [list(N_JOBS), ["verbose"], [str, PathLike, None]]
     rules = {} if name is None else DESCRIPTORS[name].rules
-    return dict(zip(EXECUTION, execution, strict=True)) | {parameter: constraints(rule) for parameter, rule in rules.items()}
+    return dict(zip(EXECUTION, execution, strict=True)) | {
+        parameter: constraints(rule) for parameter, rule in rules.items()
+    }
