@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.devices import device_module, is_on_device, to_host
 from bagwise.errors import BagwiseError
 
 
@@ -33,10 +34,16 @@ def class_sums(
 ) -> NDArray[np.float64]:
     """Sum the samples of each class, times their `weights` if given: classes x words, dense.
 
-    `codes` are class indices from 0; `n_classes` is needed if the last classes may be missing.
+    `codes` are class indices from 0; `n_classes` is needed if the last classes may be missing. Sums of an array on a
+    device stay there.
     """
     n = len(codes)
     n_rows = int(codes.max()) + 1 if n_classes is None else n_classes
+    if is_on_device(X):
+        xp = device_module(None, X)
+        weight_of = xp.zeros((n_rows, n))
+        weight_of[xp.asarray(codes), xp.arange(n)] = 1.0 if weights is None else xp.asarray(weights)
+        return weight_of @ X
     indicator = sp.csr_array((np.ones(n) if weights is None else weights, (codes, np.arange(n))), shape=(n_rows, n))
     sums = indicator @ X
     return sums.toarray() if sp.issparse(sums) else sums
@@ -45,7 +52,7 @@ def class_sums(
 def constant_words(X: Any) -> NDArray[np.int64]:
     """Return the words with the same value in all samples."""
     if not sp.issparse(X):
-        return np.flatnonzero(X.max(axis=0) == X.min(axis=0)).astype(np.int64)
+        return np.flatnonzero(to_host(X.max(axis=0) == X.min(axis=0))).astype(np.int64)
     n, d = X.shape
     some = np.zeros(d)
     some[X.indices] = X.data  # one of the values of each word
@@ -60,13 +67,17 @@ def count_unit(X: Any) -> float:
     Constants that were chosen for counts are multiplied by it, so that results do not depend on the scale of the data.
     """
     values = X.data if sp.issparse(X) else X
+    if is_on_device(X):
+        sizes = abs(values)
+        sizes[sizes == 0] = np.inf
+        return float(sizes.min())
     return float(np.abs(values).min(initial=np.inf, where=values != 0))
 
 
 def is_whole(X: Any) -> bool:
     """Whether all values are whole numbers."""
     values = X.data if sp.issparse(X) else X
-    return bool(np.array_equal(values, np.rint(values)))
+    return bool((values == np.rint(values)).all())
 
 
 def check_non_negative(X: Any, who: str, advice: str) -> None:
@@ -74,6 +85,7 @@ def check_non_negative(X: Any, who: str, advice: str) -> None:
     values = X.data if sp.issparse(X) else X
     if values.size == 0 or values.min() >= 0:
         return
+    X = to_host(X)
     if sp.issparse(X):
         entries = sp.coo_array(X)
         first = int(np.argmax(entries.data < 0))

@@ -19,7 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
 
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import canonical, check_non_negative, check_size, class_sums, constant_words, is_lazy
+from bagwise._utils.devices import device_module, is_on_device, to_host
+from bagwise._utils.matrices import (
+    canonical,
+    check_non_negative,
+    check_size,
+    class_sums,
+    constant_words,
+    count_unit,
+    is_lazy,
+)
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.validation import check_array, refuse_dates
@@ -32,6 +41,7 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
+from bagwise.merging.searches.device import DeviceBoundSearch, DevicePartnerSearch, check_runs_on_device
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merges
@@ -39,6 +49,7 @@ from bagwise.merging.searches.sums import COMPILED, SumSearch
 from bagwise.merging.searches.weights import SortedSearch
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
+from bagwise.merging.stores.device import DeviceStore, check_on_device
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
 from bagwise.merging.structures import Structure
 
@@ -107,6 +118,7 @@ class Engine:
         store: str = "auto",
         memory_limit: Limit = None,
         n_jobs: int | None = None,
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel if isinstance(kernel, AdditiveKernel) else AdditiveKernel(kernel)
@@ -132,6 +144,7 @@ class Engine:
                 "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
             )
         resolve_limit(memory_limit)  # raises where it is not a size
+        self._device, self._xp = device, device_module(device)
         self._search, self._store, self._limit = search, store, memory_limit
         self._n_threads = effective_n_jobs(n_jobs)
         self._show_progress = verbose > 0
@@ -147,6 +160,13 @@ class Engine:
         criterion = self.criterion
         self._weights: NDArray[np.float64] | None = None
         self._found: tuple[Structure, Structure] | None = None
+        self._xp = device_module(self._device, X)
+        if self._xp is not np:
+            of_ratios = isinstance(criterion, TraceRatio)
+            check_runs_on_device(
+                criterion.name, of_ratios, kernel=self.kernel.name, search=self._search, store=self._store
+            )
+        y, sample_weight = to_host(y), to_host(sample_weight)
         if sample_weight is not None and not criterion.takes_sample_weight:
             names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
             raise BagwiseError(
@@ -156,9 +176,14 @@ class Engine:
         if is_lazy(X) or isinstance(X, Statistics):
             self.data = self._check_statistics(X, y, sample_weight)
             return self
-        if not checked:
+        # Sums and matrices of pairs are computed where the data are; other things on the host.
+        stays = self._xp is not np and (isinstance(criterion, TraceRatio) or criterion.sums_needed == ())
+        if is_on_device(X) and stays:
+            X = check_on_device(X, least_samples=2).astype(np.float64, copy=False)
+        elif not checked:
+            X = to_host(X)
             X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=2)
-        self.data = X = _as_float64(X)
+        self.data = X = X if is_on_device(X) else _as_float64(X)
         check_size(X)
         self._labels = None if y is None else _check_labels(y, X)
         if criterion.supervised and self._labels is None:
@@ -173,18 +198,31 @@ class Engine:
             self.scaling, self.data = scaling, scaling.apply(self.data)
             if criterion.sums_needed == ():
                 self.data = self._sums_of_measurements(self.data)
+                return self
         elif criterion.non_negative:
             advice = "Use counts or histograms."
             if criterion.scales_measurements:
                 advice += " Dense data may be negative, X.toarray(): their columns are shifted to a minimum of 0."
             check_non_negative(X, f"The criterion {criterion.name!r}", advice)
+        if is_on_device(self.data) and criterion.sums_needed == ():
+            self.data = replace(self._sums_of_measurements(self.data), unit=count_unit(self.data))
         return self
 
-    def _sums_of_measurements(self, X: NDArray[np.float64]) -> Statistics:
+    def _sums_of_measurements(self, X: Any) -> Statistics:
         """Sum up scaled samples; measurements have no smallest unit to smooth class sums by."""
         codes = class_codes(self._labels, self.criterion.name)
-        sums = Statistics.of(X, codes, int(codes.max()) + 1, gram=False)
-        return replace(sums, class_sums=class_sums(X, codes, weights=self._weights), unit=0.0)
+        n, d = X.shape
+        return Statistics(
+            classes=np.arange(int(codes.max()) + 1),
+            class_sizes=np.bincount(codes),
+            class_sums=to_host(class_sums(X, codes, weights=self._weights)),
+            smallest=to_host(X.min(axis=0)),
+            largest=to_host(X.max(axis=0)),
+            whole=to_host((np.rint(X) == X).all(axis=0)),
+            stored=np.full(d, n),
+            sparse=False,
+            unit=0.0,
+        )
 
     def _check_statistics(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
         """Check that sums over samples are enough, and sum up a Dask collection."""
@@ -268,12 +306,15 @@ class Engine:
             search = equal_merges(store, self._n_threads)
             if search is not None:
                 return Start(folded, words, search)
+            if isinstance(store, DeviceStore):
+                return Start(folded, words, DeviceBoundSearch(store))
             if isinstance(store, DenseStore):
                 return Start(folded, words, SEARCHES[self._search](store, self._n_threads))
             return Start(folded, words, FactoredSearch(store, self._n_threads, self._show_progress))
         if isinstance(criterion, AdditiveScore):
             who, scoring = type(criterion).__name__, self.scoring()
-            return _start_additive(who, scoring, data.shape[1], self._n_threads, self._show_progress)
+            other = DevicePartnerSearch if self._xp is not np else None
+            return _start_additive(who, scoring, data.shape[1], self._n_threads, self._show_progress, other)
         own = criterion.search(data, self._labels, self._limit)
         if not isinstance(own, Search) or own.n_words != data.shape[1]:
             raise BagwiseError(
@@ -303,19 +344,27 @@ class Engine:
 
     def _make_store(
         self, criterion: TraceRatio
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], DenseStore | FactoredStore]:
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], DenseStore | DeviceStore | FactoredStore]:
         """Fold constant words, and form A and B of the others."""
         X, d = self.data, self.data.shape[1]
+        on_device = self._xp is not np
         if isinstance(X, Statistics):
             constant = X.constant_words
             folded, words = fold_words(d, constant)
             check_fits(len(words), self._limit, self._search)
             self.store = "dense"
             matrices = criterion.matrices_from_sums(X, words, self._n_threads)
+            if on_device:
+                return folded, words, DeviceStore.from_matrices(*matrices, xp=self._xp)
             return folded, words, DenseStore(*matrices).checked(criterion.name)
         constant = constant_words(X)
         # before neighbours are found, which can take long
-        self.store = _choose_store(self._store, X, d - len(constant[1:]), self._search, self._limit)
+        if on_device:
+            self.store = "dense"
+            if self._limit is not None:
+                check_fits(d - len(constant[1:]), self._limit, self._search)
+        else:
+            self.store = _choose_store(self._store, X, d - len(constant[1:]), self._search, self._limit)
         structures = self._structures(criterion)
         samples = [structure.samples for structure in structures]
         if not any(some is None for some in samples):
@@ -324,9 +373,12 @@ class Engine:
         folded, words = fold_words(d, constant)
         if len(constant):
             X = _keep_words(X, words, zero=int(np.searchsorted(words, constant[0])))
+        ours = type(criterion).__module__.startswith("bagwise.")
+        if on_device:
+            who = None if ours else type(criterion).__name__
+            return folded, words, DeviceStore.from_structures(X, *structures, xp=self._xp, who=who)
         if self.store == "dense":
             store = DenseStore.from_structures(X, *structures, self._n_threads)
-            ours = type(criterion).__module__.startswith("bagwise.")
             return folded, words, store if ours else store.checked(type(criterion).__name__)
         return folded, words, make_factored_store(self.store, X, structures, self._limit, self._n_threads)
 
@@ -365,7 +417,8 @@ class Engine:
         """Ask the criterion for its structures, once, and check what a user's criterion gives."""
         if self._found is not None:
             return self._found
-        found: Any = criterion.structures(self.data, self._labels, self._n_threads, **self._weighted())
+        data = to_host(self.data) if criterion.looks_at_values else self.data
+        found: Any = criterion.structures(data, self._labels, self._n_threads, **self._weighted())
         n = self.data.shape[0]
         if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, Structure) for part in found):
             raise BagwiseError(
@@ -401,8 +454,13 @@ def fold_words(n_words: int, alike: NDArray[np.int64]) -> tuple[NDArray[np.int64
     return fold(numbers)
 
 
-def _start_additive(who: str, scoring: Scoring, n_words: int, n_threads: int = 1, show_progress: bool = False) -> Start:
-    """Check what a user's criterion gives, fold the words that it says are alike, and search over the others."""
+def _start_additive(
+    who: str, scoring: Scoring, n_words: int, n_threads: int = 1, show_progress: bool = False, search: Any = None
+) -> Start:
+    """Check what a user's criterion gives, fold the words that it says are alike, and search over the others.
+
+    `search` makes another search than the usual one.
+    """
     if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
         raise BagwiseError(
             f"{who}.scoring must return a scoring from bagwise.merging.scoring with one state for "
@@ -427,6 +485,8 @@ def _start_additive(who: str, scoring: Scoring, n_words: int, n_threads: int = 1
         joined = np.zeros((len(words), scoring.states.shape[1]))
         np.add.at(joined, place, scoring.states)
         scoring.states = joined
+    if search is not None:
+        return Start(folded, words, search(scoring))
     if type(scoring) not in COMPILED:
         return Start(folded, words, PartnerSearch(scoring))
     if isinstance(scoring, WeightLoss) and scoring.states.shape[1] == 2:
@@ -517,11 +577,12 @@ def _check_weights(sample_weight: ArrayLike, X: Any) -> NDArray[np.float64]:
 
 def _keep_words(X: Any, words: NDArray[np.int64], zero: int) -> Any:
     """Select words; the constant one, at place `zero`, becomes 0 so that its statistics are exactly zero."""
-    X = X[:, words]
+    xp = device_module(None, X)
+    X = X[:, xp.asarray(words)]
     if sp.issparse(X):
         X.data[X.indices == zero] = 0.0
         X.eliminate_zeros()
         return X
-    X = np.ascontiguousarray(X)
+    X = xp.ascontiguousarray(X)
     X[:, zero] = 0.0
     return X

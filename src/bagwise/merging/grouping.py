@@ -11,12 +11,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import _check_feature_names_in
+from bagwise._utils.devices import is_on_device
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.validation import check_array, validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.display import FittedView
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import POOLINGS, pool, spread
+from bagwise.merging.stores.device import check_on_device
 
 __all__ = ["FLOATS", "GroupTransformer", "copy_fitted"]
 
@@ -50,10 +52,11 @@ class GroupTransformer(FittedView, TransformerMixin):
         Parameters
         ----------
         X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
+            Arrays of CuPy, and tensors of PyTorch on a CUDA device, are transformed there.
 
         Returns
         -------
-        Z : ndarray, CSR matrix or Dask array of shape (n_samples, n_groups)
+        Z : ndarray, CSR matrix, Dask array or CuPy array of shape (n_samples, n_groups)
             Sparse if X is. A Dask array is transformed lazily, chunk by chunk.
         """
         check_is_fitted(self)
@@ -63,7 +66,11 @@ class GroupTransformer(FittedView, TransformerMixin):
             check_can_be_pooled(X)
             validate_data(self, X, reset=False, skip_check_array=True)
             return pool_collection(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
+        if is_on_device(X):
+            X = check_on_device(X)
+            validate_data(self, X, reset=False, skip_check_array=True)
+        else:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
         return pool(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
 
     def inverse_transform(self, Z: Any) -> Any:

@@ -30,6 +30,7 @@ def merge_words(
     store: str = "auto",
     memory_limit: Limit = None,
     n_jobs: int | None = None,
+    device: str | None = None,
     verbose: int = 0,
 ) -> Hierarchy:
     """Merge words level by level, at each level the pair that keeps the criterion highest.
@@ -42,7 +43,8 @@ def merge_words(
     ----------
     X : array-like, sparse matrix or Dask array of shape (n_samples, n_words)
         Histograms or counts, one sample a row. Sparse data stay sparse. Dask arrays are supported by the criteria
-        "csm", "aib" and "mlt", and are summed chunk by chunk (`bagwise.distributed`).
+        "csm", "aib" and "mlt", and are summed chunk by chunk (`bagwise.distributed`). Arrays of CuPy, and tensors of
+        PyTorch on a CUDA device, are used where they are.
     y : array-like of shape (n_samples,), default=None
         Labels, for supervised criteria.
     criterion : str or object from `bagwise.criteria`, default="auto"
@@ -73,6 +75,10 @@ def merge_words(
     n_jobs : int, default=None
         Threads for finding neighbours, forming A and B and the first scan of all pairs. The result does not depend
         on it.
+    device : {"cpu", "cuda"}, default=None
+        Where to merge; None: where X is. "cuda" needs the extra `gpu` and is for trace ratios with ``kernel="linear"``,
+        ``search="bound"`` and A and B in the memory of the device, and for "aib" and "mmi". The merges are those of the
+        CPU, unless pairs are equally good up to rounding. Neighbours are found on the CPU.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -114,6 +120,7 @@ def merge_words(
         store=store,
         memory_limit=memory_limit,
         n_jobs=n_jobs,
+        device=device,
         verbose=verbose,
     )
     return engine.load(X, y, sample_weight).run(n_groups, callback)

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.devices import device_module, is_on_device
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["POOLINGS", "pool", "spread"]
@@ -38,7 +39,7 @@ def pool(
     sizes: NDArray[np.int64] | None = None,
     n_cells: int = 1,
 ) -> Any:
-    """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32.
+    """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32; on a device if X is there.
 
     The result, of shape (n_samples, n_cells * n_groups), holds sums, or with "mean" and "sqrt" the sums divided by the
     size of the group or its square root. `labels` is the group of each word, `weights` its factor, `shift` what is
@@ -54,6 +55,13 @@ def pool(
         sizes = None if sizes is None else np.tile(sizes, n_cells)
     if X.shape[1] != len(labels):
         raise BagwiseError(f"X has {X.shape[1]} words, but there are groups for {len(labels)}.")
+    if is_on_device(X):
+        xp = device_module(None, X)
+        counted = np.maximum(np.bincount(labels, minlength=n_groups), 1) if sizes is None else sizes
+        in_group = xp.zeros((len(labels), n_groups), dtype=X.dtype)
+        in_group[xp.arange(len(labels)), xp.asarray(labels)] = 1.0 if weights is None else xp.asarray(weights)
+        moved = X if shift is None else X - xp.asarray(shift, dtype=X.dtype)
+        return (moved @ in_group) * xp.asarray(pool_factors(counted, pooling), dtype=X.dtype)
     if shift is not None:
         if sp.issparse(X):  # zeros become shifts: the sums of groups are dense, the words need not be
             moved = pool(shift[np.newaxis], labels, n_groups, pooling, weights=weights, sizes=sizes)

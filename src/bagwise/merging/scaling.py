@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.devices import device_module, to_device, to_host
 from bagwise._utils.matrices import class_sums, count_unit, is_whole
 from bagwise._utils.validation import as_floats
 from bagwise.codebooks.normalizing import inverse_document_frequencies
@@ -38,9 +39,10 @@ class Scaling(NamedTuple):
         return f"columns are measurements, each shifted to a minimum of 0{divided}"
 
     def apply(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return scaled columns of a dense matrix."""
-        shifted = X - self.shift
-        return shifted if self.scale is None else shifted * self.scale
+        """Return scaled columns of a dense matrix, where that lives."""
+        xp = device_module(None, X)
+        shifted = X - to_device(self.shift, xp)
+        return shifted if self.scale is None else shifted * to_device(self.scale, xp)
 
     def apply_to_sums(self, statistics: Statistics) -> Statistics:
         """Return what the statistics of class sums of scaled samples would be, without products of words."""
@@ -70,7 +72,7 @@ def find_scaling(X: Any) -> Scaling | None:
 
     Parameters
     ----------
-    X : ndarray, CSR array or Statistics
+    X : ndarray, array on a device, CSR array or Statistics
 
     Examples
     --------
@@ -87,7 +89,7 @@ def find_scaling(X: Any) -> Scaling | None:
     else:
         if sp.issparse(X) or X.shape[0] == 0:
             return None
-        low, high = X.min(axis=0), X.max(axis=0)
+        low, high = to_host(X.min(axis=0)), to_host(X.max(axis=0))
     ranges = high - low
     varies = ranges > 0
     differ = bool(varies.any() and ranges.max() > _FACTOR * np.median(ranges[varies]))
@@ -111,7 +113,7 @@ def _has_equal_sums(X: Any) -> bool:
         filled = X.class_sizes > 0
         sums = X.class_sums[filled].sum(axis=1) / X.class_sizes[filled]
     else:
-        sums = X.sum(axis=1)
+        sums = to_host(X.sum(axis=1))
         sums = sums[sums > 0]  # empty samples have no frequencies
     return len(sums) > 0 and bool(np.ptp(sums) <= 1e-5 * np.abs(sums).max())
 

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyr2k, dsyrk
 
+from bagwise._utils.devices import device_module, to_device
 from bagwise._utils.matrices import centre_full_words, class_sums
 from bagwise._utils.threads import run_over_ranges
 from bagwise.merging._kernels import add_low_rank_block, add_sparse_block, mirror_rows
@@ -90,7 +91,7 @@ def is_integer_valued(X: NDArray[np.float64], n_samples: float) -> bool:
     largest = max(abs(float(X.max())), abs(float(X.min())))
     if not largest**2 * n_samples < 2.0**53:
         return False
-    return all(np.array_equal(X[rows], np.rint(X[rows])) for rows in row_blocks(*X.shape))
+    return all(bool((X[rows] == np.rint(X[rows])).all()) for rows in row_blocks(*X.shape))
 
 
 # Fraction of a block that must be filled for it to be made dense, block by block.
@@ -102,7 +103,8 @@ Matrix = Any  # a dense float64 array or a SciPy sparse matrix, samples x words
 class Factor:
     """A part of ``Xᵀ L X`` in the form ``weight * leftᵀ right``: symmetric, though left and right may differ.
 
-    Both have one column a word, so merging two words adds two columns. Each is dense, or CSR.
+    Both have one column a word, so merging two words adds two columns. Each is dense, or CSR; both live on a device if
+    X does.
     """
 
     left: Matrix
@@ -130,6 +132,10 @@ class Structure(ABC):
 
         Dense factors are new arrays, which the caller may overwrite.
         """
+
+    def scatter_factors(self, X: Matrix) -> list[Factor]:
+        """`factors` of a dense X whose products have as little rounding as `scatter`, none for integers."""
+        return self.factors(X)
 
     @abstractmethod
     def n_factor_rows(self) -> int:
@@ -183,9 +189,20 @@ class TotalScatter(Structure):
             X = centre_full_words(X)
             sums = (w @ X)[np.newaxis]
             return [Factor(X, self._weighted(X)), Factor(sums, sums, -1.0 / w.sum())]
+        w = to_device(w, device_module(None, X))
         deviations = X - (w @ X) / w.sum()
         deviations *= np.sqrt(w)[:, np.newaxis]
         return [Factor(deviations, deviations)]
+
+    def scatter_factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        w = to_device(self.weights, device_module(None, X))
+        total = float(w.sum())
+        if not (bool((w == np.rint(w)).all()) and is_integer_valued(X, total)):
+            return self.factors(X)
+        moved = X - np.rint((w @ X) / total)  # as in `add_scatter`
+        sums = (w @ moved)[np.newaxis]
+        right = moved if bool((w == 1.0).all()) else w[:, np.newaxis] * moved
+        return [Factor(moved, right), Factor(sums, sums, -1.0 / total)]
 
     def n_factor_rows(self) -> int:  # noqa: D102
         return self.n_samples
@@ -248,7 +265,7 @@ class BetweenClasses(Structure):
 
 def between_classes_factor(sums: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.float64]:
     """Compute F, classes x words, with ``FᵀF`` the scatter of the class means, from the sums over classes."""
-    weights = sizes.astype(np.float64)[:, np.newaxis]
+    weights = to_device(sizes, device_module(None, sums), np.float64)[:, np.newaxis]
     return np.sqrt(weights) * (sums / weights - sums.sum(axis=0) / float(sizes.sum()))
 
 
@@ -271,7 +288,7 @@ class Residuals(Structure):
                 add_gram(out, contrasts.toarray() if sp.issparse(contrasts) else contrasts, scale)
 
     def factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
-        contrasts = self.rows @ (centre_full_words(X) if sp.issparse(X) else X)
+        contrasts = _beside(self.rows, X) @ (centre_full_words(X) if sp.issparse(X) else X)
         return [Factor(contrasts, contrasts)]
 
     def n_factor_rows(self) -> int:  # noqa: D102
@@ -319,7 +336,7 @@ class GraphLaplacian(Structure):
         X = centre_full_words(X) if sp.issparse(X) else _near_zero(X)
         if sp.issparse(X) and not sp.issparse(form):
             form = sp.csr_array(form)
-        return [Factor(X, form @ X)]
+        return [Factor(X, _beside(form, X) @ X)]
 
     def n_factor_rows(self) -> int:  # noqa: D102
         return 2 * self.n_samples
@@ -338,6 +355,18 @@ def _near_zero(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Subtract the mean, which L ignores, to reduce rounding errors. Integers stay integers."""
     mean = X.mean(axis=0)
     return X - (np.rint(mean) if is_integer_valued(X, len(X)) else mean)
+
+
+def _beside(form: Any, X: Matrix) -> Any:
+    """Copy a matrix over samples to the device that X lives on, if it does."""
+    xp = device_module(None, X)
+    if xp is np:
+        return form
+    if not sp.issparse(form):
+        return xp.asarray(form)
+    from cupyx.scipy.sparse import csr_matrix  # deferred: there is a device
+
+    return csr_matrix(sp.csr_matrix(form))
 
 
 def _is_crowded(block: sp.csr_array) -> bool:
@@ -364,6 +393,13 @@ class Combination(Structure):
             replace(factor, weight=weight * factor.weight)
             for weight, structure, samples in self.terms
             for factor in structure.factors(X if samples is None else X[samples])
+        ]
+
+    def scatter_factors(self, X: Matrix) -> list[Factor]:  # noqa: D102
+        return [
+            replace(factor, weight=weight * factor.weight)
+            for weight, structure, samples in self.terms
+            for factor in structure.scatter_factors(X if samples is None else X[samples])
         ]
 
     def n_factor_rows(self) -> int:  # noqa: D102

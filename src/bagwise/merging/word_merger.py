@@ -11,9 +11,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
-from bagwise._utils.matrices import is_lazy
+from bagwise._utils.devices import is_on_device, to_host
+from bagwise._utils.matrices import class_sums, is_lazy
 from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
@@ -24,6 +25,7 @@ from bagwise.merging.engine import Engine, MergingInterrupted
 from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.scaling import resolve_word_weights
+from bagwise.merging.stores.device import check_on_device
 
 __all__ = ["WordMerger"]
 
@@ -73,6 +75,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Maximum memory for the statistics, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None
         Number of threads for forming the statistics.
+    device : {"cpu", "cuda"}, default=None
+        Where to form the statistics and to merge; None: where X is. See `merge_words`.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -153,6 +157,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         "pooling": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "n_jobs": list(N_JOBS),
+        "device": [StrOptions({"cpu", "cuda"}), None],
         "verbose": ["verbose"],
     }
 
@@ -168,6 +173,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         store: str = "auto",
         memory_limit: int | float | str | None = None,
         n_jobs: int | None = None,
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.n_groups = n_groups
@@ -179,6 +185,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self.store = store
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.device = device
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -188,7 +195,8 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
-            Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib" and "mlt".
+            Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib" and "mlt". Arrays of
+            CuPy, and tensors of PyTorch on a CUDA device, are used where they are.
         y : array-like of shape (n_samples,), default=None
             Labels; unsupervised criteria do not use them.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -209,6 +217,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
             store=self.store,
             memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,
+            device=self.device,
             verbose=self.verbose,
         )
         criterion = engine.criterion
@@ -221,6 +230,14 @@ class WordMerger(GroupTransformer, BaseEstimator):
             engine.load(X, y, sample_weight)
             validate_data(self, engine.data.class_sums)  # sets n_features_in_
             word_totals = engine.data.word_totals
+        elif is_on_device(X):
+            X, y, sample_weight = check_on_device(X, least_samples=2), to_host(y), to_host(sample_weight)
+            engine.load(X, y if criterion.supervised else None, sample_weight)
+            weights: Any = sample_weight
+            totals = to_host(class_sums(X, np.zeros(len(X), dtype=np.intp), weights=weights))
+            validate_data(self, totals)  # sets n_features_in_
+            word_totals = totals[0]
+            X = to_host(X) if isinstance(self.word_weights, str) else X
         else:
             checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
             if criterion.supervised and y is not None and not criterion.takes_missing_labels:

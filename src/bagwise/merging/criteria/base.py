@@ -109,6 +109,9 @@ class TraceRatio(Criterion):
     [array([0, 2]), array([1, 3])]
     """
 
+    # Whether `structures` looks at the values of X, and not only at how many samples there are.
+    looks_at_values: ClassVar[bool] = True
+
     @abstractmethod
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:
         """Build the preferred and the undesired structure.

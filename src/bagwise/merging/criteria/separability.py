@@ -49,6 +49,7 @@ class ClassSeparability(TraceRatio):
     """
 
     name = "csm"
+    looks_at_values = False
     takes_sample_weight = True
     sums_needed = ("gram",)
 
@@ -102,6 +103,7 @@ class GraphPair(TraceRatio):
     """
 
     name = "graphs"
+    looks_at_values = False
     supervised = False
     _parameter_constraints: ClassVar[dict] = {
         "preferred": ["array-like", "sparse matrix"],

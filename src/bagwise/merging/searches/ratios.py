@@ -21,6 +21,7 @@ from bagwise.merging.searches import _polar_kernels as polar_kernels
 from bagwise.merging.searches._kernels import DEAD, N_TRACES, SCALE, WIDTH, current_score, start_traces
 from bagwise.merging.searches.base import GivenMerges, Search
 from bagwise.merging.stores.dense import DenseStore
+from bagwise.merging.stores.device import DeviceStore
 from bagwise.merging.stores.factored import FactoredStore
 
 __all__ = ["SEARCHES", "DenseSearch", "FactoredSearch", "equal_merges"]
@@ -276,7 +277,7 @@ def _end_first_scan(bounds: bound_kernels.RowBounds) -> None:
     bounds.traces[SCALE] = np.abs(bounds.top_a[np.isfinite(bounds.top_a)]).max(initial=0.0)
 
 
-def equal_merges(store: DenseStore | FactoredStore, n_threads: int = 1) -> GivenMerges | None:
+def equal_merges(store: DenseStore | DeviceStore | FactoredStore, n_threads: int = 1) -> GivenMerges | None:
     """Merge words in their order if no merge is better than any other; None if some are.
 
     That is so where A is a multiple of B up to rounding (two samples, one sample per class) or vanishes beside it
@@ -288,6 +289,7 @@ def equal_merges(store: DenseStore | FactoredStore, n_threads: int = 1) -> Given
         own_a, own_b = np.diagonal(store.A), np.diagonal(store.B)
     else:
         own_a, own_b = store.diagonals()
+    if isinstance(store, FactoredStore):
         rounding = max(rounding, store.rounding * np.finfo(np.float64).eps)
     trace_a, trace_b = float(own_a.sum()), float(own_b.sum())
     if not trace_b > 0 or len(own_a) <= 2:
@@ -306,6 +308,10 @@ def equal_merges(store: DenseStore | FactoredStore, n_threads: int = 1) -> Given
         if not all(proportional(store.A[i], store.B[i]) for i in range(len(own_a))):
             return None
         changes = np.array([[M[:t, t].sum() for t in range(1, len(own_a))] for M in (store.A, store.B)])
+    elif isinstance(store, DeviceStore):
+        if not vanishes and store.largest_deviation(trace_a / trace_b) > rounding * trace_a:
+            return None
+        changes = store.sums_above_diagonal()[:, 1:]
     else:
         sums = np.zeros((2, store.size))
         for blocks, start, stop in store.blocks(n_threads):
