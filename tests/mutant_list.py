@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant(
         "encoders: localized codes do not sum to one",
         "codebooks/encoders.py",
-        "            weights /= weights.sum(axis=1, keepdims=True)\n",
+        "        distances /= distances.sum(axis=1, keepdims=True)\n",
         "",
         "codebooks/test_encoders.py",
     ),
