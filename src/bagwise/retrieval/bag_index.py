@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
+from bagwise._utils.devices import device_module
 from bagwise._utils.threads import number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INTERSECTION
@@ -70,12 +71,16 @@ class BagIndex:
         Seed for learning the cells.
     n_jobs : int, default=None
         Number of threads. Results of exact search do not depend on it.
+    device : {"cpu", "cuda"}, default=None
+        Where exact search compares dense histograms (``pip install "bagwise[gpu]"``); None is "cpu". They are copied to
+        the device at the first search. Inverted lists are searched on the CPU. Results do not depend on it, to the last
+        bit: candidates come from the device, as bounds on rounding errors allow, and are compared on the CPU.
     metadata : dict, default=None
         Data to keep in the file, at most 64 kB of JSON, such as the name of the model that made the histograms.
 
     Attributes
     ----------
-    n_candidates, n_probe, n_jobs, metadata
+    n_candidates, n_probe, n_jobs, device, metadata
         As given; may be changed at any time.
 
     See Also
@@ -128,6 +133,7 @@ class BagIndex:
         n_probe: int = 16,
         random_state: int = 0,
         n_jobs: int | None = None,
+        device: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
         for name, value, known in (
@@ -149,6 +155,8 @@ class BagIndex:
         self.n_candidates = check_integer(n_candidates, "n_candidates", 1)
         self.n_probe = check_integer(n_probe, "n_probe", 1)
         self.n_jobs = n_jobs
+        device_module(device)  # raises if there is none
+        self.device = device
         self.metadata: dict[str, Any] = dict(metadata or {})
         self._metric = METRICS[metric]
         self._ids = Identifiers()
@@ -281,7 +289,7 @@ class BagIndex:
         for prepared, part in self._prepared(rows, _QUERIES):
             queries = Queries.of(prepared, self._metric)
             if self._candidates is None:
-                keys, items = self._store.search(queries, k, self._n_threads)
+                keys, items = self._store.search(queries, k, self._n_threads, device_module(self.device))
             else:
                 keys, items = self._search_candidates(prepared, queries, k)
             ids[part], scores[part] = self._ids.take(items), self._metric.scores(keys)
@@ -298,7 +306,8 @@ class BagIndex:
         keys, items = np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)
         few = np.flatnonzero((items < 0).any(axis=1))
         if len(few):
-            keys[few], items[few] = self._store.search(Queries.of(rows[few], self._metric), k, self._n_threads)
+            queries = Queries.of(rows[few], self._metric)
+            keys[few], items[few] = self._store.search(queries, k, self._n_threads, device_module(self.device))
         return keys, items
 
     def blocks(self) -> list[Block]:

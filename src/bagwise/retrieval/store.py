@@ -19,11 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.devices import check_device_memory, device_module, to_device
 from bagwise._utils.threads import map_in_order, one_blas_thread, run_over_ranges
 from bagwise.errors import BagwiseError
 from bagwise.retrieval import _plain as plain
 from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.histograms import Metric, Queries
+from bagwise.retrieval.screening import possible_items, relative_error
 
 _Keys = NDArray[np.float64]
 _Items = NDArray[np.int64]
@@ -34,8 +36,8 @@ _INVERTED_QUERIES = 16
 _DENSE_QUERIES = 256
 # Numbers of one task: of products between queries and dense rows, and of the queries as dense rows.
 _DENSE_NUMBERS = 1 << 22
-# Rounding of float32, and one percent more for rounding of the bounds themselves.
-_ROUNDING = 1.01 * 2.0**-24
+# Products that a device computes at a time.
+_DEVICE_NUMBERS = 1 << 26
 # Results of all blocks that are held at once, and queries that are searched at once.
 _RESULTS = 1 << 22
 _MOST_QUERIES = 4096
@@ -197,12 +199,34 @@ class DenseBlock(_Arrays):
         else:
             about = np.empty((len(dense), len(self)), dtype=np.float32)
             kernels.screen_rows(kind, dense, self.values, about)
-        # bound of the error of a float32 sum of products, in any order, relative to the sum of their sizes
-        error = (dense.shape[1] + 8) * _ROUNDING
-        relative = error / (1 - error) if error < 0.5 else float("inf")
+        relative = relative_error(dense.shape[1])
         kernels.search_screened(
             kind, about, relative, queries.arrays, self.values, self.totals, first, out_keys, out_items, removed
         )
+
+    @cached_property
+    def _on_device(self) -> tuple[Any, Any]:
+        """Values and totals on a CUDA device, as long as the block lives."""
+        xp = device_module("cuda")
+        return to_device(self.values, xp), to_device(self.totals, xp)
+
+    def search_by(
+        self, xp: Any, queries: Queries, first: int, out_keys: _Keys, out_items: _Items, removed: _Items
+    ) -> None:
+        """Do what `search` does, with all pairs compared in float32 by an array module; the same to the last bit."""
+        last, k = first + len(out_keys), out_keys.shape[1]
+        if xp is not np:
+            need = 50 * len(out_keys) * len(self) + (0 if "_on_device" in vars(self) else self.n_bytes)
+            check_device_memory(need, f"{len(self)} items, and {len(out_keys)} queries")
+        rows, totals = (self.values, self.totals) if xp is np else self._on_device
+        dense, query_totals = to_device(queries.dense(first, last), xp), to_device(queries.totals[first:last], xp)
+        bounds, chosen = possible_items(xp, queries.metric.kind, dense, rows, query_totals, totals, k, removed)
+        keys = np.empty(len(chosen))
+        self.keys(queries, first, bounds, chosen, keys)
+        # of equally near items those added first
+        order = np.lexsort((chosen, keys, np.repeat(np.arange(len(bounds)), bounds[:, 1] - bounds[:, 0])))
+        nearest = order[bounds[:, :1] + np.arange(k)]
+        out_keys[:], out_items[:] = keys[nearest], chosen[nearest]
 
     def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
         """Do what `InvertedBlock.keys` does."""
@@ -438,10 +462,12 @@ class Store:
         self._pieces = _Pieces(pieces, [])
         return [piece.content for piece in pieces]
 
-    def search(self, queries: Queries, k: int, n_threads: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def search(
+        self, queries: Queries, k: int, n_threads: int, xp: Any = np
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Find the k nearest items of each query: their keys and serials, nearest first, then in order of adding.
 
-        There must be at least k items.
+        There must be at least k items. Dense blocks are searched by the array module `xp`.
         """
         blocks = self._blocks(n_threads)
         step = int(np.clip(_RESULTS // max(sum(min(k, len(block)) for block in blocks), 1), 1, _MOST_QUERIES))
@@ -450,18 +476,25 @@ class Store:
         with one_blas_thread():
             for first in range(0, len(queries), step):
                 part = slice(first, min(first + step, len(queries)))
-                keys[part], items[part] = self._search_some(blocks, queries, part, k, n_threads)
+                keys[part], items[part] = self._search_some(blocks, queries, part, k, n_threads, xp)
         return keys, items
 
     def _search_some(
-        self, pieces: list[_Piece], queries: Queries, part: slice, k: int, n_threads: int
+        self, pieces: list[_Piece], queries: Queries, part: slice, k: int, n_threads: int, xp: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         n_queries = part.stop - part.start
         found = [
             (np.empty((n_queries, min(k, len(piece)))), np.empty((n_queries, min(k, len(piece))), dtype=np.int64))
             for piece in pieces
         ]
-        tasks = [(b, low) for b, piece in enumerate(pieces) for low in range(0, n_queries, piece.content.n_queries)]
+        there = {b for b, piece in enumerate(pieces) if xp is not np and isinstance(piece.content, DenseBlock)}
+        for b in sorted(there):
+            block, step = pieces[b].content, max(_DEVICE_NUMBERS // pieces[b].n_held, 1)
+            for low in range(0, n_queries, step):
+                out = (array[low : low + step] for array in found[b])
+                block.search_by(xp, queries, part.start + low, *out, pieces[b].removed)
+        steps = {b: piece.content.n_queries for b, piece in enumerate(pieces) if b not in there}
+        tasks = [(b, low) for b, step in steps.items() for low in range(0, n_queries, step)]
 
         def run(start: int, stop: int) -> None:
             for b, low in tasks[start:stop]:

@@ -1,0 +1,72 @@
+"""Dense rows compared by an array module: NumPy always, CuPy where there is a device."""
+
+import numpy as np
+import pytest
+
+from bagwise import BagIndex, BagwiseError
+from bagwise._utils.devices import to_device, to_host
+from bagwise.retrieval.histograms import METRICS, Queries, prepare
+from bagwise.retrieval.screening import kth_smallest
+from bagwise.retrieval.store import make_block
+
+
+def histograms(n, d=23, seed=0):
+    """Small counts, many of them equal, some rows twice."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 4, (n, d)).astype(np.float64) + 0.25 * rng.random((n, 1))
+    rows[n // 2 :: 3] = rows[0]
+    return rows
+
+
+@pytest.mark.parametrize("k", [1, 3, 300])
+def test_the_kth_smallest_number_of_each_row(xp, k):
+    rng = np.random.default_rng(k)
+    values = np.round(rng.normal(size=(40, 300)), 1)
+    values[rng.random(values.shape) < 0.1] = np.inf
+    values[rng.random(values.shape) < 0.1] = -np.inf
+    values[5] = -0.0
+    np.testing.assert_array_equal(
+        to_host(kth_smallest(xp, to_device(values, xp), k)), np.sort(values, axis=1)[:, k - 1]
+    )
+
+
+@pytest.mark.parametrize("removed", [[], [0, 7, 8, 299]])
+@pytest.mark.parametrize("k", [1, 10, 296])
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_the_same_items_and_keys_to_the_last_bit(xp, metric, k, removed):
+    rows = prepare(histograms(300), METRICS[metric], None)
+    queries = Queries.of(prepare(histograms(50, seed=1), METRICS[metric], None), METRICS[metric])
+    block, removed = make_block([rows], METRICS[metric]), np.array(removed, dtype=np.int64)
+    expected, found = ((np.empty((45, k)), np.empty((45, k), dtype=np.int64)) for _ in range(2))
+    block.search(queries, 5, *expected, removed)
+    block.search_by(xp, queries, 5, *found, removed)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_numbers_that_overflow_in_float32_are_compared_in_float64(xp):
+    rows = np.full((4, 3), 1e25, np.float32) * np.arange(1, 5, dtype=np.float32)[:, None]
+    metric = METRICS["euclidean"]
+    block, queries = make_block([rows], metric), Queries.of(rows[2:3] * np.float32(1.01), metric)
+    keys, items = np.empty((1, 2)), np.empty((1, 2), dtype=np.int64)
+    block.search_by(xp, queries, 0, keys, items, np.empty(0, np.int64))
+    assert items.tolist() == [[2, 3]]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_an_index_on_a_device(metric, monkeypatch):
+    monkeypatch.setattr("bagwise.retrieval.store._DEVICE_NUMBERS", 5000)
+    there, here = BagIndex(metric, device="cuda", normalize="l1"), BagIndex(metric, normalize="l1")
+    for index in (there, here):
+        index.add(histograms(900)).remove(np.arange(10, 60)).add(histograms(200, seed=2))
+    for k in (1, 20):
+        for ours, theirs in zip(
+            there.search(histograms(99, seed=3), k), here.search(histograms(99, seed=3), k), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_other_devices_are_refused():
+    with pytest.raises(BagwiseError, match="device must be 'cpu', 'cuda' or None"):
+        BagIndex(device="tpu")
