@@ -5,6 +5,7 @@ from .encoders import localized_codes as localized_codes
 from .encoders import soft_codes as soft_codes
 from .encoders import sparse_codes as sparse_codes
 from .encoding import encode_bags as encode_bags
+from .image_encoding import encode_images as encode_images
 from .kmeans import KMeansWords as KMeansWords
 from .kmeans import kmeans_words as kmeans_words
 from .kmeans import learn_codebook as learn_codebook

@@ -55,9 +55,9 @@ def sift_on_grid(channels: NDArray[np.float32], step: int, patch: int, scales: A
         end = start + len(rows) * len(columns)
         if end == start:
             continue
-        firsts, weights = _cell_weights(patch * factor / N_CELLS)
+        firsts, weights = cell_weights(patch * factor / N_CELLS)
         for c in range(n_channels):
-            kernels.smooth(channels[c], _gaussian(smoothing * factor), smoothed)
+            kernels.smooth(channels[c], gaussian(smoothing * factor), smoothed)
             kernels.orient(smoothed, planes)
             part = values[start:end, c * N_NUMBERS : (c + 1) * N_NUMBERS]
             kernels.describe_grid(planes, rows, columns, firsts, weights, part)
@@ -98,7 +98,7 @@ def checked_scales(scales: Any, name: str = "scales") -> list[float]:
 
 
 @functools.lru_cache(maxsize=64)
-def _gaussian(sigma: float) -> NDArray[np.float32]:
+def gaussian(sigma: float) -> NDArray[np.float32]:
     """Middle and right half of a Gaussian filter, truncated at four standard deviations."""
     if sigma == 0:
         return np.ones(1, np.float32)
@@ -107,7 +107,7 @@ def _gaussian(sigma: float) -> NDArray[np.float32]:
 
 
 @functools.lru_cache(maxsize=64)
-def _cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """First pixel of each of four cells, relative to the centre of the patch, and the weights of its pixels.
 
     A triangle of the cell's width to both sides of its centre, times a Gaussian around the centre of the patch.
