@@ -1,5 +1,6 @@
 """The tables that the suite is steered by must not rot."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,15 @@ def test_what_is_slow_is_there(entry):
 def test_checks_of_scikit_learn_are_known_by_their_name():
     named = [path for path in HERE.rglob("test_*.py") if f"def {CHECKS}" in path.read_text(encoding="utf-8")]
     assert named
+
+
+def test_the_page_of_promises_names_tests_that_are_there():
+    page = (HERE.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = re.findall(r"`tests/([\w/]+\.py)::(\w+)`", page)
+    assert len(named) == page.count("::test_") > 30
+    for name, test in named:
+        assert re.search(rf"^def {test}\(", (HERE / name).read_text(encoding="utf-8"), re.MULTILINE), f"{name}::{test}"
+    promises = page.partition("## Mutated inputs")[0]
+    rows = [line for line in promises.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 20
+    assert all("`tests/" in row for row in rows)
