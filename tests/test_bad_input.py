@@ -9,14 +9,15 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from bagwise import BagIndex, BagwiseError, merge_words
+from bagwise import BagIndex, Bags, BagwiseError, merge_words
 from bagwise._compat import Interval
 from bagwise._utils.validation import check_array
+from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.kernels import additive_kernel
 from bagwise.merging import Sketch, Statistics
 from bagwise.metrics import clustering_report
 from bagwise.topics.tables import coherence
-from test_estimators import FOUND, ITEMS, MATRICES, cheap
+from test_estimators import FOUND, ITEMS, MATRICES, cheap, small_bags
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.poisson(2.0, (24, 6)).astype(float), np.arange(24) % 2
@@ -76,6 +77,8 @@ FUNCTIONS = {
     "Sketch": lambda data: Sketch(6, 8).update(data).signature(),
     "BagIndex": lambda data: BagIndex().add(data).search(data, 3)[0],
     "clustering_report": lambda data: list(clustering_report(data, Y).values()),
+    "normalize_rows": lambda data: normalize_rows(data).toarray(),
+    "WordWeighting": lambda data: WordWeighting("log", norm="l1").apply(data).toarray(),
     "coherence": lambda data: coherence(np.eye(6)[:2] + 0.1, data, n=2),
 }
 
@@ -136,6 +139,17 @@ def test_bad_numbers_are_refused_or_have_finite_answers(name):
                 continue
             for one in found:
                 assert one.dtype.kind != "f" or np.isfinite(one).all(), f"{what}, fits: {fits}"
+
+
+@pytest.mark.parametrize("name", ["BagOfFeatures", "FisherScore", "ManifoldBagOfFeatures"])
+def test_large_vectors_of_bags_are_refused(name):
+    bags = small_bags()
+    fitted = cheap(FOUND[name]).fit(Bags.from_list(bags))
+    bags[2][1, 1] = 1e300
+    large = Bags.from_list(bags, dtype=np.float64)
+    for use in (clone(fitted).fit, fitted.transform):
+        with pytest.raises(BagwiseError, match="large"):
+            use(large)
 
 
 @pytest.mark.parametrize("name", sorted(MATRICES))

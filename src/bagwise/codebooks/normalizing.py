@@ -44,7 +44,7 @@ def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> 
     Steps are applied in this order: "l1" and "l2" divide a row by its norm, "power" is ``sign(x) |x|^power``. Rows of
     zeros stay zero.
     """
-    result = X.copy()
+    result = _tidy(X).copy()
     if hasattr(result, "indptr"):
         values, starts = result.data, result.indptr.astype(np.int64, copy=False)
     else:
@@ -109,7 +109,7 @@ class WordWeighting:
         """Return weighted histograms in float64, dense or CSR as X of shape (n_items, n_cells * n_words)."""
         if self.is_identity:
             return X
-        result = X.astype(np.float64)  # a copy
+        result = _tidy(X).astype(np.float64)  # a copy
         if self.shift is not None:
             result = (result.toarray() if hasattr(result, "indptr") else result) - np.tile(self.shift, n_cells)
         values = result.data if hasattr(result, "indptr") else result
@@ -124,6 +124,15 @@ class WordWeighting:
         if self.norm is None:
             return result
         return _normalize_each(result, self.norm, np.tile(_numbered(self.vocabularies), n_cells))
+
+
+def _tidy(X: Any) -> Any:
+    """Give a sparse matrix with each entry stored once: functions of the sum of two parts are not sums of functions."""
+    if not hasattr(X, "indptr"):
+        return X
+    from bagwise._utils.matrices import canonical  # deferred: SciPy, which whoever has a sparse matrix has imported
+
+    return canonical(X)
 
 
 def _numbered(sizes: Sequence[int]) -> NDArray[np.intp]:

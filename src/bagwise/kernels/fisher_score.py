@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import Interval, _fit_context
 from bagwise._utils.checks import reset_fitted
+from bagwise._utils.matrices import check_size
 from bagwise._utils.validation import validate_data
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError, unknown_name
@@ -261,6 +262,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if not isinstance(X, Bags):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2 if reset else 1, reset=reset)
             return Bags(X, np.arange(len(X) + 1), dtype=None)
+        check_size(X.values, "the vectors of bags")
         if reset:
             self.n_features_in_ = X.n_features
         elif X.n_features != self.n_features_in_:

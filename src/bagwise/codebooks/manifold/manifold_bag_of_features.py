@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_stored_parameters
+from bagwise._utils.matrices import check_size
 from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
@@ -414,6 +415,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         bags = _as_one(bags)
+        check_size(bags.values, "the vectors of bags")
         if bags.n_features != self.n_features_in_ and bags.n_rows:
             raise BagwiseError(
                 f"X has {bags.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
