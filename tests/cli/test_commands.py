@@ -117,6 +117,53 @@ def test_what_items_are_compared_by_can_be_chosen(words, tmp_path):
     assert "--metric 'chi2' is for --by 'words' and --by 'groups', not for --by 'both'" in said
 
 
+def test_items_are_added_to_an_index_and_removed(words, tmp_path):
+    """The index is the same as if it had been made of what is left."""
+    every = open_collection(words / "words").ids
+    part, rest = tmp_path / "part", tmp_path / "rest"
+    for folder, ids in ((part, every[:-6]), (rest, every[-6:])):
+        for id in ids:
+            (folder / id).parent.mkdir(parents=True, exist_ok=True)
+            (folder / id).write_bytes((words / "words" / id).read_bytes())
+    target, whole = tmp_path / "some.index", tmp_path / "whole.index"
+    bagwise("index", words / "words.bagwise", part, "--out", target)
+    before = target.read_bytes()
+    said = CliRunner().invoke(app, ["index", str(target), "--add", str(rest)]).output
+    assert f"6 added, 0 removed; the index has {len(every)} texts now" in said
+    assert "On the map, 6 new items lie by their neighbours" in said
+    assert "shown without their content" in said
+    bagwise("index", words / "words.bagwise", words / "words", "--out", whole)
+    query = ("-t", "steel saw", "-t", "bread and cheese", "-k", 40)
+    found, expected = ([q["hits"] for q in as_json("search", path, *query)["queries"]] for path in (target, whole))
+    assert [[hit["id"] for hit in hits] for hits in found] == [[hit["id"] for hit in hits] for hits in expected]
+    for mine, its in zip(found, expected, strict=True):
+        np.testing.assert_allclose([hit["score"] for hit in mine], [hit["score"] for hit in its], rtol=1e-6)
+    one, other = ItemIndex.load(target), ItemIndex.load(whole)
+    assert (one.ids, one.labels) == (other.ids, other.labels)
+    assert len(one.map) == len(every)
+    (tmp_path / "ids.txt").write_text("\n".join(every[-5:]) + "\r\n")
+    told = as_json("index", target, "--remove", f"@{tmp_path / 'ids.txt'}", "--remove", every[-6])
+    assert (told["n_removed"], told["n_added"], told["n_items"]) == (6, 0, len(every) - 6)
+    assert ItemIndex.load(target).ids == tuple(every[:-6])
+    again = as_json("index", target, "--add", part, "--replace", "--map", "none", "--out", tmp_path / "new.index")
+    assert (again["n_added"], again["n_replaced"], again["map"]["method"]) == (len(every) - 6, len(every) - 6, None)
+    assert target.read_bytes() == before  # what came is gone
+    for arguments, message in (
+        (("--add", part), f"{len(every) - 6} of {len(every) - 6} items are in the index already"),
+        (("--remove", "nothing", "--remove", every[0]), "1 of 2 ids are not in this index"),
+        (("--remove", "@nowhere.txt"), "The file of ids nowhere.txt cannot be read"),
+        (("--add", rest, "--by", "words"), "--by is for new indexes"),
+        ((part, "--add", rest), "SOURCE is for new indexes"),
+        (("--replace", "--remove", every[0]), "--replace is for --add"),
+        (("--replace", part), "--replace is for --add"),
+        ((), "There is nothing to index"),
+        (("--add", tmp_path / "nowhere"), "nowhere"),
+    ):
+        assert message in " ".join(bagwise("index", target, *arguments, code=1).split())
+    assert "is not an index" in bagwise("index", words / "words.bagwise", "--add", rest, code=1)
+    assert target.read_bytes() == before
+
+
 def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):
     query = next((stripes / "all" / "test" / "down").iterdir())
     bagwise("search", stripes / "stripes.index", query, query, "--page", tmp_path / "found.html")

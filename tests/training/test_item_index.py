@@ -215,7 +215,7 @@ def test_items_may_be_indexed_in_several_batches(known, monkeypatch, by):
     model, X, codes = known
     rows = sp.csr_array(X)
     whole = ItemIndex.build(model, collection(X, codes), rows, by=by).search(X[:6] + 1, k=9)
-    monkeypatch.setattr("bagwise.training.item_index._BATCH", 7)
+    monkeypatch.setattr("bagwise.training.index_features._BATCH", 7)
     assert ItemIndex.build(model, collection(X, codes), rows, by=by).search(X[:6] + 1, k=9) == whole
 
 

@@ -1,7 +1,8 @@
-"""Commands for similarity search: index, search."""
+"""Commands for similarity search: index, which makes and changes indexes, and search."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from collections.abc import Iterator
@@ -15,11 +16,8 @@ from bagwise.cli.answering import row_of
 from bagwise.cli.options import (
     READ_OPTIONS,
     Force,
-    MapMethod,
-    ModelPath,
     QueryText,
     Row,
-    SourcePath,
     command,
     fit_options,
 )
@@ -39,32 +37,71 @@ _SPARE = 8  # results beyond those asked for, in place of the query and its copi
 @command(_PANEL, READ_OPTIONS)
 def index(
     session: Session,
-    model: ModelPath,
-    source: SourcePath,
-    out: Annotated[Path | None, typer.Option(help="File of the index. Default: NAME.index.")] = None,
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL|INDEX", help="Model file, from bagwise fit; or an index to change.")
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SOURCE]", help="Folder, archive, file of records, or table; not for changes."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File of the index. Default: NAME.index; with changes, the index itself.")
+    ] = None,
     by: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What items are compared by: words, groups, classes or both; auto: both if there are classes"
+            help="What items are compared by: words, groups, classes, both, or auto (default): both if there are "
+            "classes."
         ),
-    ] = "auto",
+    ] = None,
     metric: Annotated[
         str | None,
         typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner."),
     ] = None,
-    map_method: MapMethod = "spectral",
+    map_method: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            help="Map of the items, for bagwise explore: spectral (default), tsne or none. With changes: arrange all "
+            "items anew; default: place those that are added by their neighbours.",
+        ),
+    ] = None,
+    add: Annotated[
+        Path | None, typer.Option("--add", help="Add the items of this source to the index.", metavar="SOURCE")
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove",
+            help="Remove this item from the index; may be given several times. @FILE: a file with an id in each line.",
+            metavar="ID|@FILE",
+        ),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="With --add: replace items with the same ids.")] = False,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Index items for bagwise search and bagwise explore."""
+    """Index items for bagwise search and bagwise explore, or change an index: --add, --remove."""
     from bagwise.retrieval.histograms import METRICS
     from bagwise.training.item_index import SIMILARITIES, ItemIndex
 
+    if map_method is not None:
+        check_map_method(map_method)
+    if add is not None or remove:
+        for name, given in (("SOURCE", source), ("--by", by), ("--metric", metric)):
+            if given is not None:
+                raise BagwiseError(f"{name} is for new indexes; an index to change is given alone. Remove {given}.")
+        _change(session, model, add, remove or [], replace, out, force, map_method, fit_options(options))
+        return
+    if source is None:
+        raise BagwiseError("There is nothing to index. Give a SOURCE, or change an index by --add or --remove.")
+    if replace:
+        raise BagwiseError("--replace is for --add. To replace a whole index, use --force.")
+    by = "auto" if by is None else by
     if metric is not None and metric not in METRICS:
         raise unknown_name("--metric", metric, METRICS)
     if by not in ("auto", *SIMILARITIES):
         raise unknown_name("--by", by, ("auto", *SIMILARITIES))
-    check_map_method(map_method)
     target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
@@ -73,11 +110,138 @@ def index(
     made = ItemIndex.build(
         loaded, collection, histograms, source=os.path.abspath(source), options=chosen, by=by, metric=metric
     )
-    made = with_map(session, made, map_method)
+    made = with_map(session, made, map_method or "spectral")
     made.save(target)
     session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, compared by {made.described}")
     session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.index.metric)
     session.wrote(target, "index")
+
+
+def _change(
+    session: Session,
+    path: Path,
+    add: Path | None,
+    remove: list[str],
+    replace: bool,
+    out: Path | None,
+    force: bool,
+    map_method: str | None,
+    options: Any,
+) -> None:
+    """Remove items from an index and add others; items are read before the file is locked."""
+    from bagwise.model.files import model_bytes
+    from bagwise.training import ItemIndex, change_index, open_items
+    from bagwise.training.index_changes import known_ids
+
+    if out is not None:
+        check_outputs([out], force)
+    if replace and add is None:
+        raise BagwiseError("--replace is for --add, which names the new items.")
+    opened, gone = ItemIndex.load(path), _ids(remove)
+    left = opened.remove(gone)  # what is wrong is told before items are described
+    collection, histograms, n_replaced = None, None, 0
+    if add is not None:
+        options = _as_indexed(opened, add, options)
+        collection = open_items(opened.model, add, options)
+        known_ids(left, collection.ids, replace)
+        collection, histograms = counted(session, opened.model, collection, options)
+    model = model_bytes(opened.model)
+
+    def change(now: Any) -> Any:
+        nonlocal n_replaced
+        if now is not opened and model_bytes(now.model) != model:
+            raise BagwiseError(f"The model in {path} was changed by another program meanwhile. Run the command again.")
+        changed = now.remove(gone)
+        if map_method is not None:
+            changed = dataclasses.replace(changed, map=None)
+        if collection is not None:
+            session.progress("adding items", 0, 0)
+            n_replaced = len(known_ids(changed, collection.ids, replace))
+            changed = changed.add(collection, histograms, replace=replace)
+        if map_method is not None:
+            changed = with_map(session, changed, map_method)
+        session.progress("writing", 0, 0)
+        return changed
+
+    if out is None:
+
+        def waiting() -> None:
+            session.note(f"Another program is changing {path}; waiting until it is done.")
+
+        changed = change_index(path, change, waiting=waiting)
+    else:
+        changed = change(opened)
+        changed.save(out)
+    session.progress.clear()
+    n_added = 0 if collection is None else len(collection)
+    _tell_of_change(session, opened, changed, add, len(gone), n_added, n_replaced, map_method)
+    session.wrote(path if out is None else out, "index")
+
+
+def _tell_of_change(
+    session: Session,
+    opened: Any,
+    changed: Any,
+    add: Path | None,
+    n_removed: int,
+    n_added: int,
+    n_replaced: int,
+    map_method: str | None,
+) -> None:
+    """Say what has changed, what became of the map, and which items cannot be shown."""
+    modality = changed.model.modality
+    replaced = f" ({n_replaced:,} of them replaced)" if n_replaced else ""
+    said = f"{n_added:,} added{replaced}, {n_removed:,} removed; the index has {how_many(len(changed), modality)} now"
+    session.say(said)
+    n_placed = 0
+    if n_added and map_method is None and opened.map is not None:
+        if changed.map is None:
+            session.note("No item is on the map, so it was dropped. --map spectral arranges all items anew.")
+        else:
+            n_placed = int((changed.map.clusters[-n_added:] >= 0).sum())
+            session.note(f"On the map, {n_placed:,} new items lie by their neighbours; --map arranges all anew.")
+    if add is not None and changed.source and os.path.realpath(add) != os.path.realpath(changed.source):
+        session.note(
+            f"Pages show the items of {changed.source}; those of {add} are found and listed, but shown without their "
+            "content unless they are there too."
+        )
+    session.answer(
+        n_items=len(changed),
+        n_added=n_added,
+        n_replaced=n_replaced,
+        n_removed=n_removed,
+        modality=modality,
+        by=changed.by,
+        metric=changed.index.metric,
+        map={"method": None if changed.map is None else changed.map.method, "n_placed": n_placed},
+    )
+
+
+def _ids(given: list[str]) -> list[str]:
+    """Return ids of the command line, and those of files that it names; each once."""
+    found: dict[str, None] = {}
+    for one in given:
+        if not one.startswith("@"):
+            found[one] = None
+            continue
+        try:
+            lines = Path(one[1:]).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        except OSError as error:
+            raise BagwiseError(
+                f"The file of ids {one[1:]} cannot be read: {error.strerror}. After @ there must be the name of a file "
+                "with an id in each line."
+            ) from error
+        found |= dict.fromkeys(line.removesuffix("\r") for line in lines if line.strip())
+    return list(found)
+
+
+def _as_indexed(opened: Any, source: Path, options: Any) -> Any:
+    """Return how items are read: as those of the index were, where the options do not say, if it is their source."""
+    if not opened.source or os.path.realpath(source) != os.path.realpath(opened.source):
+        return options
+    fresh = type(options)()
+    said = {name: value for name, value in opened.reading.items() if getattr(options, name) == getattr(fresh, name)}
+    return options.with_changes(**said)
 
 
 @command(_PANEL, READ_OPTIONS)

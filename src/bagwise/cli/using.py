@@ -212,7 +212,7 @@ def load_model(path: Path) -> Any:
     return Model.load(path)
 
 
-def counted(session: Session, model: Any, source: Path, options: Any) -> tuple[Any, Any]:
+def counted(session: Session, model: Any, source: Any, options: Any) -> tuple[Any, Any]:
     """Open a source and return its items and histograms; note how many items could not be read."""
     from bagwise.training import count_words, open_items
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._io.locks import locked
 from bagwise.errors import BagwiseError
 from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
@@ -434,13 +435,14 @@ class Editor:
         """Write the file; return why that could not be done."""
         if self.path is None or self.read_only:
             return None
-        if self._file_stamp() != self._stamp:
-            what = "changed" if self.path.exists() else "removed"
-            return f"{self.path} was {what} by another program. Start the explorer again to see what is there now."
-        try:
-            (self.current.model if self._index is None else self._index).save(self.path)
-        except (BagwiseError, OSError) as error:
-            return str(error)
+        with locked(self.path):  # nobody changes it after it was looked at
+            if self._file_stamp() != self._stamp:
+                what = "changed" if self.path.exists() else "removed"
+                return f"{self.path} was {what} by another program. Start the explorer again to see what is there now."
+            try:
+                (self.current.model if self._index is None else self._index).save(self.path)
+            except (BagwiseError, OSError) as error:
+                return str(error)
         self._stamp, self.n_saved = self._file_stamp(), len(self.current.model.edits)
         return None
 

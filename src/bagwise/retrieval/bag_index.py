@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -261,6 +262,23 @@ class BagIndex:
             self._ids.remove(items)
             if self._candidates is not None:
                 self._candidates.remove(items)
+        return self
+
+    def copy(self) -> BagIndex:
+        """Return an index of the same items that changes on its own. Both share the memory of the items."""
+        other = copy.copy(self)
+        other._fixed, other.metadata = dict(self._fixed), dict(self.metadata)
+        other._ids, other._store = self._ids.copy(), None if self._store is None else self._store.copy()
+        other._candidates = other._new_candidates()
+        return other
+
+    def renumber(self) -> BagIndex:
+        """Give the items the numbers 0, 1, … in the order of adding for identifiers. Returns the index itself."""
+        blocks = self.blocks()
+        if self._store is not None:
+            self._store = Store(self._metric, self._store.n_words, blocks)
+        self._ids = Identifiers(np.arange(len(self)), len(self))
+        self._candidates = self._new_candidates()
         return self
 
     def search(self, Q: Any, k: int = 10) -> tuple[NDArray[np.float64], NDArray[Any]]:

@@ -132,11 +132,18 @@ class ClassBlend:
         """Learn typical certainties from the scores of the items of an index, of shape (n_items, n_classes)."""
         settings = BlendSettings() if settings is None else settings
         chances = _softmax(settings.soft * scores)
-        certainty, classes = chances.max(axis=1, initial=0), chances.argmax(axis=1)
+        certainty = chances.max(axis=1, initial=0).astype(np.float32)
+        return cls.from_items(certainty, chances.argmax(axis=1), scores.shape[1], settings)
+
+    @classmethod
+    def from_items(
+        cls, certainty: NDArray[np.float32], classes: NDArray[np.int64], n_classes: int, settings: BlendSettings
+    ) -> ClassBlend:
+        """Learn typical certainties from those of the items of an index, and their most likely classes."""
         every = float(np.quantile(certainty, _QUANTILE)) if len(certainty) else 1.0
-        found = [certainty[classes == k] for k in range(scores.shape[1])]
+        found = [certainty[classes == k] for k in range(n_classes)]
         typical = [np.quantile(own, _QUANTILE) if len(own) else every for own in found]
-        return cls(certainty.astype(np.float32), np.array(typical, dtype=np.float32), settings)
+        return cls(certainty, np.array(typical, dtype=np.float32), settings)
 
     def rows(self, words: Any, scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Any:
         """Return words, profiles and probabilities side by side; for queries, scaled by their weights of classes.

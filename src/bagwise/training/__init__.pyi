@@ -6,6 +6,7 @@ from .fit import Fit as Fit
 from .fit import FittedModel as FittedModel
 from .fit import fit_model as fit_model
 from .fit import run_fit as run_fit
+from .index_changes import change_index as change_index
 from .item_index import ItemIndex as ItemIndex
 from .items import count_words as count_words
 from .items import open_items as open_items

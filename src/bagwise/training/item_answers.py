@@ -93,6 +93,15 @@ class TopClasses:
         for target, values in zip(self.arrays, found.arrays, strict=True):
             target[size, items] = np.clip(values, -_LARGEST, _LARGEST) if target.dtype.kind == "f" else values
 
+    def taken(self, numbers: NDArray[np.int64]) -> TopClasses:
+        """Return the arrays of some of the items."""
+        return TopClasses(*(array[..., numbers] for array in self.arrays))
+
+    def joined(self, other: TopClasses) -> TopClasses:
+        """Return the arrays of further items behind these, in the types of these."""
+        pairs = zip(self.arrays, other.arrays, strict=True)
+        return TopClasses(*(np.concatenate([one, more.astype(one.dtype)], axis=-1) for one, more in pairs))
+
     def at(self, size: int) -> TopClasses:
         """Return the arrays of one size."""
         return TopClasses(*(array[size] for array in self.arrays))
@@ -136,6 +145,7 @@ class ItemAnswers:
         collection: Collection,
         histograms: Any,
         held_out: TopClasses | None = None,
+        sizes: tuple[int, ...] | None = None,
     ) -> ItemAnswers:
         """Answer for items, at the sizes of cross-validation, or else at 2, 5, 10, 20, 50 and so on groups.
 
@@ -147,6 +157,8 @@ class ItemAnswers:
             Counts of their words.
         held_out : TopClasses, default=None
             Answers of cross-validation for the first items, at each size of ``model.path``.
+        sizes : tuple of int, default=None
+            Other numbers of groups, for which the model has classifiers.
         """
         n_items, seen = len(collection), seen_items(model, collection, histograms)
         origins = np.zeros(n_items, np.uint8)
@@ -155,7 +167,7 @@ class ItemAnswers:
             origins[seen.seen] = TRAINING
         n_held_out = 0 if held_out is None else held_out.predicted.shape[1]
         origins[:n_held_out] = HELD_OUT
-        sizes = _sizes(model)
+        sizes = _sizes(model) if sizes is None else sizes
         top = TopClasses.empty(len(sizes), n_items, len(model.classes))
         for k, size in enumerate(sizes):
             if held_out is not None and model.path is not None:
@@ -167,6 +179,23 @@ class ItemAnswers:
                 top.put(k, part, model.heads[size].scores(model.group(histograms[part], size)))
         protocol = model.path.protocol if held_out is not None and model.path is not None else ""
         return cls(sizes, top, origins, seen is not None and seen.exact, protocol)
+
+    def with_items(self, model: Model, collection: Collection, histograms: Any) -> ItemAnswers:
+        """Return answers for further items too: by the model, which may have been learned from some of them."""
+        new = ItemAnswers.of(model, collection, histograms, sizes=self.sizes)
+        top, origins = self.top.joined(new.top), np.concatenate([self.origins, new.origins])
+        exact, unedited = self.exact and new.exact, None
+        if self.unedited is not None:
+            before = ItemAnswers.of(unedited_model(model), collection, histograms, sizes=self.unedited.sizes)
+            joined = self.unedited.top.joined(before.top)
+            unedited = replace(self.unedited, top=joined, origins=origins, exact=exact)
+        return ItemAnswers(self.sizes, top, origins, exact, self.protocol, unedited)
+
+    def taken(self, numbers: NDArray[np.int64]) -> ItemAnswers:
+        """Return the answers for some of the items."""
+        origins, unedited = self.origins[numbers], None if self.unedited is None else self.unedited.taken(numbers)
+        protocol = self.protocol if HELD_OUT in origins else ""
+        return ItemAnswers(self.sizes, self.top.taken(numbers), origins, self.exact, protocol, unedited)
 
     def nearest(self, n_groups: int) -> int | None:
         """Return the place of the size with the smallest ratio to a number of groups; None if there are none."""

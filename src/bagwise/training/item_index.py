@@ -13,18 +13,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._io.locks import locked
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import first_not_finite
-from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
-from bagwise.errors import BagwiseError, argument, in_python, parameter_name, unknown_name
+from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
 from bagwise.model.model import Model
-from bagwise.model.vectorizers import Progress, as_histograms
+from bagwise.model.vectorizers import Progress
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
+from bagwise.training.index_features import SIMILARITIES, add_rows, chosen_by, class_scores, features, weighted_words
 from bagwise.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
 from bagwise.training.item_map import MAP_TENSORS, ItemMap
 from bagwise.training.options import FitOptions
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
-SIMILARITIES = ("words", "groups", "classes", "both")
 # In schema 1 an index was a folder; items were compared by groups in schemas 1 and 2.
 _SCHEMA, _SCHEMA_WITH_ANSWERS, _SCHEMA_WITH_MAP = 3, 4, 5
 _PREFIX = "index."
@@ -55,7 +55,6 @@ _TENSORS_5 = _TENSORS | {name: replace(spec, optional=True) for name, spec in (A
 _TENSORS_5 |= UNEDITED_TENSORS
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
-_BATCH = 4096  # items whose features are computed at a time
 # Clusters of a map: as many as classes, within these bounds; the default if there are none.
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 # How items were read; what is new since the first version is only stored if it was said.
@@ -172,18 +171,11 @@ class ItemIndex:
         index : ItemIndex
         """
         options = FitOptions() if options is None else options
-        by = _chosen(model, by, metric)
-        index, n_items = BagIndex(metric=metric or _METRICS[by]), np.shape(histograms)[0]
-        scores = _scores(model, histograms) if by in ("classes", "both") else None
+        by = chosen_by(model, by, metric)
+        index = BagIndex(metric=metric or _METRICS[by])
+        scores = class_scores(model, histograms) if by in ("classes", "both") else None
         blend = None if scores is None else ClassBlend.of(scores, settings)
-        for first in range(0, max(n_items, 1), _BATCH):
-            part = slice(first, first + _BATCH)
-            if blend is None or scores is None:
-                index.add(_features(model, histograms[part], by, index.metric))
-            elif by == "classes":
-                index.add(blend.probabilities(scores[part]))
-            else:
-                index.add(blend.rows(_words(model, histograms[part]), scores[part]))
+        add_rows(index, model, histograms, by, blend, scores)
         reading = {name: getattr(options, name) for name in _READING}
         reading = {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
         labels = tuple(item.labels[0] if item.labels else None for item in collection)
@@ -228,13 +220,13 @@ class ItemIndex:
 
     def words_and_scores(self, histograms: Any) -> tuple[Any, NDArray[np.float64]]:
         """Return the words and the scores of classes of queries, which `ClassBlend` takes."""
-        return _words(self.model, histograms), _scores(self.model, histograms)
+        return weighted_words(self.model, histograms), class_scores(self.model, histograms)
 
     def plain_rows(self, histograms: Any) -> Any:
         """Return queries as rows of the index, where words and classes are not blended."""
         if self.blend is None:
-            return _features(self.model, histograms, self.by, self.index.metric)
-        return self.blend.probabilities(_scores(self.model, histograms))
+            return features(self.model, histograms, self.by, self.index.metric)
+        return self.blend.probabilities(class_scores(self.model, histograms))
 
     def similar(self, number: int, k: int = 10, *, by: str | None = None) -> list[Found]:
         """Find the items that are most like one of them, best first, by what the index holds of it.
@@ -376,6 +368,44 @@ class ItemIndex:
             f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
         )
 
+    def add(self, collection: Collection, histograms: Any, *, replace: bool = False) -> ItemIndex:
+        """Return an index with further items, as `build` would index them, after those that are there.
+
+        Parameters
+        ----------
+        collection : Collection
+        histograms : CSR array or ndarray of shape (n_new, n_cells * d)
+            Counts of their words, see `count_words`.
+        replace : bool, default=False
+            Whether items of the index with the same ids are removed; otherwise such ids are an error.
+
+        Returns
+        -------
+        index : ItemIndex
+            Answers for new items are those of the model; which of them it was learned from is known by their words. On
+            the map, new items are placed by their neighbours, see `bagwise.training.item_map.ItemMap`.
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.training import ItemIndex, fit_model
+        >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> model = fit_model(rows, n_groups=2, folds=0)
+        >>> index = ItemIndex.build(model, rows, model.histograms(rows))
+        >>> more = TableCollection(np.array([[9, 2, 0]]), ["c"], [("cat",)])
+        >>> index.add(more, model.histograms(more)).remove(["b"]).ids
+        ('a', 'c')
+        """
+        from bagwise.training.index_changes import with_items
+
+        return with_items(self, collection, histograms, replace)
+
+    def remove(self, ids: Sequence[str]) -> ItemIndex:
+        """Return an index without some items; raise an error if one of the ids is not there."""
+        from bagwise.training.index_changes import without_items
+
+        return without_items(self, ids)
+
     def with_map(
         self, method: str = "spectral", *, random_state: int = 0, progress: Progress | None = None
     ) -> ItemIndex:
@@ -407,7 +437,11 @@ class ItemIndex:
         return replace(self, map=found)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the index to one file, atomically. An existing file is replaced."""
+        """Write the index to one file, atomically. An existing file is replaced.
+
+        To change an index that other processes may change too, use `change_index`: of two that load, change and save
+        it, one would undo the change of the other.
+        """
         classes = sorted({label for label in self.labels if label is not None})
         number = {label: k for k, label in enumerate(classes)}
         index_header, index_tensors = self.index.to_tensors()
@@ -436,7 +470,8 @@ class ItemIndex:
         if self.map is not None:
             header["map"], places = self.map.to_parts()
             schema, tensors = _SCHEMA_WITH_MAP, tensors | places
-        return write_tensors(path, INDEX_KIND, schema, header, tensors)
+        with locked(path):
+            return write_tensors(path, INDEX_KIND, schema, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, verify: bool = False, trust_pattern: bool = False) -> ItemIndex:
@@ -552,56 +587,3 @@ def _check_items(
     if not isinstance(header.get("source"), str):
         raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")
     return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading
-
-
-def _chosen(model: Model, by: str, metric: str | None) -> str:
-    """Return what items are compared by; raise an error if the model or the metric does not allow it."""
-    if by == "auto":
-        return "both" if metric is None and model.heads else "words"
-    if by not in SIMILARITIES:
-        raise unknown_name(parameter_name("by"), by, ("auto", *SIMILARITIES))
-    if by in ("classes", "both"):
-        if not model.heads:
-            what = f"{argument('by', by)} needs a model with a classifier, but {in_python(repr(model), 'this one')}"
-            raise BagwiseError(f"{what} has none. Use {argument('by', 'words')}.")
-        if metric not in (None, "inner"):
-            others = f"{argument('by', 'words')} and {argument('by', 'groups')}, not for {argument('by', by)}"
-            raise BagwiseError(f"{argument('metric', metric)} is for {others}. Remove one.")
-    return by
-
-
-def _features(model: Model, histograms: Any, by: str, metric: str) -> Any:
-    """Return what items are compared by, where that is words or groups."""
-    if by == "groups":
-        return model.group(_above_shift(model, histograms), normalize=("l1",))
-    return _words(model, histograms) if metric == "inner" else _word_frequencies(model, histograms)
-
-
-def _words(model: Model, histograms: Any) -> Any:
-    """Return weighted words, with unit norm over all vocabularies that an item has words of."""
-    given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
-    if model.norm == "l2":
-        return model.weighting.apply(given, model.n_cells) / np.sqrt(len(model.vocabularies))
-    return normalize_rows(_word_frequencies(model, given), "power")
-
-
-def _word_frequencies(model: Model, histograms: Any) -> Any:
-    """Return relative frequencies of words, the same sum in each vocabulary; measurements are scaled before."""
-    given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
-    weights = model.weighting.weights if model.term == "count" else None
-    plain = WordWeighting("count", weights, "l1", model.vocabularies, model.column_shift)
-    return plain.apply(given, model.n_cells) / len(model.vocabularies)
-
-
-def _scores(model: Model, histograms: Any) -> NDArray[np.float64]:
-    """Return scores of classes, by the classifier of the most groups that the model has: usually one on all words."""
-    size = max(model.heads)
-    return model.heads[size].scores(model.group(_above_shift(model, histograms), size))
-
-
-def _above_shift(model: Model, histograms: Any) -> Any:
-    """Return histograms; measurements below what the model was fitted to count as the least."""
-    if model.column_shift is None:
-        return histograms
-    dense = histograms.toarray() if hasattr(histograms, "toarray") else histograms
-    return np.maximum(dense, model.column_shift)

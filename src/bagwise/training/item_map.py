@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.retrieval.bag_index import BagIndex
 
-__all__ = ["MAP_METHODS", "MAP_TENSORS", "ItemMap", "spectral_vectors"]
+__all__ = ["MAP_METHODS", "MAP_TENSORS", "PLACED_BY", "ItemMap", "spectral_vectors"]
 
 MAP_METHODS = ("spectral", "tsne")
 MAP_TENSORS = {
@@ -27,7 +27,7 @@ MAP_TENSORS = {
 # The largest numbers of items that are arranged; others are placed by these.
 _MOST_SPECTRAL, _MOST_TSNE = 200_000, 5000
 _LEAST_TSNE = 4
-_TSNE_DIMENSIONS, _PERPLEXITY, _PLACED_BY = 50, 30, 5
+_TSNE_DIMENSIONS, _PERPLEXITY, PLACED_BY = 50, 30, 5
 _MOST_CLUSTERS = 1000
 # Block Lanczos: vectors of a block, blocks, and when eigenvectors are accepted.
 _BLOCK, _MOST_BLOCKS, _TOLERANCE = 8, 24, 1e-6
@@ -61,6 +61,9 @@ class ItemMap:
 
     "tsne": t-SNE of scikit-learn for at most 5,000 items, drawn at random, from 50 singular vectors of the rows; others
     are placed at the median of their five nearest neighbours among these.
+
+    Items that are added to an index later are placed likewise: at the median of their five nearest neighbours on the
+    map, in the cluster of the nearest.
 
     Clusters are those of spectral clustering: k-means of as many eigenvectors of the same graph as there are clusters,
     scaled to unit length for each item [3]_.
@@ -138,6 +141,35 @@ class ItemMap:
         clusters = np.full(len(has_words), -1, np.int16)
         clusters[has_words] = found
         return cls(method, points, clusters, n_arranged)
+
+    def placed(self, found: NDArray[np.float64], numbers: NDArray[Any], similar: bool) -> ItemMap | None:
+        """Add items by their nearest neighbours on the map, at the median of five; None if the map is empty.
+
+        Parameters
+        ----------
+        found : ndarray of shape (n_new, k)
+            Similarities or distances of the nearest items, nearest first; NaN for none.
+        numbers : ndarray of int, shape (n_new, k)
+            Their numbers.
+        similar : bool
+            Whether `found` are similarities. Items that are like nothing on the map are not on it either.
+        """
+        if (self.clusters < 0).all():
+            return None
+        near = (self.clusters[numbers] >= 0) & (found > 0 if similar else found >= 0)
+        some = np.flatnonzero(near.any(axis=1))
+        points, clusters = np.zeros((len(near), 2), np.float32), np.full(len(near), -1, np.int16)
+        places = np.where(near[some, :, np.newaxis], self.points[numbers[some]], np.nan)
+        points[some] = np.nanmedian(places, axis=1)
+        clusters[some] = self.clusters[numbers[some, near[some].argmax(axis=1)]]
+        return replace(
+            self, points=np.concatenate([self.points, points]), clusters=np.concatenate([self.clusters, clusters])
+        )
+
+    def taken(self, numbers: NDArray[np.int64]) -> ItemMap:
+        """Return the map of some of the items."""
+        arranged = min(self.n_arranged, len(numbers))
+        return ItemMap(self.method, self.points[numbers], self.clusters[numbers], arranged)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give the members of a header and the tensors of a file."""
@@ -298,7 +330,7 @@ def _tsne(X: sp.csr_array, random_state: int, progress: Progress) -> tuple[NDArr
     for first in range(0, len(others), _BATCH):
         progress("placing the other items", first, len(others))
         part = others[first : first + _BATCH]
-        nearest = np.asarray(index.search(reduced[part], _PLACED_BY)[1], np.intp)
+        nearest = np.asarray(index.search(reduced[part], PLACED_BY)[1], np.intp)
         places[part] = np.median(arranged[nearest], axis=1)
     return places, len(chosen)
 

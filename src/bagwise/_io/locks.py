@@ -1,0 +1,83 @@
+"""Locks of files that several processes change."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from bagwise.errors import BagwiseError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["locked"]
+
+_held = threading.local()
+
+
+@contextmanager
+def locked(
+    path: str | os.PathLike[str], *, required: bool = False, waiting: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Keep other processes and threads that lock a file from replacing it, until the block ends; readers go on.
+
+    The existing file itself is locked, so a process that is killed leaves nothing behind. In the block it may be
+    replaced once. A file that does not exist is not locked. Blocks for the same file may be nested. Windows has no such
+    locks.
+
+    Parameters
+    ----------
+    path : path
+    required : bool, default=False
+        Whether to raise an error if the file system has no locks.
+    waiting : callable, default=None
+        Called if another process has the lock, before waiting for it.
+    """
+    target = os.path.realpath(path)
+    names: set[str] = _held.__dict__.setdefault("names", set())
+    file = None if fcntl is None or target in names else _lock(target, required, waiting)
+    if file is None:
+        yield
+        return
+    names.add(target)
+    try:
+        yield
+    finally:
+        names.discard(target)
+        file.close()
+
+
+def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> BinaryIO | None:
+    """Open and lock a file; None if it is not there, or cannot be locked."""
+    while True:
+        try:
+            file = open(target, "rb")  # noqa: SIM115 it is closed when the lock ends
+        except (FileNotFoundError, PermissionError, IsADirectoryError):
+            return None
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting is not None:
+                    waiting()
+                fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            file.close()
+            if required:
+                raise BagwiseError(
+                    f"{target} cannot be locked: {error.strerror}. Two programs that change it at the same time could "
+                    "undo each other's changes. Copy it to a local disk, or write to another file by --out."
+                ) from error
+            return None
+        except BaseException:
+            file.close()
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(target)):
+                return file
+        file.close()  # it was replaced while this one waited
