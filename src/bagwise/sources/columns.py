@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.limits import Limits
+from bagwise.sources.row_lists import Coded
 
 __all__ = ["RawTable", "Reading", "TableColumns", "numbers_rows", "optional_columns", "shortened", "split_name"]
 
@@ -179,8 +180,9 @@ def _may_label(name: str, values: NDArray[np.float64]) -> bool:
 
 def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]) -> list[str]:
     """Return the names of columns with one value for each label, and a different one for each."""
-    rows = np.flatnonzero(np.array(labels) != "")
-    classes, codes = np.unique(np.array(labels)[rows], return_inverse=True)
+    coded = Coded.of(labels)  # an array of strings would be as wide as the longest
+    rows = np.flatnonzero(coded.codes != (coded.values.index("") if "" in coded.values else -1))
+    classes, codes = np.unique(coded.codes[rows], return_inverse=True)
     if not _few_values(len(classes), len(rows)):
         return []
     first = rows[np.unique(codes, return_index=True)[1]]

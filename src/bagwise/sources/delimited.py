@@ -191,13 +191,15 @@ def _chosen_sheet(book: Any, wanted: str | None) -> tuple[Any, tuple[str, ...]]:
 
 def _filled_rows(rows: Iterable[Sequence[Any]], limits: Limits) -> Iterator[list[str]]:
     """Yield the rows that are not empty, as wide as the first of them: names of columns are there."""
-    width = None
+    width, n_cells = None, 0
     for number, row in enumerate(rows):
         # a file may claim any number of a row, and all before it would be empty ones
         if number >= _EXCEL_ROWS:
             raise BagwiseError(f"it has rows beyond {_EXCEL_ROWS:,}, the last one of Excel")
         limits.check("rows", number, f"it has more than {limits.rows:,} rows")
-        cells = [_cell(value) for value in row]
+        n_cells += len(row)
+        limits.check("member_bytes", 8 * n_cells, f"it has {n_cells:,} cells and more, of 8 bytes at least")
+        cells = ["" if value is None else _cell(value) for value in row]
         while cells and cells[-1] == "" and (width is None or len(cells) > width):
             cells.pop()
         if not any(cells):
@@ -208,8 +210,6 @@ def _filled_rows(rows: Iterable[Sequence[Any]], limits: Limits) -> Iterator[list
 
 def _cell(value: Any) -> str:
     """Write a cell: dates as in ISO 8601, whole numbers without a point, true and false as 1 and 0."""
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

@@ -92,9 +92,11 @@ class ParquetTable:
     def column(self, i: int, write: Callable[[Any], str] = str) -> list[str]:
         """Return a column as strings, equal ones as one object; nothing is an empty one."""
         found: list[str] = []
+        same: dict[str, str] = {}
         for chunk in self.table.column(i).chunks:
             if hasattr(chunk, "dictionary"):
                 known = ["" if value is None else write(value) for value in chunk.dictionary.to_pylist()]
+                known = [same.setdefault(one, one) for one in known]
                 places = chunk.indices.to_pylist()
                 found += ["" if place is None else known[place] for place in places]
             else:
