@@ -45,6 +45,7 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 # words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = MOST_TABLES = 16
+DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
 BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
 
 
@@ -95,9 +96,7 @@ class RuntimeModel:
         _check(sound, f"its tokenizer cannot be {header['tokenizer']!r:.200}.")
         known = self._tables is None or np.all((self._tables >= 0) & (self._tables < self.n_groups))
         _check(known, "its tables have groups that do not exist.")
-        floats = [a for name, a in tensors.items() if name.startswith(("codebook", "column", "word_weights", "head"))]
-        sound = all(np.all(np.abs(array) < LARGEST) for array in floats)  # false for NaN
-        _check(sound, f"its words, their weights and heads must be numbers below {LARGEST:g}.")
+        check_sizes(tensors)
         _check(self._weights is None or np.all(self._weights >= 0), "its word weights must not be negative.")
         s, t, level = *self._merges.T, np.arange(len(self._merges))
         _check(np.all((s >= 0) & (s < t) & (t < self._d)), "its merges join words that do not exist.")
@@ -499,6 +498,20 @@ def split_text(text: str, options: dict[str, Any]) -> list[str]:
     return [" ".join(words[a:b]) for a, b in spans]
 
 
+def check_sizes(tensors: dict[str, np.ndarray]) -> None:
+    """Raise an error for words, weights and heads that are not finite, or whose squares do not fit in float32."""
+    for name, array in tensors.items():
+        if name.startswith(("codebook", "column", "word_weights", "head")):
+            _check(np.all(np.abs(array) < LARGEST), f"its {name!s:.50} must be numbers below {LARGEST:g}.")
+
+
+def check_classes(classes: list[str]) -> None:
+    """Raise an error for long names: arrays of classes have the width of the longest."""
+    width = max(map(len, classes), default=0)
+    fit = width <= LONGEST_NAME and width * len(classes) <= MOST_TABLE
+    _check(fit, f"its {len(classes)} classes have names of up to {width} characters; {LONGEST_NAME} are accepted.")
+
+
 def codebook_names(vocabularies: Any) -> list[str]:
     """Return the names of the codebooks of several vocabularies, or of one (None)."""
     return ["codebook", *(f"codebook_{k}" for k in range(1, len(vocabularies or [0])))]
@@ -600,6 +613,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     lists = all(isinstance(held, list) for held in (classes, heads, grids, steps))
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
+    check_classes(classes)
     _check(header["term"] in TERMS and header["norm"] in NORMS, "its term or norm cannot be.")
     named = header["group_names"]
     fit = isinstance(named, dict) and all(isinstance(name, str) for name in named.values())
@@ -663,6 +677,11 @@ def _decoded(text: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"its header is no JSON ({error}).") from error
     _check(isinstance(found, dict), "its header is no JSON object.")
+    level: list[Any] = [found]
+    for _ in range(DEEPEST):
+        inside = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for held in inside for one in held if isinstance(one, (dict, list))]
+    _check(not level, f"its header is nested in more than {DEEPEST} lists and objects.")
     return found
 
 

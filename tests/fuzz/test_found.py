@@ -11,11 +11,25 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bagwise import BagwiseError, Hierarchy, LatentDirichlet, ManifoldBagOfFeatures, merge_words, open_collection
+from bagwise import (
+    BagIndex,
+    Bags,
+    BagwiseError,
+    Hierarchy,
+    LatentDirichlet,
+    ManifoldBagOfFeatures,
+    Model,
+    merge_words,
+    open_collection,
+    runtime,
+)
 from bagwise._utils.matrices import checked_csr
 from bagwise.merging import Sketch, Statistics
-from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.criteria.base import AdditiveScore, TraceRatio
+from bagwise.merging.scoring import Scoring
 from bagwise.merging.structures import GraphLaplacian, TotalScatter
+from bagwise.training import ItemIndex
+from changed_files import change_header, change_tensor
 
 
 def nameless():
@@ -144,37 +158,150 @@ def test_lists_of_a_sparse_matrix_are_checked(indices, indptr, message):
     assert checked_csr(np.ones(2), np.array([0, 1]), np.array([0, 2, 2]), (2, 2)).nnz == 2
 
 
-def with_parameters(path, change):
-    """Change parameters in the header of a file."""
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    entries = json.loads(content[8 : 8 + length])
-    about = json.loads(entries["__metadata__"]["bagwise"])
-    held = about.get("parameters", about)
-    held |= change
-    entries["__metadata__"]["bagwise"] = json.dumps(about)
-    header = json.dumps(entries).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+MODELS = Path(__file__).parents[1] / "models"
+LOADERS = {
+    "files1/stream.sketch": Sketch.load,
+    "files1/merges.hierarchy": Hierarchy.load,
+    "files1/dense.statistics": Statistics.load,
+    "files1/words.topics": LatentDirichlet.load,
+    "files1/words.manifold": ManifoldBagOfFeatures.load,
+    "files1/cells.index": BagIndex.load,
+    "files1/places.bags": Bags.load,
+    "files5/items.index": ItemIndex.load,
+    "schema2/texts.bagwise": Model.load,
+}
+DEEP = json.loads("[" * 400 + "]" * 400)
+
+
+def copied(name, folder):
+    """Copy a file of the repository, which its loader reads."""
+    path = folder / Path(name).name
+    path.write_bytes((MODELS / name).read_bytes())
+    LOADERS[name](path)
+    return path
+
+
+def put(where, value):
+    """Make a change of a header: a member, or one of a member's."""
+
+    def change(about):
+        held = about
+        for key in where[:-1]:
+            held = held[key]
+        held[where[-1]] = value
+
+    return change
 
 
 @pytest.mark.parametrize(
-    ("name", "load", "change"),
+    ("name", "where", "value"),
     [
-        ("stream.sketch", Sketch.load, {"n_hashes": 2**62}),
-        ("stream.sketch", Sketch.load, {"dtype": "\ud800"}),
-        ("merges.hierarchy", Hierarchy.load, {"n_words": 2**63 - 1}),
-        ("words.topics", LatentDirichlet.load, {"n_jobs": 0}),
-        ("words.topics", LatentDirichlet.load, {"max_doc_update_iter": 10**400}),
-        ("words.topics", LatentDirichlet.load, {"topic_word_prior": "\x00"}),
-        ("words.manifold", ManifoldBagOfFeatures.load, {"bandwidth": 10**400}),
-        ("words.manifold", ManifoldBagOfFeatures.load, {"scale": float("inf")}),
+        ("files1/stream.sketch", ["n_hashes"], 2**62),
+        ("files1/stream.sketch", ["dtype"], "\ud800"),
+        ("files1/stream.sketch", ["from_neighbors"], 2),
+        ("files1/merges.hierarchy", ["n_words"], 2**63 - 1),
+        ("files1/merges.hierarchy", ["n_words"], None),
+        ("files1/merges.hierarchy", ["criterion"], 3),
+        ("files1/dense.statistics", ["dtype"], [[]]),
+        ("files1/dense.statistics", ["sparse"], "no"),
+        ("files1/dense.statistics", ["parts"], [10**400]),
+        ("files1/dense.statistics", ["unit"], 10**400),
+        ("files1/dense.statistics", ["unit"], -1),
+        ("files1/dense.statistics", ["classes"], ["x" * 10_000] + ["y"] * 10_000),
+        ("files1/words.topics", ["parameters"], [1]),
+        ("files1/words.topics", ["parameters", "n_jobs"], 0),
+        ("files1/words.topics", ["parameters", "document_iter"], 2**31),
+        ("files1/words.topics", ["parameters", "document_iter"], 10**400),
+        ("files1/words.topics", ["parameters", "eta"], "\x00"),
+        ("files1/words.topics", ["n_updates"], -1),
+        ("files1/words.topics", ["n_iter"], 10**400),
+        ("files1/words.topics", ["solver"], [1]),
+        ("files1/words.topics", ["bound"], float("nan")),
+        ("files1/words.manifold", ["parameters", "bandwidth"], 10**400),
+        ("files1/words.manifold", ["parameters", "scale"], float("inf")),
+        ("files1/words.manifold", ["parameters", "target__x"], 1),
+        ("files1/words.manifold", ["parameters", "target"], [10**400]),
+        ("files1/cells.index", ["parameters", "n_candidates"], 10**400),
+        ("files1/cells.index", ["next_number"], 2**64),
+        ("files5/items.index", ["index", "parameters", "n_probe"], 10**400),
+        ("files5/items.index", ["classes"], {"a": 1}),
+        ("schema2/texts.bagwise", ["path", "errors"], [10**400]),
+        ("schema2/texts.bagwise", ["tokenizer", "ngram_range"], [1, 10**400]),
+        ("schema2/texts.bagwise", ["classes"], ["x" * 20_000, "y"]),
+        *((name, ["deep"] if "bagwise" not in name else ["options"], DEEP) for name in LOADERS),
     ],
 )
-def test_absurd_parameters_in_files_are_refused(name, load, change, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(Path(__file__).parents[1].joinpath("models/files1", name).read_bytes())
-    load(path)
-    with_parameters(path, change)
-    with pytest.raises(BagwiseError, match=name) as caught:
-        load(path)
-    assert next(iter(change)) in str(caught.value) or "claims" in str(caught.value)
+def test_absurd_fields_in_files_are_refused(name, where, value, tmp_path):
+    path = copied(name, tmp_path)
+    change_header(path, put(where, value))
+    with pytest.raises(BagwiseError, match=path.name) as caught:
+        LOADERS[name](path)
+    assert len(str(caught.value)) < 1000
+    if name.endswith(".bagwise") and where[0] != "path":  # which the runtime does not read
+        with pytest.raises(runtime.ModelFileError, match=path.name):
+            runtime.load(path)
+
+
+def test_words_whose_squares_overflow_are_refused_by_both_readers(tmp_path):
+    (tmp_path / "m.bagwise").write_bytes((MODELS / "schema2/images.bagwise").read_bytes())
+    change_tensor(tmp_path / "m.bagwise", "codebook", lambda held: held.put(0, 4e37))
+    for load, error in ((Model.load, BagwiseError), (runtime.load, runtime.ModelFileError)):
+        with pytest.raises(error, match=r"m.bagwise .*its codebook must be numbers below 1e\+16"):
+            load(tmp_path / "m.bagwise")
+    model = Model.load(MODELS / "schema2/images.bagwise")
+    large = dataclasses.replace(model, codebook=model.codebooks[0] * np.float32(1e30))
+    with pytest.raises(BagwiseError, match="cannot be saved: its codebook"):
+        large.save(tmp_path / "large.bagwise")
+
+
+def test_names_take_their_own_width_whatever_a_file_claims(tmp_path):
+    path = copied("files1/dense.statistics", tmp_path)
+    before = Statistics.load(path).classes
+    change_header(path, put(["dtype"], "<U200000000"))
+    assert Statistics.load(path).classes.nbytes <= 4 * before.nbytes
+
+
+def test_what_is_too_deep_to_be_read_is_not_written(tmp_path):
+    with pytest.raises(BagwiseError, match="nested in more than 64"):
+        BagIndex(metadata={"a": DEEP}).save(tmp_path / "index")
+
+
+@pytest.mark.parametrize("name", ["smallest", "largest"])
+def test_extremes_that_are_no_numbers_are_refused(name, tmp_path):
+    path = copied("files1/dense.statistics", tmp_path)
+    change_tensor(path, name, lambda held: held.put(0, np.nan))
+    with pytest.raises(BagwiseError, match=f"dense.statistics .*{name} must hold numbers"):
+        Statistics.load(path)
+
+
+class Sums(Scoring):
+    def terms(self, states):
+        return states.max(axis=1)
+
+
+class OwnScore(AdditiveScore):
+    """A criterion of a user, whose states have the wrong number at one place."""
+
+    name = "own"
+    supervised = False
+
+    def __init__(self, wrong=0.0):
+        self.wrong = wrong
+
+    def scoring(self, X, y):
+        states = np.array([X[k::3].sum(axis=0) for k in range(3)]).T
+        states[7, 1] = self.wrong
+        return Sums(states)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_reach_no_search(wrong):
+    merge_words(X[:, :20], criterion=OwnScore())
+    with pytest.raises(BagwiseError, match="finite"):
+        merge_words(X[:, :20], criterion=OwnScore(wrong))
+    damaged = X[:, :20].copy()
+    damaged[3, 4] = wrong
+    for criterion in ("csm", "aib", "mlt", "mmi", "nda", "classifier"):
+        for held in (damaged, sp.csr_array(damaged)):
+            with pytest.raises(ValueError, match=r"NaN|[Ii]nf"):
+                merge_words(held, np.arange(len(X)) % 3, criterion=criterion)

@@ -33,6 +33,7 @@ MAX_HEADER = 1 << 20
 _LONGEST_HEADER = 1 << 26
 _DTYPE_NAMES = TYPE_NAMES | {np.dtype(bool): "BOOL"}
 _DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
+_DEEPEST = 64  # lists and objects inside each other in a header
 # Tensors start at a multiple of their item size, because those of wider types come first.
 _ALIGNMENT = 64
 # No dimension is longer than this, also where another one is 0.
@@ -88,6 +89,10 @@ def header_bytes(
 
     Their number does not depend on the checksums, so that these can be written last.
     """
+    try:
+        check_depth(dict(header))
+    except BagwiseError as error:
+        raise BagwiseError(f"The header of {kind} cannot be written: {error}. Simplify options or metadata.") from error
     metadata = {"bagwise": json.dumps({"kind": kind, "schema": schema} | dict(header))}
     metadata |= {f"{_CHECKSUM}{name}": f"{checksums[name]:08x}" for name in forms}
     entries: dict[str, Any] = {"__metadata__": metadata}
@@ -302,9 +307,21 @@ def _read_header(file: BinaryIO, max_header: int) -> tuple[dict[str, Any], dict[
         header = json.loads(metadata["bagwise"])
         if not isinstance(header, dict):
             raise TypeError(f"a JSON object is expected, got {type(header).__name__}")
+        check_depth(header)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _NotATensorFile(f"its header cannot be read ({error!r:.200}).") from error
     return header, entries, metadata, 8 + length
+
+
+def check_depth(value: Any) -> None:
+    """Raise an error for JSON that is nested deeper than headers may be."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inside = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for held in inside for one in held if isinstance(one, (dict, list, tuple))]
+        if not level:
+            return
+    raise BagwiseError(f"it is nested in more than {_DEEPEST} lists and objects")
 
 
 def _read_checksums(metadata: dict[str, Any], entries: dict[str, Any]) -> dict[str, int]:

@@ -35,15 +35,19 @@ def check_integer(value: Any, name: str, lowest: int, highest: int | None = None
     return value
 
 
-def check_stored_parameters(parameters: Any, path: Any) -> None:
-    """Raise an error for numbers among the parameters in a file that nobody gives: they overflow, or never end."""
+def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
+    """Raise an error for numbers among the parameters in a file that nobody gives: they overflow, or never end.
+
+    `most` are the largest values of some parameters.
+    """
     for name, value in parameters.items() if isinstance(parameters, dict) else ():
         whole, real = type(value) is int, type(value) is float
-        sound = abs(value) < _LARGEST_COUNT if whole else np.isfinite(value) if real else True
+        limit = most.get(name, _LARGEST_COUNT - 1)
+        sound = abs(value) <= limit if whole or (real and name in most) else np.isfinite(value) if real else True
         if name == "n_jobs":
             sound = value is None or (whole and value != 0 and abs(value) <= _MOST_JOBS)
         if not sound:
-            accepted = "None, or a number of threads" if name == "n_jobs" else f"numbers below {_LARGEST_COUNT}"
+            accepted = "None, or a number of threads" if name == "n_jobs" else f"numbers up to {limit}"
             raise BagwiseError(f"{path} is damaged: its {name} is {value!r:.40}; expected {accepted}.")
 
 

@@ -306,10 +306,15 @@ class Hierarchy:
     def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
         """Read a hierarchy that `save` wrote."""
         header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
-        if type(header.get("n_words")) is int and header["n_words"] > _MOST_WORDS:
-            what = f"it claims {header['n_words']} words; at most {_MOST_WORDS} are accepted"
-            raise BagwiseError(f"{os.fspath(path)} is damaged: {what}.")
-        return cls(header.get("n_words", -1), tensors["merges"], tensors["scores"], str(header.get("criterion", "")))
+        n_words, criterion = header.get("n_words"), header.get("criterion", "")
+        try:
+            if type(n_words) is not int or not 0 <= n_words <= _MOST_WORDS:
+                raise BagwiseError(f"it claims {n_words!r:.40} words; expected an integer up to {_MOST_WORDS}.")
+            if not isinstance(criterion, str):
+                raise BagwiseError(f"its criterion is {criterion!r:.40}; expected a string.")
+            return cls(n_words, tensors["merges"], tensors["scores"], criterion)
+        except BagwiseError as error:
+            raise BagwiseError(f"{os.fspath(path)} is damaged: {error}") from error
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):

@@ -51,6 +51,7 @@ _TENSORS = {
     "deviations": tensor("float64", "n_deviations", finite=True),
     "shares": tensor("float64", finite=True),
 }
+_MOST_CHARACTERS = 1 << 26  # of names of classes in a file, each with the width of the longest
 _CLASS_TYPES = {np.dtype(code).str for code in "?bhilqBHILQefd"}
 
 
@@ -386,6 +387,10 @@ class Statistics:
         header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         try:
             classes = _read_classes(header["classes"], header["dtype"])
+            if type(header["sparse"]) is not bool:
+                raise BagwiseError(f"its sparse is {header['sparse']!r:.40}, expected true or false")
+            if not isinstance(header["parts"], list) or not all(name in _PARTS.values() for name in header["parts"]):
+                raise BagwiseError(f"its parts are {header['parts']!r:.100}, expected some of {[*_PARTS.values()]}")
             parts: dict[str, Any] = {part: tensors[name] for part, name in _PARTS.items() if name in header["parts"]}
             if "gram" in parts:
                 parts["deviations"] = tensors["deviations"]
@@ -398,7 +403,7 @@ class Statistics:
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)
-            return cls(classes=classes, sparse=bool(header["sparse"]), unit=unit, **arrays, **parts)
+            return cls(classes=classes, sparse=header["sparse"], unit=unit, **arrays, **parts)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
@@ -418,6 +423,9 @@ def _read_classes(names: Any, dtype: Any) -> NDArray[Any]:
     """Make the classes that a file names; their dtype is believed only as far as it costs nothing."""
     if not isinstance(names, list) or not all(isinstance(name, (str, bool, int, float)) for name in names):
         raise BagwiseError(f"its classes are {names!r:.100}, expected a list of numbers or strings")
+    width = max((len(name) for name in names if isinstance(name, str)), default=0)
+    if width * len(names) > _MOST_CHARACTERS:  # all take the width of the longest
+        raise BagwiseError(f"its {len(names)} classes have names of up to {width} characters, expected shorter ones")
     if dtype == "object":
         return np.array([*names, None], dtype=object)[:-1]
     if isinstance(dtype, str) and dtype[:2] in ("<U", ">U") and all(isinstance(name, str) for name in names):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise._io.tensors import PackedStrings, check_file_path, kind_of, tensor_bytes, write_tensors
+from bagwise._io.tensors import PackedStrings, check_depth, check_file_path, kind_of, tensor_bytes, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -31,7 +31,9 @@ from bagwise.runtime import (
     PATTERN,
     SCHEMA,
     ModelFileError,
+    check_classes,
     check_pattern,
+    check_sizes,
     codebook_names,
     decoded_weights,
     name_of,
@@ -55,8 +57,7 @@ _M = TypeVar("_M")
 
 def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     """Write a model to one file. See `Model.save`."""
-    _warn_of_pattern(model)
-    header, tensors = parts_of(model)
+    header, tensors = _parts_to_write(model)
     target = check_file_path(path)
     return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
 
@@ -68,13 +69,18 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
 
 def model_bytes(model: Any) -> bytes:
     """Return the bytes of a model's file, for other files that hold a model."""
-    _warn_of_pattern(model)
-    header, tensors = parts_of(model)
+    header, tensors = _parts_to_write(model)
     return tensor_bytes(KIND, header["schema"], header, tensors, MOST_HEADER)
 
 
-def _warn_of_pattern(model: Any) -> None:
-    """Warn if the file will not be loaded without `trust_pattern`."""
+def _parts_to_write(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the header and the arrays; raise an error if they could not be read back, warn of an unsafe pattern."""
+    header, tensors = parts_of(model)
+    try:
+        check_sizes(tensors)
+        check_classes(header["classes"])
+    except ModelFileError as error:
+        raise BagwiseError(f"The model cannot be saved: {error}") from error
     reason = unsafe_reason(model.tokenizer.get("token_pattern", PATTERN))
     if reason:
         warnings.warn(
@@ -82,6 +88,7 @@ def _warn_of_pattern(model: Any) -> None:
             "Model.load(path, trust_pattern=True) alone. See docs/model-file.md for safe patterns.",
             stacklevel=4,
         )
+    return header, tensors
 
 
 def read_model(
@@ -96,6 +103,7 @@ def read_model(
     except ModelFileError as error:
         raise BagwiseError(str(error)) from error
     try:
+        check_sizes(tensors)
         model = make(**_parameters(header, tensors))
         if not trust_pattern:
             check_pattern(header["tokenizer"])
@@ -298,6 +306,7 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
     _check_forms(tensors, text | merges | coefs | intercepts, ("edits", "unedited_"))
     try:
         edits = json.loads(tensors["edits"].tobytes())
+        check_depth([edits])
     except (ValueError, RecursionError) as error:
         raise BagwiseError(f"Its edits are no JSON: {error}.") from error
     pairs, scores = (tensors[f"unedited_{name}" if changed else name] for name in ("merges", "scores"))

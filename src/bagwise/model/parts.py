@@ -183,10 +183,9 @@ def checked_calibration(given: Any, heads: Mapping[int, Head]) -> dict[int, floa
 
 
 def _fraction(value: Any, name: str) -> float:
-    number = float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else np.nan
-    if not 0 <= number <= 1:
-        raise BagwiseError(f"{name} of a path must be numbers from 0 to 1, got {value!r}.")
-    return number
+    if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise BagwiseError(f"{name} of a path must be numbers from 0 to 1, got {value!r:.100}.")
+    return float(value)
 
 
 def frozen(array: ArrayLike) -> NDArray[Any]:

@@ -104,6 +104,9 @@ def index_from_tensors(header: Mapping[str, Any], tensors: dict[str, NDArray[Any
             for first in range(0, len(identifiers), BLOCK_ITEMS):  # are they text
                 identifiers.take(np.arange(first, min(first + BLOCK_ITEMS, len(identifiers))))
         parameters, metadata = dict(header["parameters"]), dict(header["metadata"])
+        for name, value in parameters.items():
+            if type(value) is int and abs(value) >= 2**63:
+                raise BagwiseError(f"its {name!s:.40} is {value!r:.40}; expected an integer of 64 bits")
         return SavedIndex(parameters, metadata, n_words, blocks, identifiers, _read_cells(tensors))
     except (KeyError, TypeError, ValueError) as error:
         raise BagwiseError(f"is damaged: {error}") from error

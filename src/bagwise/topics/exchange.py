@@ -24,8 +24,10 @@ _TENSORS_2 = _TENSORS_1 | {
     "names": tensor("uint8", "n_bytes", optional=True),
     "name_offsets": tensor("int64", "n_words + 1", optional=True),
 }
+_COUNTS, _LARGEST = ("n_updates", "n_iter", "n_documents_seen"), 1 << 53
 # Files of schema 1 hold the words in their header.
 _MAX_HEADER = 1 << 26
+_MOST_UPDATES = 100_000  # of the topics of a document, where they do not converge
 # Parameters in files written before they had scikit-learn's names.
 _OLD_NAMES = {
     "n_topics": "n_components",
@@ -100,16 +102,19 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     valid = (
         bool((state["alpha"] > 0).all())
         and isinstance(header.get("parameters"), dict)
-        and all(type(header.get(name)) is int for name in ("n_updates", "n_iter", "n_documents_seen"))
+        and all(type(header.get(name)) is int and 0 <= header[name] < _LARGEST for name in _COUNTS)
+        and header.get("solver", "vb") in (None, "vb", "online", "gibbs")
+        and (header.get("bound") is None or (type(header["bound"]) is float and np.isfinite(header["bound"])))
         and (words is None or (isinstance(words, list) and all(type(word) is str for word in words)))
         and (words is None or len(words) == n_words)
     )
     if not valid:
         raise BagwiseError(
-            f"{os.fspath(path)} is damaged: priors must be positive, and the header "
-            f"needs parameters, n_updates, n_iter and n_documents_seen, and names of all {n_words} words or none."
+            f"{os.fspath(path)} is damaged: priors must be positive, and the header needs parameters, "
+            f"{', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, and names of "
+            f"all {n_words} words or none."
         )
     given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
-    check_stored_parameters(given, os.fspath(path))
+    check_stored_parameters(given, os.fspath(path), max_doc_update_iter=_MOST_UPDATES)
     header["parameters"] = OLD_VALUES | given
     return header | {"words": words}, state

@@ -467,6 +467,10 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
                 f"{os.fspath(path)} is not a whole file written by ManifoldBagOfFeatures.save: {error}"
             ) from error
         check_stored_parameters(parameters, os.fspath(path))
+        unknown = sorted(parameters.keys() - cls().get_params(deep=False).keys())
+        if unknown or not isinstance(parameters.get("target"), str | None):
+            what = f"{unknown!s:.200}" if unknown else f"the target {parameters['target']!r:.40}, which is no name"
+            raise BagwiseError(f"{os.fspath(path)} holds parameters that are not accepted: {what}.")
         if parameters.get("target") is None:
             parameters["target"] = target
         try:

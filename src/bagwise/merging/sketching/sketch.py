@@ -362,7 +362,9 @@ class Sketch:
             settings = {key: header[key] for key in ("n_features", "size", "n_hashes", "seed", "first_sample", "dtype")}
             sketch = cls(**settings)
             sketch.n_samples = check_integer(header["n_samples"], "n_samples", 0, 2**53)
-            sketch.from_neighbors = bool(header["from_neighbors"])
+            if type(header["from_neighbors"]) is not bool:
+                raise BagwiseError(f"its from_neighbors is {header['from_neighbors']!r:.40}, expected true or false")
+            sketch.from_neighbors = header["from_neighbors"]
             if tensors["sums"].dtype != sketch.dtype:
                 raise BagwiseError(f"its sums are {tensors['sums'].dtype}, but its header says {sketch.dtype}")
             for name, array in sketch._arrays().items():
