@@ -108,16 +108,23 @@ def _use_bag_index(path):
         if len(found) and found.n_words < 10**6:
             found.search(np.ones((1, found.n_words)), 3)
             found.row(0)
+            first = found.ids[:1]
+            found.remove(first).add(np.ones((1, found.n_words)), first)
+            found.search(np.ones((5, found.n_words)), 3)
+            found.blocks()
 
 
 def _use_item_index(path):
+    from bagwise.sources import TableCollection
     from bagwise.training import ItemIndex
     from bagwise.training.index_words import IndexedWords
 
     found = ItemIndex.load(path)
     if len(found):
         found.similar(0, 2)
-        found.search(np.ones((1, found.model.n_cells * found.model.hierarchy.n_words)), 2)
+        words = np.ones((1, found.model.n_cells * found.model.hierarchy.n_words))
+        found.search(words, 2)
+        found.remove(found.ids[:1]).add(TableCollection(words, ["new"], [("label",)]), words)
     IndexedWords.of(found)
     if found.map is not None:
         found.map.to_parts()

@@ -172,8 +172,11 @@ def test_changes_at_the_same_time_are_all_made(model, tmp_path):
     with locked(path):
         for thread in threads:
             thread.start()
-        while len(waited) < len(threads):
+        for _ in range(3000):
+            if len(waited) == len(threads):
+                break
             threading.Event().wait(0.01)
+        assert sorted(waited) == list(range(len(threads)))
         # readers, and the one with the lock, go on
         change_index(path, lambda index: index.remove(["item0"]))
         assert len(ItemIndex.load(path)) == 7
