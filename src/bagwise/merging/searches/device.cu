@@ -818,25 +818,25 @@ __device__ void describe_compared(const double *chosen, int n_classes, Compared 
         describe<Score>(chosen + r * n_classes, n_classes, compared.mass + r, compared.term + r);
 }
 
-// Gains of the compared rows with one slot, N of them at a time.
+// Gains of the first N compared rows with one slot; logarithms of several rows or classes are under way at a time.
 template <class Score, int N>
 __device__ __forceinline__ void gains_with(
     const double *states, size_t d, int n_classes, const double *chosen, const Compared &compared, int j, double term,
-    double mass, double (&gains)[N]
+    double mass, double *gains
 ) {
+    double parts[N];
 #pragma unroll
-    for (int r = 0; r < N; ++r) gains[r] = 0.0;
+    for (int r = 0; r < N; ++r) parts[r] = 0.0;
     const double *state = states + j;
+#pragma unroll(4 / N)
     for (int c = 0; c < n_classes; ++c) {
         double x = state[c * d];
 #pragma unroll
-        for (int r = 0; r < N; ++r)
-            if (N == 1 || r < compared.n) gains[r] += Score::part(x + chosen[r * n_classes + c]);
+        for (int r = 0; r < N; ++r) parts[r] += Score::part(x + chosen[r * n_classes + c]);
     }
 #pragma unroll
     for (int r = 0; r < N; ++r)
-        if (N == 1 || r < compared.n)
-            gains[r] = gains[r] - Score::rest(mass + compared.mass[r]) - (term + compared.term[r]);
+        gains[r] = parts[r] - Score::rest(mass + compared.mass[r]) - (term + compared.term[r]);
 }
 
 // First scan of all rows, which own the pairs to their right.
@@ -858,7 +858,8 @@ extern "C" __global__ void __launch_bounds__(256) first_sum_scan(
                 compared.mass[r] = sums.mass[start + r];
             }
         }
-        for (int k = threadIdx.x; k < n * n_classes; k += blockDim.x) chosen[k] = nodes[(size_t)start * n_classes + k];
+        for (int k = threadIdx.x; k < MOST_SCANNED * n_classes; k += blockDim.x)
+            chosen[k] = k < n * n_classes ? nodes[(size_t)start * n_classes + k] : 0.0;
         __syncthreads();
         Partner best[MOST_SCANNED];
 #pragma unroll
@@ -1058,8 +1059,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) merge_sums(
             choose_stale(&scratch, best.value);
             int n = compared.n;
             scans += n;
-            for (int k = threadIdx.x; k < n * n_classes; k += blockDim.x) {
+            for (int k = threadIdx.x; k < MOST_SCANNED * n_classes; k += blockDim.x) {
                 int r = k / n_classes;
+                if (r >= n) {
+                    chosen[k] = 0.0;
+                    continue;
+                }
                 size_t node = node_of(compared.row[r], compared.order[r], d);
                 chosen[k] = __ldcg(nodes + node * n_classes + (k - r * n_classes));
             }
@@ -1071,10 +1076,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) merge_sums(
             for (int k = threadIdx.x; k < n_rows; k += blockDim.x) {
                 int j = first + k, order = sums.order[k];
                 if (order == DEAD) continue;
-                double gains[MOST_SCANNED];
-                gains_with<Information, MOST_SCANNED>(
-                    states, d, n_classes, chosen, compared, j, sums.term[k], sums.mass[k], gains
-                );
+                double gains[MOST_SCANNED], term = sums.term[k], mass = sums.mass[k];
+                if (n == 1)
+                    gains_with<Information, 1>(states, d, n_classes, chosen, compared, j, term, mass, gains);
+                else if (n == 2)
+                    gains_with<Information, 2>(states, d, n_classes, chosen, compared, j, term, mass, gains);
+                else
+                    gains_with<Information, 4>(states, d, n_classes, chosen, compared, j, term, mass, gains);
                 bool is_compared = false;
 #pragma unroll
                 for (int r = 0; r < MOST_SCANNED; ++r)

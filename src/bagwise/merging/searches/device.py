@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.devices import check_device_memory, device_module, to_device
+from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
 from bagwise.merging.scoring import Information
 from bagwise.merging.searches._kernels import TINY
@@ -25,8 +26,6 @@ __all__ = ["DeviceBoundSearch", "DevicePartnerSearch", "check_runs_on_device"]
 
 _THREADS = 512
 _SCAN_THREADS = 256
-# Slots that a block has at least: with fewer, exchanges between more blocks cost more than they save.
-_LEAST_SHARE = 256
 # What `device.cu` defines.
 _BYTES_A_ROW, _BYTES_A_SUM, _BYTES_A_RECORD = 68, 36, 144
 _ROWS_COMPARED = 4
@@ -61,11 +60,14 @@ def _module() -> Any:
 class _DeviceSearch(Search):
     """What both searches share: the division of words among blocks, records, and launches."""
 
+    # Slots that a block has at least: with fewer, exchanges between more blocks cost more than they save.
+    _least_share = 256
+
     def __init__(self, n_words: int) -> None:
         super().__init__(n_words)
         self._xp = xp = device_module("cuda")
         self._n_units = int(xp.cuda.Device().attributes["MultiProcessorCount"])
-        self._share = max(-(-n_words // self._n_units), _LEAST_SHARE)
+        self._share = max(-(-n_words // self._n_units), self._least_share)
         self._n_blocks = -(-n_words // self._share)
         self._records = xp.zeros(2 * self._n_blocks * _BYTES_A_RECORD, dtype=xp.uint8)
         self._arrived = xp.zeros(1, dtype=xp.int32)
@@ -73,6 +75,12 @@ class _DeviceSearch(Search):
 
     def _launch(self, name: str, n_blocks: int, n_threads: int, arguments: tuple[Any, ...], shared: int = 0) -> None:
         kernel = _module().get_function(name)
+        most = int(self._xp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]) - kernel.shared_size_bytes
+        if shared > most:
+            raise BagwiseError(
+                f"Merging {self.n_words} words needs {readable_size(shared)} in each of the {self._n_units} "
+                f"multiprocessors of the device, which have {readable_size(most)}. Use device='cpu'."
+            )
         if shared > kernel.max_dynamic_shared_size_bytes:
             kernel.max_dynamic_shared_size_bytes = shared
         arguments = tuple(np.int32(value) if isinstance(value, int) else value for value in arguments)
@@ -127,6 +135,8 @@ class DevicePartnerSearch(_DeviceSearch):
 
     Compares the rows that have lost their best partner and may lead, several at a time, with all words.
     """
+
+    _least_share = 64
 
     def __init__(self, scoring: Information) -> None:
         states, offset = scoring.states, scoring.offset
