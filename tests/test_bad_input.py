@@ -17,6 +17,7 @@ from bagwise.kernels import additive_kernel
 from bagwise.merging import Sketch, Statistics
 from bagwise.metrics import clustering_report
 from bagwise.topics.tables import coherence
+from bagwise.training import FitOptions
 from test_estimators import FOUND, ITEMS, MATRICES, cheap, small_bags
 
 RANDOM = np.random.default_rng(0)
@@ -26,6 +27,7 @@ SUPERVISED = {name for name, kind in MATRICES.items() if cheap(kind).__sklearn_t
 METHODS = ("transform", "predict", "predict_proba", "decision_function", "bound")
 # Large numbers that an estimator takes, and has finite answers for.
 TAKES_LARGE = {"BagNormalizer"}
+REFUSES_LARGE = {"LatentDirichlet", "FreeEnergyScore", "FreeEnergyKernel", "LatentDirichletNB", "PLSA"}
 
 
 def with_value(value):
@@ -137,6 +139,7 @@ def test_bad_numbers_are_refused_or_have_finite_answers(name):
             except ValueError:
                 assert name not in TAKES_LARGE or what != "1e300"
                 continue
+            assert name not in REFUSES_LARGE or "1e300" not in what
             for one in found:
                 assert one.dtype.kind != "f" or np.isfinite(one).all(), f"{what}, fits: {fits}"
 
@@ -194,6 +197,26 @@ def test_dates_are_no_labels(name):
 def test_parameters_that_would_take_all_memory(name, parameter, value):
     with pytest.raises(ValueError, match=parameter):
         cheap(FOUND[name], **{parameter: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("n_groups", lambda value: merge_words(X, Y, n_groups=value)),
+        ("n_jobs", lambda value: merge_words(X, Y, n_jobs=value)),
+        ("n_classes", lambda value: Statistics.of(X, Y, value)),
+        ("n_features", lambda value: Sketch(value)),
+        ("size", lambda value: Sketch(10, value)),
+        ("n_candidates", lambda value: BagIndex(n_candidates=value)),
+        ("n_jobs", lambda value: FitOptions(n_jobs=value)),
+        ("folds", lambda value: FitOptions(folds=value)),
+        ("C", lambda value: FitOptions(C=value if isinstance(value, float) else 10**400)),
+    ],
+)
+def test_absurd_arguments_of_functions(name, call):
+    for value in (2**70, 10**400, -(2**70), float("nan")):
+        with pytest.raises(BagwiseError, match=name):
+            call(value)
 
 
 def test_numbers_beyond_floats():

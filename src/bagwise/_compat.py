@@ -50,7 +50,7 @@ class Interval(_Interval):
         return in_range and (not isinstance(value, Integral) or abs(int(value)) <= sys.float_info.max)
 
 
-# Constraints of the parameter n_jobs.
+# Constraints of the parameter n_jobs, the same as of `_utils.checks.check_n_jobs`.
 N_JOBS = (Interval(Integral, -1024, 1024, closed="both"), None)
 
 

@@ -20,19 +20,29 @@ TYPE_NAMES = {
 # Checks look at pieces of about this many numbers, so that they take little memory beside the values; on a device, to
 # which each piece is a question, at larger ones.
 _PIECE, _DEVICE_PIECE = 1 << 20, 1 << 26
-# The largest count, such as of iterations, and the largest number of threads that a file is believed.
-_LARGEST_COUNT, _MOST_JOBS = 1 << 40, 1 << 10
+# The largest count, such as of iterations, and the largest number of threads that anything asks for.
+_LARGEST_COUNT, MOST_JOBS = 1 << 40, 1 << 10
 
 
 def check_integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
     """Return `value` as an int; raise an error if it is none, or outside of the range."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise BagwiseError(f"{name} must be an integer, got {value!r}.")
-    value = int(value)
-    if value < lowest or (highest is not None and value > highest):
-        accepted = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise BagwiseError(f"{name} must be {accepted}, got {value}.")
+    value, most = int(value), _LARGEST_COUNT if highest is None else highest
+    if not lowest <= value <= most:
+        accepted = f"at least {lowest}" if highest is None and value < lowest else f"from {lowest} to {most}"
+        raise BagwiseError(f"{name} must be {accepted}, got {_shown(value)}.")
     return value
+
+
+def _shown(value: int) -> str:
+    """Write an integer; Python refuses to write those of very many digits."""
+    return str(value) if abs(value) < 10**100 else f"a number of {value.bit_length()} bits"
+
+
+def check_n_jobs(n_jobs: Any) -> int | None:
+    """Return `n_jobs` if it is None or a number of threads; raise an error for others."""
+    return None if n_jobs is None else check_integer(n_jobs, "n_jobs", -MOST_JOBS, MOST_JOBS)
 
 
 def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
@@ -45,7 +55,7 @@ def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
         limit = most.get(name, _LARGEST_COUNT - 1)
         sound = abs(value) <= limit if whole or (real and name in most) else np.isfinite(value) if real else True
         if name == "n_jobs":
-            sound = value is None or (whole and value != 0 and abs(value) <= _MOST_JOBS)
+            sound = value is None or (whole and value != 0 and abs(value) <= MOST_JOBS)
         if not sound:
             accepted = "None, or a number of threads" if name == "n_jobs" else f"numbers up to {limit}"
             raise BagwiseError(f"{path} is damaged: its {name} is {value!r:.40}; expected {accepted}.")

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_values
+from bagwise._utils.checks import as_values, check_n_jobs
 from bagwise._utils.devices import check_device_memory, device_module, where_given
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.threads import run_over_ranges
@@ -157,7 +157,7 @@ def additive_kernel(
         def fill(start: int, stop: int) -> None:
             loops.dense_kernel_rows(KERNELS[kernel], X, Y, start, stop, K[start:stop])
 
-    run_over_ranges(fill, len(K), effective_n_jobs(n_jobs), size=16)
+    run_over_ranges(fill, len(K), effective_n_jobs(check_n_jobs(n_jobs)), size=16)
     return K.astype(dtype, copy=False)
 
 

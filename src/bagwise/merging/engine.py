@@ -18,7 +18,7 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
 
-from bagwise._utils.checks import check_integer
+from bagwise._utils.checks import check_integer, check_n_jobs
 from bagwise._utils.devices import device_module, is_on_device, to_host
 from bagwise._utils.matrices import (
     canonical,
@@ -146,7 +146,7 @@ class Engine:
         resolve_limit(memory_limit)  # raises where it is not a size
         self._device, self._xp = device, device_module(device)
         self._search, self._store, self._limit = search, store, memory_limit
-        self._n_threads = effective_n_jobs(n_jobs)
+        self._n_threads = effective_n_jobs(check_n_jobs(n_jobs))
         self._show_progress = verbose > 0
         self.data: Any = None
         self.scaling: Scaling | None = None

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import checked_csr, class_sums, count_unit, first_not_finite
+from bagwise._utils.memory import check_memory
 from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError
 from bagwise.merging._kernels import move_upper_triangle
@@ -191,6 +192,12 @@ class Statistics:
         is_sparse = sp.issparse(X)
         if is_sparse:
             X = sp.csr_array(X)
+        check_memory(
+            8 * n_classes * (X.shape[1] + 1),
+            None,
+            f"n_classes={n_classes}: sums of {X.shape[1]} words",
+            "number only classes that there are",
+        )
         numbers = _check_codes(codes, X.shape[0], n_classes)
         names = np.arange(n_classes) if classes is None else np.asarray(classes)
         if names.shape != (n_classes,):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise._utils.checks import check_integer
+from bagwise._utils.checks import MOST_JOBS, check_integer
 from bagwise._utils.memory import parse_size
 from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
@@ -206,11 +207,12 @@ class FitOptions:
         for name, least in (("n_words", 2), ("step", 1), ("patch", 1)):
             if getattr(self, name) is not None:
                 self._check_integer(name, least)
-        for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0), ("n_jobs", -1)):
+        for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0)):
             self._check_integer(name, least)
         if self.max_side is None or not (self.max_side == 0 or registry.SIDE.accepts(self.max_side)):
             accepted = f"an integer from {registry.SIDE.least} to {registry.SIDE.most}, or 0: images keep their size"
             raise OptionError("max_side", f"max_side must be {accepted}; got {self.max_side!r}.")
+        self._check_integer("n_jobs", -1, MOST_JOBS)
         self._check_integer("n_tables", 1, MOST_TABLES)
         self._check_integer("random_state", 0, 2**32 - 1)
         if self.folds == 1:
@@ -218,8 +220,8 @@ class FitOptions:
         if self.n_jobs == 0:
             raise OptionError("n_jobs", "n_jobs=0 is no number of threads. Set at least 1, or -1 for all cores.")
         is_number = isinstance(self.C, (int, float)) and not isinstance(self.C, bool)
-        if not is_number or not 0 < self.C < float("inf"):
-            raise OptionError("C", f"C must be a finite number above 0, got {self.C!r}.")
+        if not is_number or not 0 < self.C <= sys.float_info.max:
+            raise OptionError("C", f"C must be a finite number above 0, got {self.C!r:.100}.")
         with _option("pyramid"):
             resolve_pyramid(self.pyramid)
         if self.memory_limit is not None:
