@@ -303,9 +303,16 @@ MUTANTS = [
     Mutant(
         "tensor files: tensors may overlap",
         "_io/tensors.py",
-        "if [first for first, _ in spans] != [0, *(last for _, last in spans)][:-1] or spans[-1][1] != n_bytes:",
-        "if spans[-1][1] != n_bytes:",
+        "if [first for first, _ in spans] != ends[:-1] or ends[-1] != n_bytes:",
+        "if ends[-1] != n_bytes:",
         "test_tensor_files.py",
+    ),
+    Mutant(
+        "tensor files: checksums are not compared",
+        "_io/tensors.py",
+        "if checksum is not None and found != checksum:",
+        "if checksum is None and found != checksum:",
+        "test_checksums.py",
     ),
     Mutant(
         "runtime: arrays of a file may overlap",

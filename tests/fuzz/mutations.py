@@ -216,7 +216,9 @@ def _tensors(rng, content):
     elif tensors:
         data = _change_tensor(rng, data, rng.choice(tensors)[1])
     try:
-        entries["__metadata__"] = {"bagwise": _write_json(about)}
+        # mostly without checksums, which would refuse the rest
+        sums = {} if rng.random() < 0.9 else {k: v for k, v in entries["__metadata__"].items() if k != "bagwise"}
+        entries["__metadata__"] = {"bagwise": _write_json(about)} | sums
         header = _write_json(entries).encode("utf-8", "surrogatepass")
     except RecursionError:
         return content

@@ -78,9 +78,13 @@ def _use_hierarchy(path):
 
 def _use_bags(path):
     from bagwise import Bags
+    from bagwise.codebooks.pyramids import cell_numbers
 
     found = Bags.load(path)
     [one.sum() for one in found], found.lengths
+    if found.positions is not None:
+        cell_numbers(found.positions, found.n_rows, ((1, 1), (3, 2)))
+    Bags.load(path, verify=True)
 
 
 def _use_sketch(path):
@@ -107,7 +111,9 @@ def _use_bag_index(path):
         found = BagIndex.load(path, mmap=mmap)
         if len(found) and found.n_words < 10**6:
             found.search(np.ones((1, found.n_words)), 3)
+            found.search(np.ones((9, found.n_words)), 3)  # by compiled code
             found.row(0)
+            found.contributions(np.ones((1, found.n_words)), [0])
             first = found.ids[:1]
             found.remove(first).add(np.ones((1, found.n_words)), first)
             found.search(np.ones((5, found.n_words)), 3)
