@@ -71,7 +71,15 @@ def said(place, *arguments):
 
 # of all kinds of sources, and of one
 READING = [("text", "nix"), ("label", "nix"), ("id", "nix"), ("split", "nix"), ("keep", "nix"), ("encoding", "klingon")]
-READING += [("sheet", "nix"), ("sep", "::"), ("extensions", ".nix"), ("extensions", ","), ("labels", "@labels.csv")]
+READING += [
+    ("sheet", "nix"),
+    ("sep", "::"),
+    ("limit", "nix=3"),
+    ("limit", "rows=x"),
+    ("extensions", ".nix"),
+    ("extensions", ","),
+    ("labels", "@labels.csv"),
+]
 READING += [("labels", "nix.csv"), ("modality", "nix"), ("modality", "videos")]
 OTHERS = [("on-error", "nix"), ("memory-limit", "nix"), ("words", 1), ("groups", 0), ("folds", 1), ("pyramid", 7)]
 OTHERS += [("descriptor", "nix"), ("criterion", "nix"), ("root", "nix"), ("stop-words", "nix"), ("jobs", 0), ("C", 0)]
@@ -119,7 +127,7 @@ WRONG = [
 def test_messages_name_options_and_no_parameters(place, monkeypatch):
     """`--label` and not `label=`, whatever is wrong."""
     monkeypatch.chdir(place)
-    named = re.compile(rf"(?<![\w.-])({'|'.join(sorted(PARAMETERS))})=|Unknown option of|Unknown \w+:|Collection")
+    named = re.compile(rf"(?<![\w.-])(?<!--limit )({'|'.join(sorted(PARAMETERS))})=|Unknown option of|Unknown \w+:|Collection")
     bare = re.compile(r"(?<![\w-])(n_\w+|random_state|on_error|memory_limit|max_side|stop_words)\b")
     wrong = []
     for arguments in WRONG:

@@ -23,6 +23,7 @@ from bagwise.sources.archives import list_archive
 from bagwise.sources.limits import as_limits
 from bagwise.sources.row_lists import Coded, RowIds
 from bagwise.training import FitOptions, read_config
+from commands import bagwise
 
 
 def test_limits_are_given_in_several_ways(tmp_path):
@@ -35,13 +36,28 @@ def test_limits_are_given_in_several_ways(tmp_path):
     )
     assert FitOptions(**read_config(tmp_path / "fit.toml")).limits == expected
     assert FitOptions(limits=["rows=100"]).limits == Limits(rows=100)
-    assert "limits" not in FitOptions(limits=["rows=100"]).to_dict()
+    for given in (["rows=100"], None, {}):
+        options = FitOptions(limits=given)
+        assert FitOptions(**options.to_dict()).to_dict() == options.to_dict()
+        assert as_limits(options.to_dict()["limits"]) == as_limits(options.limits)
+
+
+def test_the_command_line_takes_limits(tmp_path):
+    (tmp_path / "a.csv").write_bytes(FILES["a.csv"])
+    for command in ("fit", "compare"):
+        error = bagwise(command, tmp_path / "a.csv", "--limit", "rows=1", "--limit", "columns=9", code=1)
+        assert (
+            "it claims 2 rows, the limit rows is 1. If you trust it, raise the limit by --limit rows=NUMBER." in error
+        )
+    error = bagwise("fit", tmp_path / "a.csv", "--dry-run", "--limit", "columns=2", code=1)
+    assert "it has 3 columns, the limit columns is 2." in error
+    assert "Unknown --limit: 'row'. Did you mean 'rows'" in bagwise("fit", tmp_path, "--limit", "row=1", code=1)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["row=1"], "Unknown limit: 'row'. Did you mean 'rows'"),
+        (["row=1"], "Unknown limits: 'row'. Did you mean 'rows'"),
         (["rows"], "A limit is given as name=value, such as rows=10000000; got 'rows'"),
         (["rows=many"], "The limit rows must be a number, got 'many'"),
         (["table_bytes=2XB"], "The limit table_bytes must be a number, or a size such as 2GB, got '2XB'"),

@@ -226,7 +226,7 @@ def _entries_of(path: Path) -> list[dict[str, Any]]:
     if path.suffix.lower() == ".json":
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BagwiseError(f"{path} is no JSON: {error}.") from error
         entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found
     else:

@@ -93,6 +93,11 @@ class Limits:
             if whole:
                 object.__setattr__(self, field.name, int(value))
 
+    def changed(self) -> dict[str, Any]:
+        """Return the limits that are not the defaults, by name."""
+        held = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, default) in held.items() if value != default}
+
     def check(self, name: str, found: float, what: str) -> None:
         """Raise an error if what was found exceeds a limit; `what` says what it is: "it claims 10 rows"."""
         most = self.most(name)
@@ -143,7 +148,7 @@ def as_limits(given: Limits | Mapping[str, Any] | Iterable[str] | None) -> Limit
     named: dict[str, Any] = {str(name).strip().replace("-", "_"): value for name, value in given.items()}
     for name in named:
         if name not in known:
-            raise unknown_name("limit", name, known)
+            raise unknown_name(parameter_name("limits"), name, known)
     return Limits(**named)
 
 

@@ -275,7 +275,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         heads=heads,
         calibration={size: sharpness for size, sharpness in calibration.items() if size in heads},
         path=path,
-        options=options.to_dict() | {"criterion": method.criterion, "root": method.root, "cache": None, "labels": None},
+        options=_kept_options(options) | {"criterion": method.criterion, "root": method.root},
         provenance=provenance_of(data, codes, classes, log)
         | {"criterion_reason": method.reason, "n_hashed": len(hashes), "baselines": baselines},
         item_hashes=hashes,
@@ -286,6 +286,13 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
     return Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
+
+
+def _kept_options(options: FitOptions) -> dict[str, Any]:
+    """Return the options that a model keeps: none of this machine, and no limits, which others have to choose."""
+    kept = options.to_dict() | {"cache": None, "labels": None}
+    del kept["limits"]
+    return kept
 
 
 def check_groups(options: FitOptions, n_words: int) -> None:

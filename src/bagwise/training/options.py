@@ -266,8 +266,9 @@ class FitOptions:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all options but `limits`, as numbers, strings and None."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
+        """Return all options, as numbers, strings and None; those of `limits` that are not the defaults as a dict."""
+        changed = None if self.limits is None else self.limits.changed() or None
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"limits": changed}
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
