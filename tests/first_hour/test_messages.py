@@ -127,7 +127,8 @@ WRONG = [
 def test_messages_name_options_and_no_parameters(place, monkeypatch):
     """`--label` and not `label=`, whatever is wrong."""
     monkeypatch.chdir(place)
-    named = re.compile(rf"(?<![\w.-])(?<!--limit )({'|'.join(sorted(PARAMETERS))})=|Unknown option of|Unknown \w+:|Collection")
+    names = "|".join(sorted(PARAMETERS))
+    named = re.compile(rf"(?<![\w.-])(?<!--limit )({names})=|Unknown option of|Unknown \w+:|Collection")
     bare = re.compile(r"(?<![\w-])(n_\w+|random_state|on_error|memory_limit|max_side|stop_words)\b")
     wrong = []
     for arguments in WRONG:
