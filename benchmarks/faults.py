@@ -349,7 +349,8 @@ class Process:
             self.job.work()
             code = 0
         except SystemExit as ended:
-            print(ended, file=sys.stderr)
+            if isinstance(ended.code, str):
+                print(ended.code, file=sys.stderr)
         except BaseException as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
         finally:
@@ -530,7 +531,8 @@ def read_only(job: Job) -> Row:
             for folder in folders:
                 folder.chmod(0o755)
         rerun(job, row, state(job, found))
-    row.note = "refused: " + said.splitlines()[-1][:40].replace("|", "/") if said else "said nothing"
+    told = next((reason for reason in ("Read-only file system", "Permission denied") if reason in said), "NOTHING")
+    row.note, row.lost = f"refused, said: {told}", row.lost + (told == "NOTHING")
     return row
 
 

@@ -196,10 +196,14 @@ def _alone(name: str, path: Path) -> Iterator[None]:
 
     The system gives the lock back when a process ends, however it ends.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     place = path.with_name(f".{path.name}.lock")
     while True:
-        with open(place, "a+b") as file:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opened = open(place, "a+b")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            sys.exit(f"Results cannot be written to {path.parent}: {error.strerror}. Give another folder by --out DIR.")
+        with opened as file:
             if not _lock(file):
                 file.seek(0)
                 other = file.read(20).decode("ascii", "replace") or "which has just begun"
