@@ -302,7 +302,7 @@ def test_sheets_of_excel_files(tmp_path):
         in fit(tmp_path / "book.xlsx", "--sheet", "nix", code=1)["error"]
     )
     (tmp_path / "no.xlsx").write_text("nothing")
-    assert "no.xlsx is damaged or not an archive" in fit(tmp_path / "no.xlsx", code=1)["error"]
+    assert "no.xlsx cannot be used: it is damaged or not an archive" in fit(tmp_path / "no.xlsx", code=1)["error"]
 
 
 def test_excel_files_need_a_library_that_is_named(tmp_path, monkeypatch):

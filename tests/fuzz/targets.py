@@ -300,6 +300,38 @@ def _use_labels(path):
     assert len(found.labels) == len(found.ids) == len(found)
 
 
+def _use_config(path):
+    """Read a configuration file."""
+    from bagwise.training import read_config
+
+    read_config(path)
+
+
+def _config():
+    return b'[fit]\ngroups = 20\nC = 1.5\ndescriptor = ["sift", "color"]\nlimits = {rows = 10, table_bytes = "2GB"}\n'
+
+
+def _use_video(path):
+    """Load a video of a folder."""
+    from bagwise import open_collection
+
+    open_collection(path.parent, modality="videos", extensions=(path.suffix,))[0].load()
+
+
+def _videos(folder):
+    import av
+
+    frames = [av.VideoFrame.from_ndarray(np.full((32, 48, 3), 80 * k, np.uint8), format="rgb24") for k in range(3)]
+    for name in ("v.avi", "v.mkv", "v.mp4"):
+        with av.open(str(folder / name), "w") as container:
+            stream = container.add_stream("mpeg4", rate=10)
+            stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+            for frame in frames:
+                container.mux(stream.encode(frame))
+            container.mux(stream.encode())
+    return [folder / name for name in ("v.avi", "v.mkv", "v.mp4")]
+
+
 def _use_cache(path):
     """Load an item of a cache whose file has these bytes."""
     import warnings
@@ -350,6 +382,8 @@ TARGETS = {
     "tar.bz2": Target("bz2", ".tar.bz2", _tar(bz2.compress, "tar.bz2"), _use_collection),
     "tar.xz": Target("xz", ".tar.xz", _tar(lzma.compress, "tar.xz"), _use_collection),
     "images": Target("bytes", ".png", _pictures, _use_picture),
+    "videos": Target("bytes", ".avi", _videos, _use_video),
+    "configuration": Target("text", ".toml", _written(("c.toml", _config)), _use_config),
     "text": Target(
         "text", ".txt", _written(("t.txt", "naïve café\n".encode()), ("b.txt", b"\xff\xfea\x00b\x00")), _use_text
     ),

@@ -87,3 +87,10 @@ def test_limits(tmp_path):
     for option in ("every", "max_frames"):
         with pytest.raises(BagwiseError, match=rf"{option} must be an integer of at least 1, got 0"):
             open_collection(path, **{option: 0})
+
+
+def test_unknown_codecs_are_named(tmp_path):
+    content = write_video(tmp_path / "a.avi", 2).read_bytes()
+    (tmp_path / "a.avi").write_bytes(content.replace(b"FMP4", b"zzzz"))
+    with pytest.raises(ItemError, match="its video is of a kind that is not known"):
+        open_collection(tmp_path)[0].load()

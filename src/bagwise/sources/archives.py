@@ -151,7 +151,7 @@ def check_zip(file: BinaryIO, name: str, limits: Limits) -> None:
     except BagwiseError:
         raise
     except _DAMAGES as error:
-        raise BagwiseError(f"{name} is damaged: {error}.") from error
+        raise BagwiseError(f"{name} is damaged or not an archive of the kind its name says: {error}.") from error
 
 
 def _list_zip(path: str, limits: Limits) -> Iterator[ZipMember]:

@@ -337,6 +337,8 @@ class VideoDecoder:
                 with av.open(TimedFile(file, deadline), metadata_errors="replace") as container:
                     if not container.streams.video:
                         raise BagwiseError("it holds no video stream")
+                    if container.streams.video[0].codec_context is None:
+                        raise BagwiseError("its video is of a kind that is not known")
                     self._check_pixels(container.streams.video[0])
                     frames = self._frames(container, deadline)
             except av.error.FFmpegError as error:
