@@ -397,7 +397,8 @@ class BagIndex:
         """Yield checked rows in the form that the index holds, some at a time."""
         for first in range(0, rows.shape[0], step):
             part = slice(first, first + step)
-            yield prepare(rows[part], self._metric, self.normalize), part
+            some = rows if rows.shape[0] <= step else rows[part]
+            yield prepare(some, self._metric, self.normalize), part
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file (safetensors, no pickle), wholly or not at all. `load` opens it.

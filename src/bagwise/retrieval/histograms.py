@@ -138,9 +138,8 @@ def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
     values = np.array(values, dtype=np.float32, order="C")
     if not sparse:
         return values
-    kept = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+    kept = sp.csr_array((values, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
     if not values.all():
-        kept = kept.copy()  # indices are shared with the caller's
         kept.eliminate_zeros()
     return kept
 
