@@ -116,6 +116,15 @@ def test_statistics_that_are_not_finite_are_refused(part, value):
         dataclasses.replace(sums, **{part: changed})
 
 
+@pytest.mark.parametrize("part", ["class_sums", "frequencies"])
+def test_statistics_of_counts_with_negative_sums_are_refused(part):
+    found = Statistics.of([[2, 1, 0], [0, 1, 4]], [0, 1], 2, frequencies=True)
+    wrong = getattr(found, part).copy()
+    wrong[1, 2] *= -1
+    with pytest.raises(BagwiseError, match=f"{part} of word 2 are negative, but no value of it is"):
+        dataclasses.replace(found, **{part: wrong})
+
+
 def test_statistics_whose_squares_are_infinite_are_refused():
     sums = Statistics.of(X, np.arange(len(X)) % 3, 3, gram=True)
     large = dataclasses.replace(sums, class_sums=sums.class_sums * 1e200)

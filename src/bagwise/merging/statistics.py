@@ -147,6 +147,10 @@ class Statistics:
                 raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
         if not self.unit >= 0:
             raise BagwiseError(f"unit must be a number of at least 0; got {self.unit!r}.")
+        for name in ("class_sums", "frequencies"):
+            value = getattr(self, name)
+            if value is not None and (wrong := (value.min(axis=0, initial=0.0) < 0) & (self.smallest >= 0)).any():
+                raise BagwiseError(f"{name} of word {int(wrong.argmax())} are negative, but no value of it is.")
 
     @classmethod
     def of(
