@@ -1,4 +1,4 @@
-"""What `bagwise/merging/searches/device.cu` does, step by step in NumPy: blocks with rows of their own, and exchanges.
+"""What the kernels in `bagwise/merging/searches/device*.cu` do, step by step in NumPy: blocks, and exchanges of them.
 
 A block is an object that reads only its own rows, the matrix or the nodes, and the records of all blocks. Entries that
 a block must not read hold NaN.
@@ -15,6 +15,7 @@ STEEP = 1e300
 TINY = 1e-12
 RESUM_EVERY = 256
 MOST_SCANNED = 4
+EAGER = 1.05
 
 
 def key_of(i, j):
@@ -288,7 +289,7 @@ class SumBlock:
         k = int(np.argmax(gains))
         return (gains[k], self.first + k, self.order[k]) if gains[k] > -np.inf else (-np.inf, -1, -1)
 
-    def form_and_look(self, merge, resum):
+    def form_and_look(self, merge, resum, compared):
         s, t = merge["s"], merge["t"]
         if s >= 0 and self.first <= t < self.first + self.n:
             k = t - self.first
@@ -298,7 +299,6 @@ class SumBlock:
             self.order[k], self.states[k] = merge["new_order"], merge["state"]
             self.term[k], self.mass[k] = describe(merge["state"])
             self.gain[k], self.partner[k] = -np.inf, -1
-        found = self.best_partner(merge["state"], merge["new_order"]) if s >= 0 else (-np.inf, -1, -1)
         live = self.order != DEAD
         self.partner[live & ((self.partner == s) | (self.partner == t))] = -1
         own = no_pair()
@@ -307,7 +307,7 @@ class SumBlock:
             orders = {"order_i": self.order[k], "order_j": self.partner_order[k]}
             own = best_of([own, {"value": self.gain[k], "key": key_of(i, j), "i": i, "j": j} | orders])
         sums = self.term[live].sum() if resum else 0.0
-        return {"own": own, "found": [found], "stale": self.stale(()), "sum": sums}
+        return {"own": own, "stale": self.stale(compared), "sum": sums}
 
     def stale(self, compared):
         """The largest bound of a row that has lost its partner, as (bound, row, order)."""
@@ -321,6 +321,12 @@ class SumBlock:
         if self.first <= row < self.first + self.n:
             k = row - self.first
             self.gain[k], self.partner[k], self.partner_order[k] = found
+
+
+def choose(stale, least):
+    """Rows and orders of those that reach, the largest bounds first."""
+    chosen = sorted((one for one in stale if one[0] >= least and one[1] >= 0), key=lambda one: (-one[0], one[1]))
+    return [one[1:] for one in chosen]
 
 
 class MirrorPartnerSearch:
@@ -342,7 +348,7 @@ class MirrorPartnerSearch:
         return order - 1 if order > self.d else slot
 
     def compare(self, rows):
-        """Find the best partners of rows, and let their blocks remember them."""
+        """Find the best partners of rows among the slots of each block, then of all of them; blocks remember them."""
         found = []
         for row, order in rows:
             state = self.nodes[self.node(row, order)]
@@ -353,30 +359,30 @@ class MirrorPartnerSearch:
         return found
 
     def advance(self, n_levels):
-        pairs, scores = [], []
+        pairs, scores, stale, least = [], [], [], np.inf
         merge = {"s": -1, "t": -1, "new_order": 0}
         for done in range(n_levels + 1):
             resum = done > 0 and self.level % RESUM_EVERY == 0
-            records = [block.form_and_look(merge, resum) for block in self.blocks]
+            stale = [one for one in stale if one[1] not in (merge["s"], merge["t"])]
+            eager = choose(stale, least)[: MOST_SCANNED - 1]
+            rows = [(merge["s"], merge["new_order"]), *eager] if merge["s"] >= 0 else []
+            records = [block.form_and_look(merge, resum, [row for row, _ in rows]) for block in self.blocks]
+            found = self.compare(rows)
+            self.scans += len(eager)
             self.exchanges += 1
             if resum:
                 self.score = self.offset + sum(record["sum"] for record in records)
             best = best_of(record["own"] for record in records)
             stale = [record["stale"] for record in records]
-            rows = [(merge["s"], merge["new_order"])] if merge["s"] >= 0 else []
-            found = [max((r["found"][0] for r in records), key=lambda one: (one[0], -one[1]))] if rows else []
             while True:
                 for (row, order), partner in zip(rows, found, strict=True):
-                    for block in self.blocks:
-                        block.take(row, partner)
                     if partner[1] >= 0:
                         pair = {"value": partner[0], "key": key_of(row, partner[1]), "i": row, "j": partner[1]}
                         best = best_of([best, pair | {"order_i": order, "order_j": partner[2]}])
                 reach = max(one[0] for one in stale)
                 if done == n_levels or reach == -np.inf or reach < best["value"]:
                     break
-                chosen = sorted((one for one in stale if one[0] >= best["value"]), key=lambda one: (-one[0], one[1]))
-                rows = [one[1:] for one in chosen[:MOST_SCANNED] if one[1] >= 0]
+                rows = choose(stale, best["value"])[:MOST_SCANNED]
                 self.scans += len(rows)
                 found = self.compare(rows)
                 stale = [block.stale([row for row, _ in rows]) for block in self.blocks]
@@ -390,6 +396,7 @@ class MirrorPartnerSearch:
             assert not np.isnan(state).any(), "a node is read before it is written"
             self.nodes[self.d + self.level - 1] = state
             self.score += best["value"]
+            least = EAGER * best["value"]
             merge = {"s": s, "t": t, "new_order": self.d + self.level, "state": state}
             pairs.append((s, t))
             scores.append(self.score)

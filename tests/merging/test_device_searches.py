@@ -3,7 +3,6 @@
 import itertools
 import re
 import sys
-from importlib import resources
 
 import numpy as np
 import pytest
@@ -15,14 +14,14 @@ from bagwise.criteria import ClassSeparability, GraphPair, NonparametricDiscrimi
 from bagwise.merging.criteria.information import InformationLoss
 from bagwise.merging.engine import Engine
 from bagwise.merging.scoring import Information
-from bagwise.merging.searches.device import _BYTES_A_RECORD, _BYTES_A_ROW, _BYTES_A_SUM, _ROWS_COMPARED
+from bagwise.merging.searches.device import _BYTES_A_RECORD, _BYTES_A_ROW, _BYTES_A_SUM, _ROWS_COMPARED, _source
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import BoundSearch, equal_merges
 from bagwise.merging.stores.dense import DenseStore
 from bagwise.merging.stores.device import DeviceStore
 from bagwise.merging.structures import GraphLaplacian
 from merging import device_mirror
-from merging.device_mirror import DEAD, MOST_SCANNED, MirrorBoundSearch, MirrorPartnerSearch
+from merging.device_mirror import DEAD, EAGER, MOST_SCANNED, MirrorBoundSearch, MirrorPartnerSearch
 from test_devices import fake_cupy
 
 
@@ -133,9 +132,10 @@ def test_steps_of_the_kernel_of_sums_find_the_merges_of_the_cpu(kind, d, share, 
 
 
 def test_the_mirror_and_the_module_have_the_numbers_of_the_kernels():
-    source = resources.files("bagwise.merging.searches").joinpath("device.cu").read_text(encoding="utf-8")
+    source = _source()
     defined = dict(re.findall(r"#define (\w+) (\S+)\n", source))
     assert int(defined["MOST_SCANNED"]) == MOST_SCANNED == _ROWS_COMPARED
+    assert float(defined["EAGER"]) == EAGER
     assert int(defined["BYTES_A_SUM"]) == _BYTES_A_SUM
     assert 8 * int(defined["DOUBLES_A_ROW"]) + 12 == _BYTES_A_ROW
     assert int(defined["DEAD"], 16) == DEAD

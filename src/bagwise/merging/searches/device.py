@@ -1,4 +1,4 @@
-"""The bound search and the search for additive scores on a CUDA device (`device.cu`).
+"""The bound search and the search for additive scores on a CUDA device; their kernels are in `device*.cu`.
 
 One launch merges many levels: blocks of threads stay on the device and exchange what they found, so that a level costs
 a few microseconds whatever the number of words. The merges are those of the searches on the CPU, unless pairs are
@@ -25,8 +25,11 @@ from bagwise.merging.stores.device import DeviceStore
 __all__ = ["DeviceBoundSearch", "DevicePartnerSearch", "check_runs_on_device"]
 
 _THREADS = 512
+# Slots and numbers of states that a block has at least: with fewer, exchanges between blocks cost more than they save.
+_LEAST_SHARE = 256
+_LEAST_STATES = 5000
 _SCAN_THREADS = 256
-# What `device.cu` defines.
+# What the kernels define.
 _BYTES_A_ROW, _BYTES_A_SUM, _BYTES_A_RECORD = 68, 36, 144
 _ROWS_COMPARED = 4
 
@@ -50,24 +53,26 @@ def check_runs_on_device(criterion: str, of_ratios: bool, **options: str) -> Non
         )
 
 
+def _source() -> str:
+    folder = resources.files("bagwise.merging.searches")
+    names = ("device.cu", "device_ratios.cu", "device_sums.cu")
+    return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
+
+
 @functools.cache
 def _module() -> Any:
     """The compiled kernels; CuPy keeps them in its cache on disk."""
-    source = resources.files("bagwise.merging.searches").joinpath("device.cu").read_text(encoding="utf-8")
-    return device_module("cuda").RawModule(code=source, options=("--std=c++17",), enable_cooperative_groups=True)
+    return device_module("cuda").RawModule(code=_source(), options=("--std=c++17",), enable_cooperative_groups=True)
 
 
 class _DeviceSearch(Search):
     """What both searches share: the division of words among blocks, records, and launches."""
 
-    # Slots that a block has at least: with fewer, exchanges between more blocks cost more than they save.
-    _least_share = 256
-
-    def __init__(self, n_words: int) -> None:
+    def __init__(self, n_words: int, least_share: int = _LEAST_SHARE) -> None:
         super().__init__(n_words)
         self._xp = xp = device_module("cuda")
         self._n_units = int(xp.cuda.Device().attributes["MultiProcessorCount"])
-        self._share = max(-(-n_words // self._n_units), self._least_share)
+        self._share = max(-(-n_words // self._n_units), least_share)
         self._n_blocks = -(-n_words // self._share)
         self._records = xp.zeros(2 * self._n_blocks * _BYTES_A_RECORD, dtype=xp.uint8)
         self._arrived = xp.zeros(1, dtype=xp.int32)
@@ -133,15 +138,15 @@ class DeviceBoundSearch(_DeviceSearch):
 class DevicePartnerSearch(_DeviceSearch):
     """`PartnerSearch` for mutual information on a device, without cached partners beside the best one.
 
-    Compares the rows that have lost their best partner and may lead, several at a time, with all words.
+    Rows that have lost their best partner and may soon lead are compared with all words again together with the word
+    merged last.
     """
-
-    _least_share = 64
 
     def __init__(self, scoring: Information) -> None:
         states, offset = scoring.states, scoring.offset
-        super().__init__(len(states))
-        xp, d, n_classes = self._xp, *states.shape
+        d, n_classes = states.shape
+        super().__init__(d, max(min(_LEAST_STATES // n_classes, _LEAST_SHARE), 32))
+        xp = self._xp
         self._n_classes = n_classes
         check_device_memory(8 * 3 * d * n_classes, f"Merging {d} words of {n_classes} classes")
         self._nodes = xp.empty((2 * d - 1, n_classes))
