@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from bagwise import BagIndex, Bags, BagwiseError, merge_words
+from bagwise import BagIndex, Bags, BagwiseError, merge_words, runtime
 from bagwise._compat import Interval
 from bagwise._utils.validation import check_array
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
+from bagwise.codebooks.pyramids import MOST_CELLS
 from bagwise.kernels import additive_kernel
 from bagwise.merging import Sketch, Statistics
 from bagwise.metrics import clustering_report
@@ -217,6 +218,10 @@ def test_absurd_arguments_of_functions(name, call):
     for value in (2**70, 10**400, -(2**70), float("nan")):
         with pytest.raises(BagwiseError, match=name):
             call(value)
+
+
+def test_pyramids_have_as_many_cells_as_models():
+    assert MOST_CELLS == runtime.MOST_CELLS
 
 
 def test_numbers_beyond_floats():

@@ -21,8 +21,8 @@ PYRAMIDS: dict[int, Grids] = {
     8: ((1, 1), (2, 2), (3, 1)),
     21: ((1, 1), (2, 2), (4, 4)),
 }
-# Each cell has a histogram of all words.
-_MOST_CELLS = 1 << 12
+# Each cell has a histogram of all words. The same number as in the runtime.
+MOST_CELLS = 1 << 10
 
 
 def resolve_pyramid(pyramid: Any) -> Grids:
@@ -51,11 +51,13 @@ def resolve_pyramid(pyramid: Any) -> Grids:
         return PYRAMIDS[int(pyramid)]
     if not isinstance(pyramid, str) and isinstance(pyramid, Iterable):
         grids = tuple(tuple(grid) if isinstance(grid, Iterable) else grid for grid in pyramid)
-        if grids and all(_is_grid(grid) for grid in grids) and n_cells(grids) <= _MOST_CELLS:
+        if grids and all(_is_grid(grid) for grid in grids):
+            if n_cells(grids) > MOST_CELLS:
+                raise BagwiseError(f"A pyramid has at most {MOST_CELLS} cells, this one has {n_cells(grids)}.")
             return tuple((int(rows), int(columns)) for rows, columns in grids)
     raise BagwiseError(
         f"pyramid={pyramid!r} is not a pyramid. Accepted: None, one of {sorted(PYRAMIDS)} (their numbers of cells), "
-        f"or a list of grids (rows, columns) such as [(1, 1), (3, 1)], of at most {_MOST_CELLS} cells."
+        "or a list of grids (rows, columns) such as [(1, 1), (3, 1)]."
     )
 
 
@@ -63,7 +65,7 @@ def _is_grid(grid: Any) -> bool:
     return (
         isinstance(grid, tuple)
         and len(grid) == 2
-        and all(isinstance(n, Integral) and not isinstance(n, bool) and 1 <= int(n) <= _MOST_CELLS for n in grid)
+        and all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in grid)
     )
 
 

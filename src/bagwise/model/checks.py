@@ -11,7 +11,7 @@ from bagwise._utils.checks import as_values
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.model.parts import checked_names, checked_tokenizer, frozen
-from bagwise.runtime import HASH_BITS, MOST_CELLS, MOST_TABLE, MOST_TABLES, MOST_VOCABULARIES
+from bagwise.runtime import HASH_BITS, MOST_TABLE, MOST_TABLES, MOST_VOCABULARIES
 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
@@ -57,8 +57,6 @@ def check_words(model: Model) -> None:
 def checked_pyramid(model: Model) -> tuple[tuple[int, int], ...]:
     """Return the grids of a pyramid; raise an error if there are too many cells."""
     grids = resolve_pyramid(model.pyramid)
-    if n_cells(grids) > MOST_CELLS:
-        raise BagwiseError(f"A pyramid has at most {MOST_CELLS} cells, this one has {n_cells(grids)}.")
     n_columns = n_cells(grids) * model.hierarchy.n_words
     if n_cells(grids) > 1 and n_columns > MOST_TABLE:
         raise BagwiseError(
