@@ -283,6 +283,18 @@ def test_extremes_that_are_no_numbers_are_refused(name, tmp_path):
         Statistics.load(path)
 
 
+def test_negative_sums_of_counts_are_refused(tmp_path):
+    path = copied("files1/dense.statistics", tmp_path)
+    change_tensor(path, "class_sums", lambda held: held.put(8, -7))
+    with pytest.raises(BagwiseError, match=r"dense.statistics .*its class_sums are negative"):
+        Statistics.load(path)
+    sums = Statistics.of(X[:, :20], np.arange(len(X)) % 3, 3)
+    negative = sums.class_sums.copy()
+    negative[1, 2] = -7
+    with pytest.raises(BagwiseError, match="Counts must not be negative"):
+        merge_words(dataclasses.replace(sums, class_sums=negative), criterion="aib")
+
+
 class Sums(Scoring):
     def terms(self, states):
         return states.max(axis=1)

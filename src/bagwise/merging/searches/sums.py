@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
+from bagwise.errors import BagwiseError
 from bagwise.merging.scoring import (
     GaussianEvidence,
     GaussianFit,
@@ -70,6 +71,11 @@ class SumSearch(Search):
         states = np.ascontiguousarray(scoring.states, dtype=np.float64)
         super().__init__(len(states))
         d, m = states.shape
+        if kind in (kernels.INFORMATION, kernels.EVIDENCE) and states.min(initial=0) < 0:
+            raise BagwiseError(
+                f"The states of {type(scoring).__name__} are counts, but the smallest is {states.min():g}. Counts must "
+                "not be negative."
+            )
         self.start_score = float(scoring.offset + scoring.terms(states).sum())
         mass, n_columns, floor = _measures(kind, scoring, states)
         bounded = kind <= kernels.WEIGHTS and float(mass.min()) > _LIGHTEST
