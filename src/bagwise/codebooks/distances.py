@@ -55,7 +55,7 @@ class WordDistances:
     def __init__(self, codebook: NDArray[Any], *, bipolar: bool = False) -> None:
         self.codebook = codebook
         self.bipolar = bipolar
-        self.xp = xp = device_module(None, codebook)
+        xp = self.xp
         mean = xp.zeros(1) if bipolar else codebook.mean(axis=0, dtype=np.float64)
         self._mean = mean.astype(codebook.dtype)
         shifted = codebook - self._mean
@@ -65,6 +65,11 @@ class WordDistances:
         self._factors = xp.ascontiguousarray(-2 * shifted.T)
         rows = max(_BLOCK_NUMBERS // len(codebook), 16)
         self.n_rows = 1 << min(rows.bit_length() - 1, 10)
+
+    @property
+    def xp(self) -> Any:
+        """Module of the codebook's arrays: looked up, as modules cannot be pickled with models."""
+        return device_module(None, self.codebook)
 
     def _products(self, values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
         """Yield rows, ``-2 x·b`` for all words, and ``|x|²``, block by block."""
