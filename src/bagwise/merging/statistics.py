@@ -414,10 +414,7 @@ class Statistics:
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)
-            found = cls(classes=classes, sparse=header["sparse"], unit=unit, **arrays, **parts)
-            if ((found.class_sums < 0) & (found.smallest >= 0)).any():
-                raise BagwiseError("its class_sums are negative for words without negative values")
-            return found
+            return cls(classes=classes, sparse=header["sparse"], unit=unit, **arrays, **parts)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
