@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bagwise import LatentDirichlet
-from bagwise.topics import training
+from bagwise.topics import inference, training
 from bagwise.topics._kernels import sample_entries
-from bagwise.topics.inference import to_counts
+from bagwise.topics.inference import Corpus, to_counts
 from helpers import topic_counts
 
 
@@ -14,13 +14,13 @@ from helpers import topic_counts
 def starts(monkeypatch):
     """Whether documents started afresh, for each time that they were inferred."""
     found = []
-    infer = training.infer
+    infer = inference.infer
 
     def watched(*arguments, gamma=None, **how):
         found.append(gamma is None)
         return infer(*arguments, gamma=gamma, **how)
 
-    monkeypatch.setattr(training, "infer", watched)
+    monkeypatch.setattr(inference, "infer", watched)
     return found
 
 
@@ -137,7 +137,7 @@ def test_an_online_step_is_an_average_of_old_and_new_topics(weighted):
     sample_weight = rng.uniform(0.5, 2.0, 20) if weighted else None
     how = training.Training(eta=0.1, decay=0.6, offset=3.0)
     state = training.State(rng.gamma(1.0, size=(30, 4)) + 0.1, np.full(4, 0.5), n_updates=2)
-    posterior, weights = how.infer(X, state)
+    posterior, weights = how.infer(Corpus(X), state)
     expected = np.zeros((30, 4))
     for d, (n, expectation) in enumerate(zip(X.toarray(), posterior.expected, strict=True)):
         phi = weights * expectation

@@ -102,16 +102,20 @@ def encode_images(
     return sp.vstack(parts, format="csr") if sparse_output else np.concatenate(parts)
 
 
-def _channels(images: Any, descriptor: DenseSIFT, n_jobs: int | None) -> Iterator[list[NDArray[np.float32]]]:
+def _channels(images: Any, descriptor: DenseSIFT, n_jobs: int | None) -> Iterator[list[NDArray[Any]]]:
     """Read images as the channels that are described, some at a time."""
     items, source = as_items(images, descriptor.modality)
 
-    def read(item: Any) -> NDArray[np.float32]:
+    grey = type(descriptor) is DenseSIFT
+
+    def read(item: Any) -> NDArray[Any]:
         with item_errors(item.id):
             content = item.load(descriptor._image_side)
-            return descriptor._channels(
-                content if descriptor._image_side is None else shrink(content, descriptor._image_side)
-            )
+            if descriptor._image_side is not None:
+                content = shrink(content, descriptor._image_side)
+            if grey and isinstance(content, np.ndarray) and content.dtype == np.uint8 and content.ndim == 2:
+                return content[np.newaxis]  # becomes float32 on the device
+            return descriptor._channels(content)
 
     return ItemIterator(
         items, read, source, n_jobs=n_jobs, size=lambda image: image.nbytes, batch_size=_BATCH, join=list

@@ -1,7 +1,6 @@
 """Dense SIFT of many images by functions of an array module, on a CUDA device or anywhere.
 
-Sums over the cells of a grid of patches are two matrix products for each image: weights of its rows, then of its
-columns, which `bagwise.descriptors._kernels.describe_grid` adds up pixel by pixel.
+All images are described at once: a kernel for the gradients of all pixels, and one for all descriptors of a scale.
 """
 
 from __future__ import annotations
@@ -14,22 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.devices import check_device_memory, to_device
+from bagwise.descriptors import _kernels as kernels
 from bagwise.descriptors.functions import CLIP, FLAT, N_CELLS, N_NUMBERS, cell_weights, checked_scales, gaussian
-from bagwise.descriptors.images import centres_in_unit_square, starts_of
+from bagwise.descriptors.images import starts_of
 
 __all__ = ["sift_arrays"]
 
 _N_ORIENTATIONS = 8
-# Descriptors that are normalised at a time.
-_ROWS = 1 << 18
 
 _SOURCE = r"""
-extern "C" __global__ void orient(const float* image, int height, int width, float* planes) {
-    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= width || y >= height) return;
+// the image of a block is blockIdx.y, its pixels are spread over x
+extern "C" __global__ void orient(const float* images, const long long* places, float* planes) {
+    const long long* place = places + 3 * blockIdx.y;
+    int height = place[1], width = place[2];
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= height * width) return;
+    int x = at % width, y = at / width;
     float shares[8] = {};
     if (x > 0 && y > 0 && x < width - 1 && y < height - 1) {
-        const float* pixel = image + (long long)y * width + x;
+        const float* pixel = images + place[0] + at;
         float right = pixel[1] - pixel[-1], up = pixel[-width] - pixel[width];
         float across = fabsf(right), along = fabsf(up);
         float large = fmaxf(across, along), slope = fminf(across, along) / (large > 0 ? large : 1), s = slope * slope;
@@ -45,35 +47,74 @@ extern "C" __global__ void orient(const float* image, int height, int width, flo
         for (int o = 0; o < 8; o++)
             shares[o] = o == (whole & 7) ? norm - share : o == ((whole + 1) & 7) ? share : 0;
     }
-    float* out = planes + ((long long)y * width + x) * 8;
+    float* out = planes + (place[0] + at) * 8;
     for (int o = 0; o < 8; o++) out[o] = shares[o];
+}
+
+// a block of 128 threads for each descriptor: cells down, cells to the right, directions
+extern "C" __global__ void describe(const float* planes, const long long* places, const long long* image_of,
+                                    const long long* rows, const long long* columns, const long long* firsts,
+                                    const float* weights, int n_taps, float* out) {
+    long long d = blockIdx.x;
+    const long long* place = places + 3 * image_of[d];
+    int height = place[1], width = place[2];
+    int a = threadIdx.x / 32, b = threadIdx.x / 8 % 4, o = threadIdx.x % 8;
+    int top = rows[d] + firsts[a], left = columns[d] + firsts[b];
+    float total = 0;
+    for (int s = 0; s < n_taps; s++) {
+        int y = top + s;
+        if (y < 0 || y >= height) continue;
+        float line = 0;
+        const float* row = planes + (place[0] + (long long)y * width) * 8 + o;
+        for (int t = 0; t < n_taps; t++) {
+            int x = left + t;
+            if (x >= 0 && x < width) line += weights[b * n_taps + t] * row[x * 8];
+        }
+        total += weights[a * n_taps + s] * line;
+    }
+    out[d * 128 + threadIdx.x] = total;
 }
 """
 
 
 @cache
-def _function() -> Any:
+def _function(name: str) -> Any:
     import cupy
 
-    return cupy.RawModule(code=_SOURCE).get_function("orient")
+    return cupy.RawModule(code=_SOURCE).get_function(name)
 
 
-def orient(xp: Any, image: Any) -> Any:
-    """Divide each pixel's gradient between eight directions, shape (H, W, 8); see the kernel `orient` of the CPU."""
-    height, width = image.shape
-    planes = xp.empty((height, width, _N_ORIENTATIONS), np.float32)
+def orient(xp: Any, pixels: Any, places: Any, largest: int) -> Any:
+    """Divide each pixel's gradient between eight directions, shape (n, 8); see the kernel `orient` of the CPU.
+
+    Rows of `places` are, for each image, its first pixel, height and width; none has more than `largest` pixels.
+    """
+    planes = xp.empty((len(pixels), _N_ORIENTATIONS), np.float32)
     if xp is np:
-        from bagwise.descriptors import _kernels as kernels
-
-        kernels.orient(image, planes)
-    elif planes.size:
-        grid = -(-width // 32), -(-height // 8)
-        _function()(grid, (32, 8), (image, np.int32(height), np.int32(width), planes))
+        for first, height, width in places.tolist():
+            own = slice(first, first + height * width)
+            kernels.orient(pixels[own].reshape(height, width), planes[own].reshape(height, width, _N_ORIENTATIONS))
+    elif largest:
+        _function("orient")((-(-largest // 256), len(places)), (256,), (pixels, places, planes))
     return planes
 
 
+def describe(xp: Any, planes: Any, places: Any, image_of: Any, rows: Any, columns: Any, size: float, out: Any) -> None:
+    """Sum oriented gradients over the cells of patches of a size, around given rows and columns of images."""
+    firsts, weights = cell_weights(size / N_CELLS)
+    if xp is np:
+        for d, (image, row, column) in enumerate(zip(image_of.tolist(), rows, columns, strict=True)):
+            first, height, width = places[image].tolist()
+            own = planes[first : first + height * width].reshape(height, width, _N_ORIENTATIONS)
+            kernels.describe_grid(own, row[np.newaxis], column[np.newaxis], firsts, weights, out[d : d + 1])
+    elif len(image_of):
+        taps = xp.asarray(firsts), xp.asarray(weights), np.int32(weights.shape[1])
+        arguments = (planes, places, image_of, rows, columns, *taps, out)
+        _function("describe")((len(image_of),), (N_NUMBERS,), arguments)
+
+
 def sift_arrays(
-    xp: Any, images: Sequence[NDArray[np.float32]], step: int, patch: int, scales: Any, smoothing: float
+    xp: Any, images: Sequence[NDArray[Any]], step: int, patch: int, scales: Any, smoothing: float
 ) -> tuple[Any, Any, Any]:
     """Describe images, given as channels of shape (C, H, W) on the host, C the same for all.
 
@@ -81,81 +122,69 @@ def sift_arrays(
     those of `sift_on_grid` up to rounding in float32, about 1e-6.
     """
     factors = checked_scales(scales)
-    n_channels = len(images[0])
-    grids = [
-        [[starts_of(side, patch * f, step) + int(patch * f) // 2 for side in image.shape[1:]] for f in factors]
-        for image in images
-    ]
-    lengths = np.array([sum(len(rows) * len(columns) for rows, columns in grid) for grid in grids])
+    n_channels, shapes = len(images[0]), np.array([image.shape[1:] for image in images])
+    sizes = shapes.prod(axis=1)
+    # for each image and scale: descriptors down and to the right, and the middles of the first
+    grids = np.array([[_grid(side, patch * f, step) for side in shape] for shape in shapes for f in factors])
+    counts, middles = grids[:, :, 0], grids[:, :, 1]
+    n_each = counts.prod(axis=1)
+    n = int(n_each.sum())
     if xp is not np:
-        largest = max(image.size for image in images)
-        need = (
-            4 * (3 * int(lengths.sum()) * n_channels * N_NUMBERS + sum(image.size for image in images)) + 80 * largest
-        )
+        need = 4 * (3 * n * n_channels * N_NUMBERS + (n_channels + 9) * int(sizes.sum())) + 100 * n
         check_device_memory(need, f"The descriptors of {len(images)} images", "describe fewer images at a time")
-    pixels = to_device(np.concatenate([image.ravel() for image in images]), xp)
-    values = xp.empty((int(lengths.sum()), n_channels * N_NUMBERS), np.float32)
-    taps: dict[tuple[int, float], Any] = {}
-    first = at = 0
-    positions = []
-    for image, grid in zip(images, grids, strict=True):
-        channels = pixels[at : at + image.size].reshape(image.shape)
-        at += image.size
-        for factor, centres in zip(factors, grid, strict=True):
-            for side, middle in zip(image.shape[1:], centres, strict=True):
-                if (side, factor) not in taps:
-                    taps[side, factor] = to_device(_taps(side, middle, patch * factor), xp)
-            last = first + len(centres[0]) * len(centres[1])
-            for c in range(n_channels if last > first else 0):
-                smoothed = _smooth(xp, channels[c], gaussian(smoothing * factor))
-                sums = _cell_sums(orient(xp, smoothed), *(taps[side, factor] for side in image.shape[1:]))
-                values[first:last, c * N_NUMBERS : (c + 1) * N_NUMBERS] = sums
-            first = last
-            rows, columns = centres
-            positions.append(centres_in_unit_square(rows + 0.5, columns + 0.5, *image.shape[1:]))
-    for c in range(n_channels):
-        for start in range(0, len(values), _ROWS):
-            _normalize(xp, values[start : start + _ROWS, c * N_NUMBERS : (c + 1) * N_NUMBERS])
-    return values, to_device(lengths, xp), to_device(np.concatenate(positions), xp)
+    pixels = to_device(np.concatenate([image.reshape(n_channels, -1) for image in images], axis=1), xp, np.float32)
+    places = to_device(np.column_stack([np.cumsum(sizes) - sizes, shapes]), xp)
+    of = xp.searchsorted(to_device(np.cumsum(n_each), xp), xp.arange(n), side="right")  # which image and scale
+    ranks = xp.arange(n) - to_device(np.cumsum(n_each) - n_each, xp)[of]
+    down, right = xp.divmod(ranks, to_device(counts[:, 1], xp)[of])
+    starts = to_device(middles, xp)[of]
+    rows, columns = starts[:, 0] + step * down, starts[:, 1] + step * right
+    image_of = of // len(factors)
+    values = xp.empty((n, n_channels * N_NUMBERS), np.float32)
+    for k, factor in enumerate(factors):
+        chosen = slice(None) if len(factors) == 1 else xp.flatnonzero(of % len(factors) == k)
+        for c in range(n_channels):
+            smoothed = _smooth(xp, pixels[c], shapes, gaussian(smoothing * factor))
+            planes = orient(xp, smoothed, places, int(sizes.max()))
+            part = xp.empty((len(rows[chosen]), N_NUMBERS), np.float32)
+            describe(xp, planes, places, image_of[chosen], rows[chosen], columns[chosen], patch * factor, part)
+            values[chosen, c * N_NUMBERS : (c + 1) * N_NUMBERS] = _normalized(xp, part)
+    sides = to_device(np.maximum(shapes, 1), xp)[image_of]
+    positions = xp.stack([(columns + 0.5) / sides[:, 1], (rows + 0.5) / sides[:, 0]], axis=1).astype(np.float32)
+    return values, to_device(n_each.reshape(len(images), -1).sum(axis=1), xp), positions
 
 
-def _taps(side: int, middles: NDArray[np.int64], size: float) -> NDArray[np.float32]:
-    """Weights of the pixels of one side of an image in the cells of patches: row ``4 i + a`` is cell a of patch i."""
-    firsts, weights = cell_weights(size / N_CELLS)
-    matrix = np.zeros((len(middles), N_CELLS, side), np.float32)
-    at = middles[:, np.newaxis, np.newaxis] + firsts[:, np.newaxis] + np.arange(weights.shape[1])
-    i, a, t = np.nonzero((at >= 0) & (at < side))
-    matrix[i, a, at[i, a, t]] = weights[a, t]
-    return matrix.reshape(-1, side)
+def _grid(side: int, size: float, step: int) -> tuple[int, int]:
+    """How many patches there are along a side, and the middle of the first."""
+    starts = starts_of(side, size, step)
+    return len(starts), (int(starts[0]) if len(starts) else 0) + int(size) // 2
 
 
-def _cell_sums(planes: Any, down: Any, right: Any) -> Any:
-    """``out[i, j, a, b, o] = Σ_y Σ_x down[4 i + a, y] right[4 j + b, x] planes[y, x, o]``, a row for each (i, j)."""
-    height, width, n = planes.shape
-    lines = (down @ planes.reshape(height, width * n)).reshape(-1, width, n)
-    sums = right @ lines.transpose(1, 0, 2).reshape(width, -1)
-    shape = (len(right) // N_CELLS, N_CELLS, len(down) // N_CELLS, N_CELLS, n)
-    return sums.reshape(shape).transpose(2, 0, 3, 1, 4).reshape(-1, N_NUMBERS)
-
-
-def _smooth(xp: Any, image: Any, weights: NDArray[np.float32]) -> Any:
-    """Smooth columns, then rows, by a symmetric filter of which `weights` are the middle and right half; mirrored."""
+def _smooth(xp: Any, pixels: Any, shapes: NDArray[np.int64], weights: NDArray[np.float32]) -> Any:
+    """Smooth images by a symmetric filter of which `weights` are the middle and right half; mirrored at their sides."""
     radius = len(weights) - 1
-    for _ in range(2 if radius else 0):
-        n = len(image)
-        at = np.abs(np.arange(-radius, n + radius)) % max(2 * n - 2, 1)
-        padded = image[xp.asarray(np.where(at < n, at, 2 * n - 2 - at))]
-        image = weights[0] * padded[radius : radius + n]
-        for k in range(1, radius + 1):
-            image = image + weights[k] * (padded[radius - k : radius - k + n] + padded[radius + k : radius + k + n])
-        image = xp.ascontiguousarray(image.T)
-    return image
+    if radius == 0:
+        return xp.ascontiguousarray(pixels)
+    parts, start = [], 0
+    for height, width in shapes.tolist():
+        image = pixels[start : start + height * width].reshape(height, width)
+        start += image.size
+        for _ in range(2):  # columns, then rows
+            n = len(image)
+            at = np.abs(np.arange(-radius, n + radius)) % max(2 * n - 2, 1)
+            padded = image[xp.asarray(np.where(at < n, at, 2 * n - 2 - at))]
+            image = weights[0] * padded[radius : radius + n]
+            for k in range(1, radius + 1):
+                image = image + weights[k] * (padded[radius - k : radius - k + n] + padded[radius + k : radius + k + n])
+            image = image.T
+        parts.append(image.ravel())
+    return xp.concatenate(parts)
 
 
-def _normalize(xp: Any, vectors: Any) -> None:
+def _normalized(xp: Any, vectors: Any) -> Any:
     """Scale rows to length 1, cut at `CLIP`, and scale again, in place; rows shorter than `FLAT` become zero."""
     norms = xp.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1))
-    cut = xp.minimum(vectors, (CLIP * norms).astype(np.float32)[:, np.newaxis])
-    again = xp.sqrt((cut.astype(np.float64) ** 2).sum(axis=1))
-    factors = xp.where(norms < FLAT, 0.0, 1.0 / xp.where(again > 0, again, 1.0)).astype(np.float32)
-    vectors[:] = cut * factors[:, np.newaxis]
+    xp.minimum(vectors, (CLIP * norms).astype(np.float32)[:, np.newaxis], out=vectors)
+    again = xp.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1))
+    vectors *= xp.where(norms < FLAT, 0.0, 1.0 / xp.where(again > 0, again, 1.0)).astype(np.float32)[:, np.newaxis]
+    return vectors

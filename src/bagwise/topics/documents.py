@@ -24,6 +24,7 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
     max_doc_update_iter: int
     mean_change_tol: float
     n_jobs: int | None
+    device: str | None
 
     def posterior(self, X: Any) -> Posterior:
         """Compute the variational posterior of documents: Dirichlet parameters, ELBO, expected emissions.
@@ -48,6 +49,7 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
             max_iter=int(self.max_doc_update_iter),
             tol=float(self.mean_change_tol),
             n_threads=effective_n_jobs(self.n_jobs),
+            device=self.device,
         )
 
     def word_weights(self) -> NDArray[np.float64]:

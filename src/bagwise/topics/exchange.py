@@ -40,7 +40,7 @@ _OLD_NAMES = {
     "total_documents": "total_samples",
 }
 # Parameters that earlier files lack, with what was done then.
-OLD_VALUES = {"init": "random"}
+OLD_VALUES = {"init": "random", "device": None}
 
 
 def read_fitted(

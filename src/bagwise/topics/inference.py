@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 from sklearn.utils import Tags
 
+from bagwise._utils.devices import device_module, to_host
 from bagwise._utils.matrices import canonical, check_non_negative, is_whole
 from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
+from bagwise.topics._cuda import DeviceCounts
 from bagwise.topics._kernels import add_expected_counts, expect_topics, expected_logs, infer_documents
 
 SMOOTHINGS = ("bayes", "map")
@@ -119,6 +121,7 @@ def infer(
     max_iter: int = 100,
     tol: float = 1e-3,
     n_threads: int = 1,
+    device: str | None = None,
 ) -> Posterior:
     """Compute the variational posterior of documents under fixed topics.
 
@@ -134,8 +137,14 @@ def infer(
     not depend on `n_threads`.
 
     The first updates take O(nnz K). When at least half of the topics are negligible in a document, only the others are
-    updated; all topics are checked again before the document is done.
+    updated; all topics are checked again before the document is done. A `device` "cuda" updates all of them every time,
+    so that γ may differ by as much as `tol` allows; all arrays come back to the host.
     """
+    xp = device_module(device)
+    if xp is not np:
+        there = DeviceCounts(xp, X).infer(weights, alpha, gamma, max_iter, tol)
+        gamma, bounds, expected, ratios = (to_host(array) for array in there)
+        return Posterior(gamma, bounds, expected, ratios)
     shape = (X.shape[0], len(alpha))
     warm = gamma is not None
     found = Posterior(
@@ -156,11 +165,33 @@ def infer(
 
 
 class Corpus:
-    """Index from words to documents of a matrix from `to_counts`, for sums over the documents of each word. O(nnz)."""
+    """Index from words to documents of a matrix from `to_counts`, for sums over the documents of each word. O(nnz).
 
-    def __init__(self, X: sp.csr_array) -> None:
+    On a `device` "cuda", documents are copied there once, and `expected` and `ratios` of their posteriors stay there.
+    """
+
+    def __init__(self, X: sp.csr_array, device: str | None = None) -> None:
+        self._counts, xp = X, device_module(device)
+        self._there = None if xp is np else DeviceCounts(xp, X)
+        if self._there is not None:
+            return
         numbered = sp.csr_array((np.arange(X.nnz, dtype=X.indices.dtype), X.indices, X.indptr), shape=X.shape)
         self._by_word = numbered.tocsc()  # its data: where an entry is in X.data
+
+    def infer(
+        self,
+        weights: NDArray[np.float64],
+        alpha: NDArray[np.float64],
+        gamma: NDArray[np.float64] | None,
+        max_iter: int,
+        tol: float,
+        n_threads: int,
+    ) -> Posterior:
+        """Do what the function `infer` does, for these documents."""
+        if self._there is None:
+            return infer(self._counts, weights, alpha, gamma=gamma, max_iter=max_iter, tol=tol, n_threads=n_threads)
+        found, bounds, expected, ratios = self._there.infer(weights, alpha, gamma, max_iter, tol)
+        return Posterior(to_host(found), to_host(bounds), expected, ratios)
 
     def expected_counts(
         self,
@@ -173,6 +204,8 @@ class Corpus:
 
         `ratios` and `expected` are those of `Posterior`.
         """
+        if self._there is not None:
+            return to_host(self._there.expected_counts(ratios, expected, weights))
         index = self._by_word
         sums = np.zeros_like(weights)
 

@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
@@ -117,6 +117,10 @@ class LatentDirichlet(TopicModel):
         each fit.
     verbose : int, default=0
         1 shows a progress bar.
+    device : {"cpu", "cuda"}, default=None
+        Where posteriors of documents are computed, and sums over them (``pip install "bagwise[gpu]"``); None is "cpu".
+        "gibbs" samples on the CPU. Posteriors differ by as much as `mean_change_tol` allows, since the CPU leaves out
+        topics that are negligible in a document. Not saved.
 
     Attributes
     ----------
@@ -210,6 +214,7 @@ class LatentDirichlet(TopicModel):
         "total_samples": [Interval(Real, 0, None, closed="neither"), None],
         "warm_start": ["boolean"],
         "n_jobs": list(N_JOBS),
+        "device": [StrOptions({"cpu", "cuda"}), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -237,6 +242,7 @@ class LatentDirichlet(TopicModel):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -258,6 +264,7 @@ class LatentDirichlet(TopicModel):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.device = device
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -421,6 +428,7 @@ class LatentDirichlet(TopicModel):
             decay=float(self.learning_decay),
             offset=float(self.learning_offset),
             n_threads=effective_n_jobs(self.n_jobs),
+            device=self.device,
         )
 
     def _eta(self) -> float:
@@ -502,6 +510,7 @@ class LatentDirichlet(TopicModel):
         """
         check_is_fitted(self)
         parameters = self.get_params(deep=False)
+        del parameters["device"]  # that of this machine
         if not isinstance(self.random_state, Integral):
             parameters["random_state"] = None  # the state of a generator is not part of the model
         for name, value in parameters.items():

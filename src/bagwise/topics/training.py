@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
+from bagwise._utils.devices import device_module, to_device
 from bagwise._utils.matrices import is_whole
 from bagwise.topics._kernels import sample_entries
-from bagwise.topics.inference import Corpus, Posterior, infer, mean_logs, topic_bound, topic_weights
+from bagwise.topics.inference import Corpus, Posterior, mean_logs, topic_bound, topic_weights
 
 SMALLEST = 1e-6  # lower bound of the prior: below it digamma falls under -10⁶
 _LARGEST = 1e6  # upper bound: documents with identical proportions have an infinite optimum
@@ -143,6 +144,7 @@ class Training:
     decay: float = 0.7
     offset: float = 10.0
     n_threads: int = 1
+    device: str | None = None
 
     def has_converged(self, before: float, after: float) -> bool:
         """Whether a pass over all documents increased the ELBO by at most `tol` relative to its size."""
@@ -153,20 +155,12 @@ class Training:
         return self.tol > 0 and after - before <= 10 * self.tol * abs(after)
 
     def infer(
-        self, X: sp.csr_array, state: State, gamma: NDArray[np.float64] | None = None
+        self, corpus: Corpus, state: State, gamma: NDArray[np.float64] | None = None
     ) -> tuple[Posterior, NDArray[np.float64]]:
         """Posterior of documents, and the weights of the topics it belongs to."""
         weights = topic_weights(state.counts, self.smoothing, self.n_threads)
-        posterior = infer(
-            X,
-            weights,
-            state.alpha,
-            gamma=gamma,
-            max_iter=self.max_doc_update_iter,
-            tol=self.mean_change_tol,
-            n_threads=self.n_threads,
-        )
-        return posterior, weights
+        limits = self.max_doc_update_iter, self.mean_change_tol, self.n_threads
+        return corpus.infer(weights, state.alpha, gamma, *limits), weights
 
 
 def random_counts(n_words: int, n_components: int, rng: np.random.RandomState) -> NDArray[np.float64]:
@@ -259,7 +253,10 @@ def learn_prior(
 def _weighted_ratios(
     X: sp.csr_array, posterior: Posterior, sample_weight: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    return posterior.ratios if sample_weight is None else posterior.ratios * np.repeat(sample_weight, np.diff(X.indptr))
+    if sample_weight is None:
+        return posterior.ratios
+    weights = np.repeat(sample_weight, np.diff(X.indptr))
+    return posterior.ratios * to_device(weights, device_module(None, posterior.ratios))
 
 
 def _total(bounds: NDArray[np.float64], sample_weight: NDArray[np.float64] | None) -> float:
@@ -277,8 +274,8 @@ def batch_passes(
     a cold start no longer increases the ELBO of the corpus by ``training.tol``, or after ``training.restarts`` passes,
     documents continue from their last posterior, which never decreases the ELBO.
     """
-    corpus = Corpus(X)
-    posterior, weights = training.infer(X, state)
+    corpus = Corpus(X, training.device)
+    posterior, weights = training.infer(corpus, state)
     cold = True
     done = 0
     while True:
@@ -296,11 +293,11 @@ def batch_passes(
         of_topics = topic_bound(counts, training.eta, training.smoothing)
         cold = cold and (training.restarts is None or done <= training.restarts)
         if cold:
-            posterior, weights = training.infer(X, state)
+            posterior, weights = training.infer(corpus, state)
             bound = _total(posterior.bounds, sample_weight) + of_topics
             cold = not training.has_converged(before, bound)
         if not cold:
-            posterior, weights = training.infer(X, state, gamma)
+            posterior, weights = training.infer(corpus, state, gamma)
             bound = _total(posterior.bounds, sample_weight) + of_topics
         state = replace(state, bound=bound)
         yield state
@@ -319,9 +316,10 @@ def online_step(
     ELBO of the documents before the update.
     """
     rate = (training.offset + state.n_updates) ** -training.decay
-    posterior, weights = training.infer(X, state)
+    corpus = Corpus(X, training.device)
+    posterior, weights = training.infer(corpus, state)
     ratios = _weighted_ratios(X, posterior, sample_weight)
-    counts = Corpus(X).expected_counts(ratios, posterior.expected, weights, training.n_threads)
+    counts = corpus.expected_counts(ratios, posterior.expected, weights, training.n_threads)
     counts *= rate * total_samples / (X.shape[0] if sample_weight is None else sample_weight.sum())
     counts += rate * training.eta
     counts += (1 - rate) * state.counts
