@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.decomposition import LatentDirichletAllocation
 from threadpoolctl import threadpool_limits
 
 from bagwise import BagIndex, merge_words, open_collection
@@ -32,6 +34,7 @@ from bagwise.criteria import ClassSeparability, InformationLoss
 from bagwise.descriptors import DenseSIFT
 from bagwise.kernels import additive_kernel
 from bagwise.merging.stores.dense import DenseStore
+from bagwise.topics.inference import Corpus, to_counts
 from encoding import sift_like
 from harness import machine, print_table, print_targets
 
@@ -392,6 +395,35 @@ def information(quick: bool, threads: int, d: int) -> list[dict[str, Any]]:
     return table(f"AIB, {d} words x {n_classes} classes, from data on the device to one group", rows)
 
 
+def topics(quick: bool, threads: int) -> list[dict[str, Any]]:
+    """One E-step: posteriors of documents under given topics, and the sums over them that make the next topics."""
+    n, n_words, n_topics = (500, 300, 10) if quick else (50_000, 20_000, 100)
+    rng = np.random.default_rng(6)
+    words = np.minimum(rng.zipf(1.3, (n, 80)), n_words) - 1
+    X = to_counts(
+        sp.csr_array((np.ones(words.size), words.ravel(), np.arange(0, words.size + 1, 80)), (n, n_words)), ""
+    )
+    weights, alpha = rng.dirichlet(np.full(n_words, 0.05), n_topics).T + 1e-9, np.full(n_topics, 0.1)
+
+    def step(corpus: Corpus, limit: int) -> Any:
+        found = corpus.infer(weights, alpha, None, limit, 1e-3, threads)
+        return found.bounds, corpus.expected_counts(found.ratios, found.expected, weights, threads)
+
+    there, here = Corpus(X, "cuda"), Corpus(X)
+    rows = [("E-step", seconds_of(lambda: step(there, 100)), "documents on the device, topics and sums on the host")]
+    step(Corpus(X[:50]), 2)
+    took = once(lambda: step(here, 100))
+    apart = abs(step(there, 100)[0].sum() / step(here, 100)[0].sum() - 1)
+    rows.append(("E-step on the CPU", took, f"{threads} threads; relative difference of the ELBO {apart:.1e}"))
+    peer = LatentDirichletAllocation(n_topics, doc_topic_prior=0.1, max_doc_update_iter=100, n_jobs=threads, max_iter=1)
+    peer.fit(X[:200])
+    part = X[: n // 20]
+    rows.append(
+        ("scikit-learn, transform", 20 * once(lambda: peer.transform(part)), "scaled from a twentieth; no sums")
+    )
+    return table(f"{n} documents of {n_words} words, {X.nnz} counts, {n_topics} topics, float64", rows)
+
+
 TASKS: dict[str, Callable[[bool, int], list[dict[str, Any]]]] = {
     "nearest": nearest,
     "kmeans": kmeans,
@@ -403,6 +435,7 @@ TASKS: dict[str, Callable[[bool, int], list[dict[str, Any]]]] = {
     "csm65k": partial(separability, d=65_536),
     "aib20k": partial(information, d=20_000),
     "aib100k": partial(information, d=100_000),
+    "topics": topics,
 }
 # The largest seconds of the first row of a task.
 GOALS = {"kmeans": 4.0, "gram": 1.0, "csm10k": 0.12, "csm30k": 0.5, "csm65k": 2.0, "aib20k": 1.0, "aib100k": 15.0}

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from bagwise import BagOfFeatures, Bags, BagwiseError
+from bagwise import BagOfFeatures, Bags, BagwiseError, ManifoldBagOfFeatures
 from bagwise._utils.devices import to_device, to_host
 from bagwise.codebooks import _cuda, assign_words, encode_bags, kmeans_words
 from bagwise.codebooks import kmeans as kmeans_module
@@ -14,6 +14,8 @@ from bagwise.codebooks.distances import ArrayDistances, WordDistances, assign
 from bagwise.codebooks.encoders import make_encoder
 from bagwise.codebooks.encoding import resolve_pooling
 from bagwise.codebooks.kmeans import distinct_rows, kmeans
+from bagwise.codebooks.manifold import array_learning
+from bagwise.codebooks.manifold.learning import SoftHistograms
 from bagwise.codebooks.pyramids import resolve_pyramid
 
 
@@ -190,6 +192,32 @@ def test_an_estimator_on_a_device(assignment, monkeypatch):
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
     for ours, theirs in zip(model.assign(bags), plain.assign(bags), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_soft_histograms_and_their_gradient(xp, monkeypatch):
+    monkeypatch.setattr(array_learning, "_NUMBERS", 700)  # several blocks
+    values, words, offsets = vectors(150, dtype=np.float32) + np.float32(50), vectors(9, seed=2) + 50, [0, 1, 90, 150]
+    words[3] = 0.7 * values[4].astype(np.float64)  # a word that lies on a feature
+    plain = SoftHistograms(values, offsets, 0.8, scale=0.7)
+    soft = array_learning.ArraySoftHistograms(values, offsets, 0.8, xp, scale=0.7)
+    np.testing.assert_allclose(soft.histograms(words), plain.histograms(words), rtol=1e-9, atol=1e-12)
+    G = np.random.default_rng(4).normal(size=(3, 9))
+    for found, expected in zip(
+        soft.pull_back(words, G, features=True), plain.pull_back(words, G, features=True), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.cuda
+def test_words_of_mo_bof_on_a_device(tmp_path):
+    bags = Bags(vectors(400), np.arange(0, 401, 20), dtype=None)
+    options = {"n_components": 3, "n_neighbors": 4, "max_iter": 5, "n_init": 1, "random_state": 0}
+    plain = ManifoldBagOfFeatures(8, **options).fit(bags)
+    model = ManifoldBagOfFeatures(8, device="cuda", **options).fit(bags)
+    np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-6)
+    np.testing.assert_allclose(model.codebook_, plain.codebook_, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.transform(bags), plain.transform(bags), atol=1e-4)
+    assert ManifoldBagOfFeatures.load(model.save(tmp_path / "model")).device is None
 
 
 @pytest.mark.cuda

@@ -68,7 +68,7 @@ extern "C" __global__ void infer(const long long* starts, const int* words, cons
     double limit = tol * (alpha_total + length), least = 0;
     int lane = threadIdx.x % 32;
     for (int done = 0;; done++) {
-        own = INFINITY;
+        own = 1e300;
         for (long long k = threadIdx.x; k < n_topics; k += blockDim.x) own = fmin(own, below_log(gamma[k]));
         least = together(own, true);
         for (long long k = threadIdx.x; k < n_topics; k += blockDim.x)

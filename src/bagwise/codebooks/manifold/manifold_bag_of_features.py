@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_stored_parameters
+from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import check_size
 from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
@@ -51,6 +52,7 @@ _TENSORS = {
     "embedding_": tensor(_FLOATS, "n_objects", "n_components", finite=True),
     "target": tensor("float64", "n_rows", "n_columns"),
 }
+_NOT_SAVED = ("callback", "device")
 _NUMBERS = {"scale_": float, "sigma_histogram_": float, "n_iter_": int, "n_features_in_": int}
 # names of parameters in files of earlier versions
 _FORMER_NAMES = {"softness": "bandwidth", "n_iter": "max_iter"}
@@ -133,6 +135,10 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     n_jobs : int, default=None
         Threads.
     verbose : int, default=0
+    device : {"cpu", "cuda"}, default=None
+        Where features are compared with words: k-means, histograms, and their gradient (``pip install
+        "bagwise[gpu]"``); None is "cpu". Pairs of histograms are compared on the CPU. Results differ by rounding, which
+        grows with the number of steps. Not saved.
 
     Attributes
     ----------
@@ -204,6 +210,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         "random_state": ["random_state"],
         "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
+        "device": [StrOptions({"cpu", "cuda"}), None],
     }
 
     def __init__(
@@ -234,6 +241,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         self.n_words = n_words
         self.n_components = n_components
@@ -260,6 +268,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.device = device
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, bags: Bags | list, y: ArrayLike | None = None) -> Self:
@@ -293,7 +302,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         words = set_apart(initial, rng)
         scale = typical_scale(words) if self.scale == "auto" else float(self.scale)
         n_threads = effective_n_jobs(self.n_jobs)
-        soft = SoftHistograms(bags.values, bags.offsets, self.bandwidth, n_threads, scale=scale)
+        soft = self._soft(bags, self.bandwidth, scale)
         words *= scale
         distances = METRICS[self.metric](soft.histograms(words), n_threads=n_threads)
         sigma = self._sigma(distances)
@@ -364,7 +373,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         if self.init == "random":
             rows = rng.choice(bags.n_rows, self.n_words, replace=bags.n_rows < self.n_words)
             return np.array(bags.values[np.sort(rows)])
-        return learn_codebook(bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs)
+        return learn_codebook(
+            bags, self.n_words, n_init=self.n_init, random_state=rng, n_jobs=self.n_jobs, device=self.device
+        )
 
     def _other_distances(self, bags: Bags, rng: np.random.RandomState) -> NDArray[np.float64] | None:
         """Squared distances of Fisher vectors."""
@@ -425,9 +436,16 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         full = np.flatnonzero(bags.lengths)
         some = bags if len(full) == len(bags) else bags[full]
         bandwidth = float(self.bandwidth) / self.scale_
-        soft = SoftHistograms(some.values, some.offsets, bandwidth, effective_n_jobs(self.n_jobs))
-        T[full] = soft.histograms(np.asarray(self.codebook_, dtype=np.float64))
+        T[full] = self._soft(some, bandwidth).histograms(np.asarray(self.codebook_, dtype=np.float64))
         return T
+
+    def _soft(self, bags: Bags, bandwidth: float, scale: float = 1.0) -> SoftHistograms:
+        xp = device_module(self.device)
+        if xp is not np:
+            from bagwise.codebooks.manifold.array_learning import ArraySoftHistograms
+
+            return ArraySoftHistograms(bags.values, bags.offsets, bandwidth, xp, scale=scale)
+        return SoftHistograms(bags.values, bags.offsets, bandwidth, effective_n_jobs(self.n_jobs), scale=scale)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Name the columns word0, word1 and so on."""
@@ -440,7 +458,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         A `callback`, and a `random_state` that is an object, cannot be written: they are None in the model read back.
         """
         check_is_fitted(self)
-        parameters = {name: _plain(value) for name, value in self.get_params(deep=False).items() if name != "callback"}
+        given = self.get_params(deep=False)
+        parameters = {name: _plain(given[name]) for name in given if name not in _NOT_SAVED}
         numbers = {name: kind(getattr(self, name)) for name, kind in _NUMBERS.items()}
         arrays = {name: getattr(self, name) for name in _TENSORS if name != "target"}
         arrays["target"] = None if isinstance(self.target, str) else np.asarray(self.target, dtype=np.float64)
