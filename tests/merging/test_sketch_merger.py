@@ -479,3 +479,13 @@ def test_arguments_of_other_types(counts):
         SketchMerger(3).fit_chunks([counts], n_samples="120")
     with pytest.raises(BagwiseError, match="n_samples must be at least 1, got 0"):
         SketchMerger(3).fit_chunks([counts], n_samples=0)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("options", [{}, {"bipolar": True}, {"batch_size": 100}])
+def test_signatures_clustered_on_a_device(options):
+    X = np.random.default_rng(0).poisson(2.0, (60, 400)).astype(float)
+    here, there = (SketchMerger(30, dtype="float64", device=device, **options).fit(X) for device in (None, "cuda"))
+    np.testing.assert_array_equal(there.labels_, here.labels_)
+    np.testing.assert_array_equal(there.signs_, here.signs_)
+    np.testing.assert_allclose(there.inertia_, here.inertia_, rtol=1e-10)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bagwise.codebooks import _kernels as kernels
 
-__all__ = ["nearest", "row_hashes", "segments", "sums_of_segments"]
+__all__ = ["least_distances", "nearest", "row_hashes", "segments", "sums_of_segments"]
 
 _THREADS = 128
 # Rows that one thread adds up; longer segments are cut into pieces.
@@ -44,6 +44,20 @@ __global__ void nearest(const T* found, const T* norms, long long n, int n_words
         words[i] = word;
         signs[i] = bipolar && row[word] > 0 ? -1 : 1;
     }
+}
+
+template<typename T>
+__global__ void least_distances(const T* products, long long n, int n_others, const double* others,
+                                const double* squares, bool bipolar, double* out) {
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double least = 0;
+    for (int k = 0; k < n_others; k++) {
+        double product = products[i * n_others + k];
+        double value = others[k] - 2.0 * (bipolar ? fabs(product) : product);
+        if (k == 0 || value < least) least = value;
+    }
+    out[i] = fmax(squares[i] + least, 0.0);
 }
 
 template<typename T, typename Bits>
@@ -79,6 +93,8 @@ __global__ void reduce_segments(const T* values, long long width, const double* 
 _NAMES = (
     "nearest<float>",
     "nearest<double>",
+    "least_distances<float>",
+    "least_distances<double>",
     "row_hashes<float, unsigned int>",
     "row_hashes<double, unsigned long long>",
     "reduce_segments<float>",
@@ -115,6 +131,21 @@ def nearest(xp: Any, found: Any, norms: Any, bipolar: bool) -> tuple[Any, Any]:
     arguments = (found, norms, np.int64(len(found)), np.int32(found.shape[1]), np.bool_(bipolar), words, signs)
     _launch(f"nearest<{_type(found)}>", 32 * len(found), *arguments)
     return words, signs
+
+
+def least_distances(xp: Any, products: Any, others: Any, squares: Any, bipolar: bool) -> Any:
+    """``maximum(squares + (others - 2 * products).min(axis=1), 0)`` in float64, with absolute products if `bipolar`.
+
+    Squared distances of points to the nearest of others, from their products and the squares of both.
+    """
+    if xp is np:
+        given = np.abs(products) if bipolar else products
+        return np.maximum(squares + (others - 2.0 * given).min(axis=1), 0.0)
+    out = xp.empty(len(products))
+    sizes = np.int64(len(products)), np.int32(products.shape[1])
+    arguments = (products, *sizes, others, squares, np.bool_(bipolar), out)
+    _launch(f"least_distances<{_type(products)}>", len(products), *arguments)
+    return out
 
 
 def row_hashes(xp: Any, values: Any) -> Any:

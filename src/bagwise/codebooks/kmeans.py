@@ -496,11 +496,9 @@ class _ArrayProblem(_Problem):
         others, squares = self.points[numbers].T, self.squares[numbers]
         distances = self.xp.empty(len(self.points))
         for rows in _parts(self.points):
-            products = self.points[rows] @ others
-            if self.bipolar:
-                np.abs(products, out=products)
-            distances[rows] = self.squares[rows] + (squares - 2.0 * products).min(axis=1)
-        return self.xp.maximum(distances, 0.0)
+            products = self.xp.ascontiguousarray(self.points[rows] @ others)
+            distances[rows] = _cuda.least_distances(self.xp, products, squares, self.squares[rows], self.bipolar)
+        return distances
 
 
 def _parts(points: Any) -> list[slice]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from bagwise._utils.devices import check_device_memory, device_module, to_device, to_host
 from bagwise.codebooks.kmeans import distinct_rows, kmeans, no_report
 
 __all__ = ["FeatureGroups", "group_features"]
@@ -41,6 +42,7 @@ def group_features(
     batch_size: int | None = None,
     random_state: Any = None,
     progress: Callable[[int, int], None] = no_report,
+    device: str | None = None,
 ) -> FeatureGroups:
     """Cluster the rows of a signature, which is overwritten, into ``min(n_groups, n_features)`` non-empty groups.
 
@@ -50,8 +52,10 @@ def group_features(
     zero. Groups are numbered by their first feature that is not constant.
 
     The other parameters are those of `bagwise.codebooks.kmeans.kmeans`. ``batch_size=None`` uses all points up to
-    200,000 features, and mini-batches of 16,384 points (at least four per group) above.
+    200,000 features, and mini-batches of 16,384 points (at least four per group) above. `device` "cuda" runs k-means
+    on a CUDA device.
     """
+    xp = device_module(device)
     n_features = len(signature)
     if n_groups >= n_features:
         ones = np.ones(n_features, dtype=np.int64)
@@ -65,10 +69,13 @@ def group_features(
     inertia, n_iter = 0.0, 1
     if len(points) > n_groups:
         libraries = ThreadpoolController().select(user_api="blas").info()
+        if xp is not np:
+            need = 2 * points.nbytes + 100 * len(points)
+            check_device_memory(need, f"k-means of the signatures of {n_features} features", "use device='cpu'")
         found = kmeans(
-            points,
+            to_device(points, xp),
             n_groups,
-            weights=np.bincount(point_of[varies]).astype(np.float64),
+            weights=to_device(np.bincount(point_of[varies]), xp, np.float64),
             bipolar=bipolar,
             n_init=n_init,
             max_iter=max_iter,
@@ -78,8 +85,8 @@ def group_features(
             n_threads=max((library["num_threads"] for library in libraries), default=1),
             progress=progress,
         )
-        labels[varies] = found.labels[point_of[varies]]
-        signs[varies] = first_signs[varies] * found.signs[point_of[varies]]
+        labels[varies] = to_host(found.labels)[point_of[varies]]
+        signs[varies] = first_signs[varies] * to_host(found.signs)[point_of[varies]]
         inertia, n_iter = found.cost * unit**2, found.n_iter
     else:
         labels = _alone(point_of, varies, n_groups)

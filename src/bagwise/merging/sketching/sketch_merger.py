@@ -99,6 +99,9 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         Number of threads for the sketch. Matrix products use those of the BLAS.
     verbose : int, default=0
         1 shows progress bars.
+    device : {"cpu", "cuda"}, default=None
+        Where signatures are clustered (``pip install "bagwise[gpu]"``); None is "cpu". The sketch is made on the CPU.
+        Results differ by rounding, which may move a feature that is as near to a second group.
 
     Attributes
     ----------
@@ -177,6 +180,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         "random_state": ["random_state"],
         "n_jobs": list(N_JOBS),
         "verbose": ["verbose"],
+        "device": [StrOptions({"cpu", "cuda"}), None],
     }
 
     def __init__(
@@ -197,6 +201,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         random_state: Any = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         self.n_groups = n_groups
         self.sketch_size = sketch_size
@@ -213,6 +218,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.device = device
 
     @classmethod
     def from_sketch(cls, sketch: Sketch, n_groups: int = 50, **parameters: Any) -> SketchMerger:
@@ -476,6 +482,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
                 batch_size=self.batch_size,
                 random_state=sketch.seed,
                 progress=bar.update,
+                device=self.device,
             )
 
     def _checked(self, X: Any, reset: bool = False, ensure_min_samples: int = 1) -> Any:
