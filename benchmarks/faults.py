@@ -43,6 +43,8 @@ from harness import machine, print_table
 
 ROOT = Path(__file__).resolve().parent.parent
 N_CELLS = 10
+# What is said of folders that cannot be written.
+REASONS = ("Read-only file system", "Permission denied", "no permission to write")
 CELLS = f"""
 import os
 from pathlib import Path
@@ -531,7 +533,7 @@ def read_only(job: Job) -> Row:
             for folder in folders:
                 folder.chmod(0o755)
         rerun(job, row, state(job, found))
-    told = next((reason for reason in ("Read-only file system", "Permission denied") if reason in said), "NOTHING")
+    told = next((reason for reason in REASONS if reason in said), "NOTHING")
     row.note, row.lost = f"refused, said: {told}", row.lost + (told == "NOTHING")
     return row
 
