@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bagwise._io.tensors import TensorEntry, kind_of, tensor_entries
 from bagwise._utils.memory import readable_size
 from bagwise.cli.printing import printable
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError
+
+if TYPE_CHECKING:
+    from bagwise._io.tensors import TensorEntry
 
 __all__ = ["KINDS", "describe_file", "is_other_file", "verify_file"]
 
@@ -33,11 +35,15 @@ _KNOWN = ("bagwise.Model", "bagwise.ItemIndex")
 
 def is_other_file(path: Path) -> bool:
     """Whether a path is a file of the library, but neither a model nor an index of items."""
+    from bagwise._io.tensors import kind_of
+
     return kind_of(path) in KINDS.keys() - {*_KNOWN}
 
 
 def describe_file(session: Session, path: Path) -> None:
     """Print the kind of a file and its tensors."""
+    from bagwise._io.tensors import tensor_entries
+
     loaded = _load(path, _kind(path), {})
     header, entries = tensor_entries(path)
     session.answer(file=_told(path, header, entries))
@@ -50,6 +56,8 @@ def describe_file(session: Session, path: Path) -> None:
 
 def verify_file(session: Session, path: Path) -> None:
     """Read a file, or all files of a folder of an earlier version, and check all of it; raise if something is wrong."""
+    from bagwise._io.tensors import kind_of
+
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Give a file that bagwise wrote.")
     files = sorted(one for one in path.iterdir() if kind_of(one)) if path.is_dir() else [path]
@@ -72,6 +80,8 @@ def verify_file(session: Session, path: Path) -> None:
 
 def _verified(path: Path) -> dict[str, Any]:
     """Check the checksums of all tensors, then everything that loading checks, in mapped tensors as well."""
+    from bagwise._io.tensors import tensor_entries
+
     try:
         header, entries = tensor_entries(path, read=True)
     except BagwiseError as error:
@@ -95,6 +105,8 @@ def _without_name(path: Path, error: BagwiseError) -> str:
 
 
 def _kind(path: Path) -> str:
+    from bagwise._io.tensors import kind_of
+
     kind = kind_of(path)
     if kind not in KINDS:
         raise BagwiseError(f"{path} holds {kind!r:.100}; known kinds of files: {', '.join(KINDS)}.")
