@@ -13,7 +13,7 @@ from bagwise._utils.devices import to_host
 from bagwise.criteria import ClassSeparability, GraphPair, NonparametricDiscriminant, SemiSupervised
 from bagwise.merging.criteria.information import InformationLoss
 from bagwise.merging.engine import Engine
-from bagwise.merging.scoring import Information
+from bagwise.merging.scoring import Information, MultinomialEvidence
 from bagwise.merging.searches.device import _BYTES_A_RECORD, _BYTES_A_ROW, _BYTES_A_SUM, _ROWS_COMPARED, _source
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import BoundSearch, equal_merges
@@ -219,6 +219,16 @@ def test_what_does_not_run_on_a_device_is_refused(monkeypatch, options, message)
     X, y = dense_data("counts", 8)
     with pytest.raises(BagwiseError, match=message):
         merge_words(X, y, device="cuda", **options)
+
+
+def test_other_scores_under_the_name_of_aib_are_refused(monkeypatch):
+    class Mine(InformationLoss):
+        def scoring(self, X, y, sample_weight=None):
+            return MultinomialEvidence(np.column_stack([X.T, np.ones(X.shape[1])]))
+
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(1))
+    with pytest.raises(BagwiseError, match="MultinomialEvidence does not run on a CUDA device; Information does"):
+        merge_words(*dense_data("counts", 8), criterion=Mine(), device="cuda")
 
 
 # ---- on a device

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bagwise._utils.devices import check_device_memory, device_module, to_device
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
-from bagwise.merging.scoring import Information
+from bagwise.merging.scoring import Information, Scoring
 from bagwise.merging.searches._kernels import TINY
 from bagwise.merging.searches.base import Search
 from bagwise.merging.stores.device import DeviceStore
@@ -142,7 +142,11 @@ class DevicePartnerSearch(_DeviceSearch):
     merged last.
     """
 
-    def __init__(self, scoring: Information) -> None:
+    def __init__(self, scoring: Scoring) -> None:
+        if type(scoring) is not Information:  # a user's criterion may have any
+            raise BagwiseError(
+                f"{type(scoring).__name__} does not run on a CUDA device; Information does. Use device='cpu'."
+            )
         states, offset = scoring.states, scoring.offset
         d, n_classes = states.shape
         super().__init__(d, max(min(_LEAST_STATES // n_classes, _LEAST_SHARE), 32))
