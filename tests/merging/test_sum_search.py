@@ -57,15 +57,15 @@ def gaussian(kind, d):
 
 CASES = {
     "information": lambda: information(even(900, 6) + 0.5),
-    "information of text": lambda: information(text(1500, 8) + 0.5),
+    "information of text": lambda: information(text(1200, 8) + 0.5),
     "information without smoothing": lambda: information(text(800, 5)[:500] + np.eye(5)[0]),
     "information of words that never occur": lambda: information(text(500, 4)),
     "information of one class": lambda: information(even(400, 1) + 1.0),
     "information of extreme counts": lambda: information(extreme(700, 6) + 0.5),
     "information of samples": lambda: information(samples(600, 80)),
     "information of many classes": lambda: information(even(200, 150) + 0.1),
-    "evidence": lambda: evidence(even(500, 6)),
-    "evidence of text": lambda: evidence(text(900, 6)),
+    "evidence": lambda: evidence(even(800, 6)),
+    "evidence of text": lambda: evidence(text(700, 6)),
     "evidence of extreme counts": lambda: evidence(extreme(400, 5)),
     "evidence of a small mass": lambda: evidence(text(500, 6), 0.01),
     "weights": lambda: weights(900, 7),
@@ -98,7 +98,7 @@ def test_bounds_leave_out_no_pair_that_is_merged(case, monkeypatch):
     np.testing.assert_array_equal(pairs, expected)
     np.testing.assert_array_equal(scores, expected_scores)
     if not any(word in case for word in ("gml", "uvd", "never occur", "one class")):
-        assert fast.work["pairs_evaluated"] < 0.7 * slow.work["pairs_evaluated"]
+        assert fast.work["pairs_evaluated"] < 0.5 * slow.work["pairs_evaluated"]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in TIED])
@@ -131,7 +131,7 @@ def test_equal_costs_are_merged_in_the_order_of_words():
 def test_few_costs_are_computed():
     search = SumSearch(information(even(2000, 10) + 0.5))
     run(search)
-    assert search.work["pairs_evaluated"] < 100 * 2000  # of two million pairs, and as many with merged words
+    assert search.work["pairs_evaluated"] < 20 * 2000  # of two million pairs, and as many with merged words
 
 
 def test_interrupted_between_chunks():

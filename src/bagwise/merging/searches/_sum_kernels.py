@@ -15,7 +15,7 @@ from bagwise.merging.searches._kernels import DEAD
 # What the states of words are: those of the scorings in `bagwise.merging.searches.sums.COMPILED`.
 INFORMATION, EVIDENCE, WEIGHTS, FIT, NORMAL_GAMMA = range(5)
 # Slots that are compared at a time.
-BLOCK = 128
+BLOCK = 512
 # Partners that a row keeps.
 KEPT = 4
 # Bounds are computed from points of norm 1 in single precision, and lowered by this fraction and by this much.
@@ -24,31 +24,31 @@ _SHARE, _ABSOLUTE = 1e-3, 1e-9
 _ROUNDING = 1.2e-7
 # Stirling's series for the logarithm of the gamma function is exact from here on.
 _LARGE = 30.0
-_LOG_2 = math.log(2.0)
+_LOG_2, _ROOT_2 = math.log(2.0), math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 # The search returns to be packed once less than this fraction of the slots is live.
 _LIVE_FRACTION = 0.7
 
 # positions in `counts`; LEVEL begins at the number of words, above all orders
 SIZE, LIVE, LEVEL, SCANS, EVALUATED, KIND, BOUNDED, SPARSE = range(8)
-N_COUNTS = 8
-# columns of `sums` for EVIDENCE: count and mass, count and mass of all classes, mass, inverse geometric mean of the
-# counts, rest of Stirling's formula, and all that a bound needs of a word alone
-_TOTAL, _WHOLE, _MASS, _MEAN, _REST, _ALONE = range(6)
+# rows of `parts`: counts and mass of all classes, those of each class and its mass, mass in units of that of a word,
+# inverse geometric mean of the latter, rest of Stirling's formula, and all that a bound needs of a word alone
+_TOTAL, _WHOLE, _UNITS, _MEAN, _REST, _ALONE = range(6)
+N_PARTS = 6
 
 
 class SumState(NamedTuple):
     """Groups in slots, and the best partners of each."""
 
     states: np.ndarray  # (d, m)
-    sums: np.ndarray  # (d, q) what follows from a state; its columns depend on the kind
+    sums: np.ndarray  # (d, q) total of a state, or the means of classes and the term for Gaussians
     points: np.ndarray  # (c, d) single precision: cost >= distance² of points / (inverse + inverse)
     inverse: np.ndarray  # (d,) of the mass in that bound
-    boxes: np.ndarray  # (blocks, 2, few) smallest and largest of the first coordinates in each block of slots
-    lightest: np.ndarray  # (blocks,) largest inverse in each block
-    rotation: np.ndarray  # (c, c) from roots or weights to coordinates of points, or empty
+    parts: np.ndarray  # (N_PARTS, d) what a bound for EVIDENCE needs; empty for others
+    log_gammas: np.ndarray  # (d + 1,) of so many units of mass, for EVIDENCE
+    eldest: np.ndarray  # (blocks,) at most the lowest order in each block of slots
     classes: np.ndarray  # (C,) where the samples of each class end
-    floor: np.ndarray  # (1,) smallest variance
+    floor: np.ndarray  # (1,) smallest variance; for WEIGHTS the largest square of weights, the unit of points
     word: np.ndarray  # (d,) smallest word of the group in a slot
     order: np.ndarray  # (d,) pairs belong to the slot of higher order; DEAD once the group is gone
     alike: np.ndarray  # (d,) number shared by slots of equal states
@@ -56,7 +56,7 @@ class SumState(NamedTuple):
     partners: np.ndarray  # (d, KEPT) slots
     tree: np.ndarray  # (2 * 2^k,) winners of a tournament of all rows, from the root at 1 to the rows
     score: np.ndarray  # (1,)
-    counts: np.ndarray  # (N_COUNTS,)
+    counts: np.ndarray  # (8,)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -84,11 +84,6 @@ def _log_beta(x, y):
     """Logarithm of the beta function, without cancellation where x and y are large."""
     halves = 0.5 * math.log(1.0 / x + 1.0 / y) + _HALF_LOG_2PI
     return halves - _join(x, y) + (_rest(x) + _rest(y) - _rest(x + y))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _x_log_x(x):
-    return x * math.log(x)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -186,7 +181,7 @@ def cost_of(state, i, j):
     if kind == INFORMATION:
         return _information_cost(a, b, sums_a[0], sums_b[0])
     if kind == EVIDENCE:
-        return _evidence_cost(a, b, sums_a[_TOTAL], sums_b[_TOTAL])
+        return _evidence_cost(a, b, sums_a[0], sums_b[0])
     if kind == WEIGHTS:
         return _weights_cost(a, b)
     term = _gaussian_term(a, b, sums_a, sums_b, state.classes, state.floor[0], kind == NORMAL_GAMMA)
@@ -209,22 +204,49 @@ def _divergence_bound(a, b, total_a, total_b, added_a, added_b, n_classes):
     return 1.5 * total * (total_a * inverse) * (total_b * inverse)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _evidence_floor(sums_a, sums_b, n_classes):
-    """A lower bound of what `MultinomialEvidence` loses beyond the information lost about classes.
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _take_logs(values):
+    """Replace up to `BLOCK` normal positive numbers by their logarithms, to 1e-14, in vector instructions.
+
+    With mantissas m and ``z = (m - √2) / (m + √2)``, ``log m = log √2 + 2 atanh z``, |z| < 0.172.
+    """
+    bits = values.view(np.int64)
+    exponents = np.empty(BLOCK)
+    for k in range(values.shape[0]):
+        exponents[k] = (bits[k] >> 52) - 1023
+        bits[k] = (bits[k] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
+    for k in range(values.shape[0]):
+        z = (values[k] - _ROOT_2) / (values[k] + _ROOT_2)
+        square = z * z
+        series = 1 / 11 + square * (1 / 13 + square * (1 / 15))
+        series = 1 / 5 + square * (1 / 7 + square * (1 / 9 + square * series))
+        values[k] = _LOG_2 * (exponents[k] + 0.5) + 2.0 * z * (1.0 + square * (1 / 3 + square * series))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _evidence_floors(parts, log_gammas, i, start, stop, n_classes, floors):
+    """Lower bounds of what `MultinomialEvidence` loses beyond the information lost about classes, with a block.
 
     Stirling's formula, with ``Σ_c log(1 / x_c + 1 / y_c) >= C log(1 / x + 1 / y)`` of geometric means.
     """
-    total, whole, mass = sums_a[0] + sums_b[0], sums_a[1] + sums_b[1], sums_a[2] + sums_b[2]
-    log_total = math.log(total)
-    if mass < 2.0:
-        of_mass = math.lgamma(mass)
-    else:
-        inverse = 1.0 / mass
-        of_mass = (mass - 0.5) * math.log(mass) - mass + _HALF_LOG_2PI + inverse * (1 / 12 - inverse * inverse / 360)
-    bound = (total - 0.5) * log_total - whole * math.log(whole) + (n_classes - 1) * (_HALF_LOG_2PI + of_mass)
-    bound += 0.5 * n_classes * math.log(sums_a[3] + sums_b[3]) + max(sums_a[4], sums_b[4]) + sums_a[5] + sums_b[5]
-    return bound - 1e-14 * (abs(whole * log_total) + abs(sums_a[5]) + abs(sums_b[5]))
+    width = stop - start
+    logs = np.empty((3, BLOCK))
+    total, whole, mean = parts[_TOTAL, i], parts[_WHOLE, i], parts[_MEAN, i]
+    units, rest, alone = parts[_UNITS, i], parts[_REST, i], parts[_ALONE, i]
+    totals, wholes, means = parts[_TOTAL, start:stop], parts[_WHOLE, start:stop], parts[_MEAN, start:stop]
+    others, rests, alones = parts[_UNITS, start:stop], parts[_REST, start:stop], parts[_ALONE, start:stop]
+    for k in range(width):
+        logs[0, k] = total + totals[k]
+        logs[1, k] = whole + wholes[k]
+        logs[2, k] = mean + means[k]
+    for row in range(3):
+        _take_logs(logs[row, :width])
+    for k in range(width):
+        of_total, of_whole = (total + totals[k] - 0.5) * logs[0, k], (whole + wholes[k]) * logs[1, k]
+        added = 0.5 * n_classes * logs[2, k] + max(rest, rests[k]) + (alone + alones[k])
+        of_mass = (n_classes - 1) * (_HALF_LOG_2PI + log_gammas[int(units + others[k])])
+        rounding = 1e-13 * (abs(of_total) + abs(of_whole) + abs(of_mass) + abs(alone) + abs(alones[k]))
+        floors[k] = of_total - of_whole + added + of_mass - rounding
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -259,99 +281,95 @@ def describe(state, i, values):
     else:
         n_classes = row.shape[0] - 1
         mass = row[n_classes]
-        sums[_TOTAL], sums[_WHOLE], sums[_MASS] = mass, n_classes * mass, mass
-        sums[_MEAN] = sums[_REST] = 0.0
+        total, logs, rest = mass, 0.0, 0.0
         for c in range(n_classes):
-            sums[_TOTAL] += row[c]
-            sums[_WHOLE] += row[c]
-            sums[_MEAN] -= math.log(row[c] + mass) / n_classes
-            sums[_REST] += _rest(row[c] + mass)
-        sums[_MEAN] = math.exp(sums[_MEAN])
-        total, whole = sums[_TOTAL], sums[_WHOLE]
-        sums[_ALONE] = _x_log_x(whole) - (total - 0.5) * math.log(total) - _rest(total)
-        sums[_ALONE] -= (n_classes - 1) * math.lgamma(mass)
+            total += row[c]
+            logs += math.log(row[c] + mass)
+            rest += _rest(row[c] + mass)
+        whole = total + (n_classes - 1) * mass
+        sums[0] = total
         state.inverse[i] = 1.0 / whole
+        if state.counts[BOUNDED]:
+            parts = state.parts
+            parts[_TOTAL, i], parts[_WHOLE, i], parts[_UNITS, i] = total, whole, np.rint(mass / state.floor[0])
+            parts[_MEAN, i], parts[_REST, i] = math.exp(-logs / n_classes), rest
+            alone = whole * math.log(whole) - (total - 0.5) * math.log(total) - _rest(total)
+            parts[_ALONE, i] = alone - (n_classes - 1) * math.lgamma(mass)
         for c in range(n_classes):
             values[c] = math.sqrt((row[c] + mass) / whole)
-    if state.rotation.shape[0] == 0:
-        for c in range(state.points.shape[0]):
-            state.points[c, i] = values[c]
-    else:
-        for k in range(state.points.shape[0]):
-            total = 0.0
-            for c in range(state.points.shape[0]):
-                total += values[c] * state.rotation[c, k]
-            state.points[k, i] = total
+    for c in range(state.points.shape[0]):
+        state.points[c, i] = values[c]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def describe_rows(state, start, stop):
-    """`describe` the slots from `start` to `stop`. Cost O(m) each, and the square of the coordinates of points."""
-    values = np.zeros(state.states.shape[1] + 1)
+    """`describe` the slots from `start` to `stop`. Cost O(m) each."""
+    values = np.zeros(state.states.shape[1] + 4)
     for i in range(start, stop):
         describe(state, i, values)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def bound_blocks(state):
-    """Set the boxes of all blocks of slots, and their largest inverse masses."""
-    size = state.counts[SIZE]
-    state.boxes[:, 0] = np.inf
-    state.boxes[:, 1] = -np.inf
-    state.lightest[:] = 0.0
-    for i in range(size):
-        _widen(state, i)
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_squares(value0, value1, value2, value3, row0, row1, row2, row3, squares):
+    """``squares += Σ (value - row)²``, with one pass over the squares."""
+    for k in range(row0.shape[0]):
+        first, second, third, fourth = value0 - row0[k], value1 - row1[k], value2 - row2[k], value3 - row3[k]
+        squares[k] += (first * first + second * second) + (third * third + fourth * fourth)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _widen(state, i):
-    """Extend the box of slot i's block to its point."""
-    block = i // BLOCK
-    state.lightest[block] = max(state.lightest[block], state.inverse[i])
-    for c in range(state.boxes.shape[2]):
-        state.boxes[block, 0, c] = min(state.boxes[block, 0, c], state.points[c, i])
-        state.boxes[block, 1, c] = max(state.boxes[block, 1, c], state.points[c, i])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _bounds_of_blocks(state, i, bounds):
-    """Lower bounds of the costs of slot i with any slot of each block; returns the block with the lowest."""
-    first, lowest = 0, np.inf
-    few = state.boxes.shape[2]
-    own = state.inverse[i]
-    for block in range((state.counts[SIZE] + BLOCK - 1) // BLOCK):
-        square = np.float32(0.0)
-        for c in range(few):
-            value = state.points[c, i]
-            gap = max(max(state.boxes[block, 0, c] - value, value - state.boxes[block, 1, c]), np.float32(0.0))
-            square += gap * gap
-        bounds[block] = (square * (1.0 - _SHARE) - _ABSOLUTE) / (own + state.lightest[block])
-        if bounds[block] < lowest:
-            first, lowest = block, bounds[block]
-    return first
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add_squares(value, row, squares):
-    for k in range(row.shape[0]):
-        squares[k] += (value - row[k]) * (value - row[k])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _add_products(value, row, squares):
+    """``squares -= value * row``."""
     for k in range(row.shape[0]):
         squares[k] -= value * row[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _count_candidates(squares, inverse, order, own_inverse, own_order, worst, share, absolute, candidates):
-    """Mark the slots whose cost may be at most `worst`, and count them."""
-    count = 0
+def _costs_at_least(squares, inverse, order, own_inverse, own_order, share, absolute, low):
+    """Turn squared distances into lower bounds of costs; infinite for pairs that the row does not own."""
     for k in range(inverse.shape[0]):
-        within = squares[k] * share - absolute <= worst * (own_inverse + inverse[k])
-        candidates[k] = within & (order[k] < own_order)
-        count += candidates[k]
-    return count
+        bound = (squares[k] * share - absolute) / (own_inverse + inverse[k])
+        low[k] = bound if order[k] < own_order else np.inf
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def _lowest(low):
+    """``low.min()``, in vector instructions."""
+    lowest = np.inf
+    for k in range(low.shape[0]):
+        lowest = low[k] if low[k] < lowest else lowest
+    return lowest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bound_block(state, i, start, stop, used, squares, low, floors):
+    """Set lower bounds of the costs of slot i with those of a block; `used` are its coordinates, where few are."""
+    own_order = state.order[i]
+    if not state.counts[BOUNDED]:
+        for k in range(stop - start):
+            low[k] = -np.inf if state.order[start + k] < own_order else np.inf
+        return
+    points = state.points
+    if state.counts[SPARSE]:
+        squares[:] = 1.0
+        for c in used:
+            _add_products(points[c, i], points[c, start:stop], squares)
+        share, absolute = 2.0, _ABSOLUTE + 2.0 * _ROUNDING * (used.shape[0] + 8)
+    else:
+        squares[:] = 0.0
+        for c in range(0, points.shape[0], 4):  # whose number is a multiple of four
+            _add_squares(
+                points[c, i], points[c + 1, i], points[c + 2, i], points[c + 3, i], points[c, start:stop],
+                points[c + 1, start:stop], points[c + 2, start:stop], points[c + 3, start:stop], squares,
+            )  # fmt: skip
+        share, absolute = 1.0 - _SHARE, _ABSOLUTE
+    _costs_at_least(
+        squares, state.inverse[start:stop], state.order[start:stop], state.inverse[i], own_order, share, absolute, low
+    )
+    if state.counts[KIND] == EVIDENCE:
+        _evidence_floors(state.parts, state.log_gammas, i, start, stop, state.states.shape[1] - 1, floors)
+        for k in range(stop - start):
+            low[k] += floors[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -371,77 +389,46 @@ def _insert(state, i, j, cost):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan_block(state, i, block, squares, candidates, used, memory):
-    """Compare slot i with those of a block. `memory`: the last cost, for which states, how many."""
-    start = block * BLOCK
-    stop = min(start + BLOCK, state.counts[SIZE])
-    width = stop - start
-    kind = state.counts[KIND]
-    own_order = state.order[i]
-    costs = state.costs[i]
-    if state.counts[BOUNDED]:
-        share, absolute = 1.0 - _SHARE, _ABSOLUTE
-        squares[:] = 0.0
+def _compare(state, i, j, low, floor, memory):
+    """Put slot j among the best partners of slot i if it is one.
+
+    `memory` has the last cost, the number of those states, and how many costs were computed.
+    """
+    if memory[1] == state.alike[j]:
+        _insert(state, i, j, memory[0])
+        return
+    kind, worst = state.counts[KIND], state.costs[i, KEPT - 1]
+    if state.counts[BOUNDED] and kind != WEIGHTS and worst < np.inf:
+        inverse_i, inverse_j = state.inverse[i], state.inverse[j]
         if state.counts[SPARSE]:
-            squares[:] = 1.0
-            for c in used:
-                _add_products(state.points[c, i], state.points[c, start:stop], squares)
-            share, absolute = 2.0, _ABSOLUTE + 2.0 * _ROUNDING * (used.shape[0] + 8)
+            # The entropy of two parts p and 1 - p is at most 2 log 2 √(p (1 - p)).
+            total_i, total_j = state.sums[i, 0], state.sums[j, 0]
+            products = 1.0 - 0.5 * (low * (inverse_i + inverse_j))
+            common = 2.0 * _LOG_2 * math.sqrt(total_i) * math.sqrt(total_j) * products
+            if _join(total_i, total_j) * (1.0 - 1e-9) - common > worst:
+                return
         else:
-            for c in range(state.points.shape[0]):
-                _add_squares(state.points[c, i], state.points[c, start:stop], squares)
-        worst = np.inf if kind == EVIDENCE else costs[KEPT - 1]
-        count = _count_candidates(
-            squares, state.inverse[start:stop], state.order[start:stop],
-            state.inverse[i], own_order, worst, share, absolute, candidates,
-        )  # fmt: skip
-        if count == 0:
-            return
-    else:
-        share, absolute = 0.0, 0.0
-        for k in range(width):
-            candidates[k] = state.order[start + k] < own_order
-    n_classes = state.states.shape[1] - (kind == EVIDENCE)
-    for k in range(width):
-        if not candidates[k]:
-            continue
-        j = start + k
-        if memory[1] == state.alike[j]:
-            _insert(state, i, j, memory[0])
-            continue
-        worst = costs[KEPT - 1]
-        if state.counts[BOUNDED] and worst < np.inf:
-            low = (squares[k] * share - absolute) / (state.inverse[i] + state.inverse[j])
-            added = 0.0
-            if kind == EVIDENCE:
-                added = _evidence_floor(state.sums[i], state.sums[j], n_classes)
-                if low + added > worst:
-                    continue
-            elif low > worst:
-                continue
-            if state.counts[SPARSE]:
-                # Entropies of two parts of a whole 1 are at most 2 log 2 √(p (1 - p)).
-                total_i, total_j = state.sums[i, 0], state.sums[j, 0]
-                common = 2.0 * _LOG_2 * math.sqrt(total_i) * math.sqrt(total_j) * (1.0 - squares[k] + 0.5 * absolute)
-                if _join(total_i, total_j) * (1.0 - 1e-9) - common > worst:
-                    continue
-            elif kind != WEIGHTS:
-                column = _WHOLE if kind == EVIDENCE else 0
-                mass_i = state.states[i, n_classes] if kind == EVIDENCE else 0.0
-                mass_j = state.states[j, n_classes] if kind == EVIDENCE else 0.0
-                total_i, total_j = state.sums[i, column], state.sums[j, column]
-                low = _divergence_bound(state.states[i], state.states[j], total_i, total_j, mass_i, mass_j, n_classes)
-                if low * (1.0 - 1e-9) - 1e-10 / (state.inverse[i] + state.inverse[j]) + added > worst:
-                    continue
-        cost = cost_of(state, i, j)
-        memory[0], memory[1] = cost, state.alike[j]
-        memory[2] += 1.0
-        _insert(state, i, j, cost)
+            n_classes = state.states.shape[1] - (kind == EVIDENCE)
+            mass_i = state.states[i, n_classes] if kind == EVIDENCE else 0.0
+            mass_j = state.states[j, n_classes] if kind == EVIDENCE else 0.0
+            divergence = _divergence_bound(
+                state.states[i], state.states[j], 1.0 / inverse_i, 1.0 / inverse_j, mass_i, mass_j, n_classes
+            )
+            if divergence * (1.0 - 1e-9) - 1e-10 / (inverse_i + inverse_j) + floor > worst:
+                return
+    cost = cost_of(state, i, j)
+    memory[0], memory[1] = cost, state.alike[j]
+    memory[2] += 1.0
+    _insert(state, i, j, cost)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan(state, i, squares, candidates, used, bounds, memory):
-    """Find the best partners of slot i among the slots whose pairs it owns. Cost O(d) times the coordinates at most."""
+def _scan(state, i, low, floors, lowest, squares, used, memory):
+    """Find the best partners of slot i among the slots whose pairs it owns; all but `memory` is scratch.
+
+    First lower bounds of all costs; then the costs of the lowest bounds, and of all that are not above these.
+    Cost O(d) times the coordinates of points.
+    """
     state.costs[i] = np.inf
     state.partners[i] = -1
     memory[1] = -1.0
@@ -451,24 +438,44 @@ def _scan(state, i, squares, candidates, used, bounds, memory):
             if state.points[c, i] != 0.0:
                 used[n_used] = c
                 n_used += 1
-    n_blocks = (state.counts[SIZE] + BLOCK - 1) // BLOCK
-    first = -1
-    if state.boxes.shape[2] > 0:
-        first = _bounds_of_blocks(state, i, bounds)
-        _scan_block(state, i, first, squares, candidates, used[:n_used], memory)
+    size = state.counts[SIZE]
+    n_blocks = (size + BLOCK - 1) // BLOCK
     for block in range(n_blocks):
-        if block != first and not bounds[block] > state.costs[i, KEPT - 1]:
-            _scan_block(state, i, block, squares, candidates, used[:n_used], memory)
+        lowest[block] = np.inf
+        if state.eldest[block] < state.order[i]:
+            start, stop = block * BLOCK, min((block + 1) * BLOCK, size)
+            _bound_block(state, i, start, stop, used[:n_used], squares, low[start:stop], floors[start:stop])
+            lowest[block] = _lowest(low[start:stop])
+    for _ in range(KEPT):
+        block = np.argmin(lowest[:n_blocks])
+        if lowest[block] == np.inf:
+            return
+        start, stop = block * BLOCK, min((block + 1) * BLOCK, size)
+        j = start + np.argmin(low[start:stop])
+        _compare(state, i, j, low[j], floors[j], memory)
+        low[j] = np.inf
+        lowest[block] = _lowest(low[start:stop])
+    for block in range(n_blocks):
+        if lowest[block] <= state.costs[i, KEPT - 1] and lowest[block] < np.inf:
+            for j in range(block * BLOCK, min((block + 1) * BLOCK, size)):
+                if low[j] <= state.costs[i, KEPT - 1] and low[j] < np.inf:
+                    _compare(state, i, j, low[j], floors[j], memory)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scratch(state):
+    """What `_scan` needs."""
+    size = state.word.shape[0]
+    squares, used = np.empty(BLOCK, dtype=np.float32), np.empty(state.points.shape[0], dtype=np.int64)
+    return np.empty(size), np.zeros(size), np.empty(state.eldest.shape[0]), squares, used, np.zeros(3)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan_rows(state, start, stop):
     """Find the best partners of the slots from `start` to `stop`; returns the number of costs computed."""
-    squares, candidates = np.empty(BLOCK, dtype=np.float32), np.empty(BLOCK, dtype=np.bool_)
-    used, bounds = np.empty(state.points.shape[0], dtype=np.int64), np.full(state.lightest.shape[0], -np.inf)
-    memory = np.zeros(3)
+    low, floors, lowest, squares, used, memory = _scratch(state)
     for i in range(start, stop):
-        _scan(state, i, squares, candidates, used, bounds, memory)
+        _scan(state, i, low, floors, lowest, squares, used, memory)
     return int(memory[2])
 
 
@@ -514,11 +521,17 @@ def play(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _is_partner(state, i, j):
+    """Whether the group in slot j, recorded as a partner of slot i, is there and has not changed."""
+    return j >= 0 and state.order[j] < state.order[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _has_partner(state, i):
     """Drop partners of slot i that are gone from the front of its list; False if none is left."""
     for k in range(KEPT):
         j = state.partners[i, k]
-        if j >= 0 and state.order[j] < state.order[i]:
+        if _is_partner(state, i, j):
             if k > 0:
                 for m in range(KEPT):
                     there = m + k < KEPT
@@ -531,10 +544,8 @@ def _has_partner(state, i):
 @njit(cache=True, nogil=True, error_model="numpy")
 def advance_sums(state, pairs, scores):
     """Merge ``len(pairs)`` times the pair of the lowest cost; returns how many, fewer where slots should be packed."""
-    squares, candidates = np.empty(BLOCK, dtype=np.float32), np.empty(BLOCK, dtype=np.bool_)
-    used, bounds = np.empty(state.points.shape[0], dtype=np.int64), np.full(state.lightest.shape[0], -np.inf)
-    memory = np.zeros(3)
-    values = np.zeros(state.states.shape[1] + 1)
+    low, floors, lowest, squares, used, memory = _scratch(state)
+    values = np.zeros(state.states.shape[1] + 4)
     counts = state.counts
     done = 0
     while done < pairs.shape[0]:
@@ -542,9 +553,9 @@ def advance_sums(state, pairs, scores):
             break
         # What a row had recorded comes before all that it has: its costs, and words of equal costs, only rise.
         i = state.tree[1]
-        while not state.order[state.partners[i, 0]] < state.order[i]:
+        while not _is_partner(state, i, state.partners[i, 0]):
             if not _has_partner(state, i):
-                _scan(state, i, squares, candidates, used, bounds, memory)
+                _scan(state, i, low, floors, lowest, squares, used, memory)
                 counts[SCANS] += 1
             _replay(state, i)
             i = state.tree[1]
@@ -558,13 +569,11 @@ def advance_sums(state, pairs, scores):
         for k in range(state.states.shape[1]):
             state.states[s, k] += state.states[t, k]
         describe(state, s, values)
-        if counts[BOUNDED]:
-            _widen(state, s)
         state.order[t] = DEAD
         state.order[s] = state.alike[s] = counts[LEVEL]
         state.costs[t] = np.inf
         state.partners[t] = -1
-        _scan(state, s, squares, candidates, used, bounds, memory)
+        _scan(state, s, low, floors, lowest, squares, used, memory)
         _replay(state, t)
         _replay(state, s)
         done += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
@@ -29,12 +30,6 @@ COMPILED = {
     GaussianFit: kernels.FIT,
     GaussianEvidence: kernels.NORMAL_GAMMA,
 }
-# Coordinates by which blocks of words are bounded.
-_FEW = 8
-# Weight of the logarithm of mass beside coordinates, where words are put into blocks of similar ones.
-_OF_MASS = 0.1
-# Points of more coordinates are not rotated, nor sorted into blocks.
-_MOST_ROTATED = 128
 # Words are compared by products of coordinates if they have less than this fraction of them.
 _FILLED = 1 / 3
 # With lighter words all costs are computed: inverses of their masses would overflow.
@@ -51,19 +46,18 @@ class SumSearch(Search):
     exact while the partner exists, and comes before all of its pairs afterwards. A tournament of all rows gives the
     first one; it is scanned only if all partners that it kept are gone.
 
-    A scan computes the cost of a pair only where a lower bound is not above those of the partners kept so far. With
-    masses m and points x, ``cost >= |x_s - x_t|² / (1 / m_s + 1 / m_t)``:
+    A scan computes lower bounds of the costs of a row, then the costs of the pairs with the lowest bounds, and of those
+    whose bounds are not above these. With masses m and points x, ``cost >= |x_s - x_t|² / (1 / m_s + 1 / m_t)``:
 
     - for information the points are roots of the probabilities of classes given the word. As
-      ``KL(p | q) >= |√p - √q|²``, the loss is at least Ward's cost of the roots;
+      ``KL(p | q) >= |√p - √q|²``, the loss is at least Ward's cost of the roots. A second bound, of the order of the
+      distance to the fourth power away from the loss, is computed where the first one does not decide;
     - for weights this is the cost itself;
     - for the evidence of multinomials it bounds the information in the counts with the prior's mass added, beside what
       Stirling's formula leaves. Gaussians have no bound: all costs are computed.
 
-    Words lie in blocks of near points and similar masses, whose boxes bound all costs of a block at once. Of equal
-    costs the pair with the lowest s, then the lowest t, is merged. The states of the
-    scoring may be merged in place. Memory O(d) beyond the states and points in single precision; time O(C d²) at
-    most on ordinary data.
+    Of equal costs the pair with the lowest s, then the lowest t, is merged. The states of the scoring may be merged in
+    place. Memory O(d) beyond the states and points in single precision; time O(C d²) on ordinary data.
     """
 
     def __init__(self, scoring: Scoring, n_threads: int = 1, show_progress: bool = False) -> None:
@@ -78,44 +72,46 @@ class SumSearch(Search):
             )
         self.start_score = float(scoring.offset + scoring.terms(states).sum())
         mass, n_columns, floor = _measures(kind, scoring, states)
-        bounded = kind <= kernels.WEIGHTS and float(mass.min()) > _LIGHTEST
+        bounded = float(mass.min()) > _LIGHTEST
         classes = scoring.classes if isinstance(scoring, (GaussianFit, GaussianEvidence)) else []
         sparse = bounded and kind == kernels.INFORMATION and np.count_nonzero(states) < _FILLED * states.size
-        n_points = 0 if not bounded else m - (kind != kernels.INFORMATION)
-        rotated = bounded and not sparse and n_points <= _MOST_ROTATED
-        states = states.copy() if rotated else states  # which are sorted
-        rotation = _directions(_points(kind, states, mass)) if rotated else np.empty((0, 0))
-        few = min(_FEW, n_points) if rotated and kind != kernels.EVIDENCE else 0
-        size = 1 << max(d - 1, 1).bit_length()
-        n_blocks = -(-d // kernels.BLOCK)
-        counts = np.zeros(kernels.N_COUNTS, dtype=np.int64)
-        counts[:] = d, d, d, 0, 0, kind, bounded, sparse
-        # Row i owns the pairs with heavier words, and of equally heavy ones those with later words.
-        order = np.empty(d, dtype=np.int64)
-        order[np.lexsort((-np.arange(d), -mass))] = np.arange(d)
+        words, order = np.arange(d), np.empty(d, dtype=np.int64)
+        alike = _equal_rows(states) if kind == kernels.EVIDENCE else words
+        # A row owns the pairs with heavier words, and with later ones of those that are equal to it.
+        by_mass = np.lexsort((-words, alike, -mass))
+        order[by_mass] = words
+        if bounded and not sparse:
+            words, states, alike, order = by_mass, states[by_mass], alike[by_mass], words
+        with_parts = bounded and kind == kernels.EVIDENCE
+        n_points = -(-(m - (kind != kernels.INFORMATION)) // 4) * 4 if bounded else 0
         self._state = kernels.SumState(
             states=states,
             sums=np.zeros((d, n_columns)),
             points=np.empty((n_points, d), dtype=np.float32),
             inverse=np.ones(d),
-            boxes=np.empty((n_blocks, 2, few), dtype=np.float32),
-            lightest=np.empty(n_blocks),
-            rotation=rotation,
+            parts=np.empty((kernels.N_PARTS, d if with_parts else 0)),
+            log_gammas=gammaln(floor * np.arange(2 * d + 1)) if with_parts else np.empty(0),
+            eldest=np.empty(-(-d // kernels.BLOCK), dtype=np.int64),
             classes=np.array([samples.stop for samples in classes], dtype=np.int64),
             floor=np.array([floor]),
-            word=np.arange(d),
-            order=order,
-            alike=_equal_rows(states) if kind == kernels.EVIDENCE else np.arange(d),
+            word=words.copy(),
+            order=order.copy(),
+            alike=alike.copy(),
             costs=np.full((d, kernels.KEPT), np.inf),
             partners=np.full((d, kernels.KEPT), -1, dtype=np.int64),
-            tree=np.empty(2 * size, dtype=np.int64),
+            tree=np.empty(2 << max(d - 1, 1).bit_length(), dtype=np.int64),
             score=np.array([self.start_score]),
-            counts=counts,
+            counts=np.array([d, d, d, 0, 0, kind, bounded, sparse]),
         )
         run_over_ranges(lambda start, stop: kernels.describe_rows(self._state, start, stop), d, n_threads)
-        self._arrange(np.arange(d))
+        self._find_eldest()
         self._scan_all(n_threads, show_progress)
         kernels.play(self._state)
+
+    def _find_eldest(self) -> None:
+        state, size = self._state, int(self._state.counts[kernels.SIZE])
+        starts = np.arange(0, size, kernels.BLOCK)
+        state.eldest[: len(starts)] = np.minimum.reduceat(state.order[:size], starts)
 
     def _scan_all(self, n_threads: int, show_progress: bool) -> None:
         evaluated: list[int] = []
@@ -130,30 +126,27 @@ class SumSearch(Search):
                 bar.update(last)
         self._state.counts[kernels.EVALUATED] += sum(evaluated)
 
-    def _arrange(self, live: NDArray[np.int64]) -> None:
-        """Move the given slots to the front, in blocks of similar words."""
-        state = self._state
-        old_size = int(state.counts[kernels.SIZE])
-        some = state.points[: _FEW if len(state.rotation) else 0, live]
-        slots = live[_similar(some, state.inverse[live], state.alike[live])]
-        n = len(slots)
-        if n < old_size or not np.array_equal(slots, np.arange(n)):
-            place = np.full(old_size + 1, -1)  # the last one is for partners that are gone already
-            place[slots] = np.arange(n)
-            for part in (state.states, state.sums, state.inverse, state.word, state.order, state.alike, state.costs):
-                part[:n] = part[slots]
-            state.points[:, :n] = state.points[:, slots]
-            state.partners[:n] = place[state.partners[slots]]
-            state.order[n:] = DEAD
-            state.counts[kernels.SIZE] = n
-        if state.counts[kernels.BOUNDED]:
-            kernels.bound_blocks(state)
+    def _pack(self) -> None:
+        """Close the gaps that groups left which are gone, keeping the order."""
+        state, size = self._state, int(self._state.counts[kernels.SIZE])
+        live = np.flatnonzero(state.order[:size] != DEAD)
+        n = len(live)
+        place = np.full(size + 1, -1)  # the last one is for partners that were gone already
+        place[live] = np.arange(n)
+        for part in (state.states, state.sums, state.inverse, state.word, state.order, state.alike, state.costs):
+            part[:n] = part[live]
+        for rows in (state.points, state.parts):
+            if rows.size:
+                rows[:, :n] = rows[:, live]
+        state.partners[:n] = place[state.partners[live]]
+        state.counts[kernels.SIZE] = n
+        self._find_eldest()
+        kernels.play(state)
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
         done = kernels.advance_sums(self._state, pairs, scores)
         while done < len(pairs):
-            self._arrange(np.flatnonzero(self._state.order[: self._state.counts[kernels.SIZE]] != DEAD))
-            kernels.play(self._state)
+            self._pack()
             done += kernels.advance_sums(self._state, pairs[done:], scores[done:])
 
     @property
@@ -164,56 +157,23 @@ class SumSearch(Search):
 
 
 def _measures(kind: int, scoring: Scoring, states: NDArray[np.float64]) -> tuple[NDArray[np.float64], int, float]:
-    """The mass of each word, the number of sums that are kept of it, and the floor or unit of the kind."""
+    """The mass of each word in bounds of costs, 0 for no bound; the number of sums that are kept of it; the unit of
+    mass or of points, or the smallest variance.
+    """
     if kind == kernels.INFORMATION:
         return states.sum(axis=1), 1, 0.0
     if kind == kernels.EVIDENCE:
-        return states[:, :-1].sum(axis=1) + (states.shape[1] - 1) * states[:, -1], 6, 0.0
+        unit = float(states[:, -1].min())
+        mass = states[:, :-1].sum(axis=1) + (states.shape[1] - 1) * states[:, -1]
+        return (mass if (states[:, -1] == unit).all() else np.zeros(len(states))), 1, unit
     if kind == kernels.WEIGHTS:
-        largest = float((_points(kind, states, states[:, 0]) ** 2).sum(axis=1).max())
-        return states[:, 0].copy(), 0, largest if largest > 0 else 1.0
+        mass = states[:, 0]
+        largest = ((states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]) ** 2).sum(axis=1).max()
+        return mass.copy(), 0, float(largest) if largest > 0 else 1.0
     assert isinstance(scoring, (GaussianFit, GaussianEvidence))
-    return np.ones(len(states)), len(scoring.classes) + 1, scoring.floor
-
-
-def _points(kind: int, states: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The points that bound costs, before they are rotated."""
-    if kind == kernels.WEIGHTS:
-        return states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]
-    counts = states if kind == kernels.INFORMATION else states[:, :-1] + states[:, -1:]
-    return np.sqrt(counts / mass[:, np.newaxis])
-
-
-def _directions(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Axes of coordinates in which the first vary most. Rotations keep distances."""
-    centred = points - points.mean(axis=0)
-    return np.ascontiguousarray(np.linalg.eigh(centred.T @ centred)[1][:, ::-1])
+    return np.zeros(len(states)), len(scoring.classes) + 1, scoring.floor
 
 
 def _equal_rows(states: NDArray[np.float64]) -> NDArray[np.int64]:
     """Number the rows, equal ones by the same number."""
     return np.unique(states, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _similar(points: NDArray[np.float32], inverse: NDArray[np.float64], alike: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Sort words so that those of each block are near each other, by halving sets at the coordinate of most spread.
-
-    Words of equal states are neighbours in their block.
-    """
-    values = np.concatenate([points, _OF_MASS * np.log(inverse)[np.newaxis]])
-    order = np.argsort(alike, kind="stable")
-    todo = [(0, len(order))] if len(points) else []
-    while todo:
-        start, stop = todo.pop()
-        n_blocks = -(-(stop - start) // kernels.BLOCK)
-        own = order[start:stop]
-        if n_blocks <= 1:
-            own.sort()
-            order[start:stop] = own[np.argsort(alike[own], kind="stable")]
-            continue
-        here = values[:, own]
-        axis = int(np.argmax(here.var(axis=1)))
-        middle = start + n_blocks // 2 * kernels.BLOCK
-        order[start:stop] = own[np.argsort(here[axis], kind="stable")]
-        todo += [(start, middle), (middle, stop)]
-    return order
