@@ -42,7 +42,7 @@ class ClassifierLoss(AdditiveScore):
     from the same labels. `bagwise.CompactClassifier` does that, with weights fitted to the classifier's scores.
 
     Needs at least about as many groups as classes; below that "aib" is better. For two classes O(d log d) time, as
-    words are compared only with their neighbours in the order of weights; else O(C d²). O(C d) memory.
+    words are compared only with their neighbours in the order of weights; else O(C d²) on ordinary data. O(C d) memory.
 
     Examples
     --------
