@@ -37,8 +37,8 @@ class InformationLoss(AdditiveScore):
     -----
     Words with the same distribution over classes cost nothing to merge and are merged first; without smoothing, words
     that never occur are merged with the first word that does. Use counts or histograms, not their square roots.
-    O(C d²) time on ordinary data, O(C d) memory. Losses are computed only where a lower bound of them, Ward's cost of the
-    roots of ``p(c | w)``, does not rule a pair out.
+    O(C d²) time on ordinary data, O(C d) memory. Losses are computed only where a lower bound of them, Ward's cost of
+    the roots of ``p(c | w)``, does not rule a pair out.
 
     References
     ----------
