@@ -447,14 +447,14 @@ def _scan(state, i, low, floors, lowest, squares, used, memory):
             _bound_block(state, i, start, stop, used[:n_used], squares, low[start:stop], floors[start:stop])
             lowest[block] = _lowest(low[start:stop])
     for _ in range(KEPT):
-        block = np.argmin(lowest[:n_blocks])
-        if lowest[block] == np.inf:
+        first = int(np.argmin(lowest[:n_blocks]))
+        if lowest[first] == np.inf:
             return
-        start, stop = block * BLOCK, min((block + 1) * BLOCK, size)
-        j = start + np.argmin(low[start:stop])
-        _compare(state, i, j, low[j], floors[j], memory)
-        low[j] = np.inf
-        lowest[block] = _lowest(low[start:stop])
+        start, stop = first * BLOCK, min((first + 1) * BLOCK, size)
+        best = start + int(np.argmin(low[start:stop]))
+        _compare(state, i, best, low[best], floors[best], memory)
+        low[best] = np.inf
+        lowest[first] = _lowest(low[start:stop])
     for block in range(n_blocks):
         if lowest[block] <= state.costs[i, KEPT - 1] and lowest[block] < np.inf:
             for j in range(block * BLOCK, min((block + 1) * BLOCK, size)):
