@@ -7,7 +7,7 @@ import pytest
 
 import bagwise
 
-HEAVY = {"numba", "cv2", "torch", "sklearn", "scipy", "numpy", "joblib", "safetensors", "PIL", "av", "pyarrow"}
+HEAVY = {"numba", "cv2", "torch", "cupy", "sklearn", "scipy", "numpy", "joblib", "safetensors", "PIL", "av", "pyarrow"}
 
 
 def loaded_after(code):

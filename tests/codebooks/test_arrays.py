@@ -194,6 +194,16 @@ def test_an_estimator_on_a_device(assignment, monkeypatch):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.cuda
+def test_bags_of_arrays_on_a_device():
+    cupy = pytest.importorskip("cupy")
+    values = vectors(60)
+    model = BagOfFeatures(4, random_state=0, device="cuda", sparse_output=False).fit(cupy.asarray(values))
+    np.testing.assert_array_equal(model.transform(cupy.asarray(values)), model.transform(values))
+    lists = [cupy.asarray(values[:20]), cupy.asarray(values[20:])]
+    np.testing.assert_array_equal(model.transform(lists), model.transform([values[:20], values[20:]]))
+
+
 def test_soft_histograms_and_their_gradient(xp, monkeypatch):
     monkeypatch.setattr(array_learning, "_NUMBERS", 700)  # several blocks
     values, words, offsets = vectors(150, dtype=np.float32) + np.float32(50), vectors(9, seed=2) + 50, [0, 1, 90, 150]
