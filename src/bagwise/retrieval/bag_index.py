@@ -123,6 +123,8 @@ class BagIndex:
     array([['dogs']], dtype=object)
     """
 
+    device: str | None = None  # of pickles of earlier versions, which lack it
+
     def __init__(
         self,
         metric: str = "hellinger",

@@ -184,6 +184,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
 
     embedding_: NDArray[np.float64] | None
 
+    device: str | None = None  # of pickles of earlier versions, which lack it
+
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "n_components": [Interval(Integral, 1, None, closed="left")],
