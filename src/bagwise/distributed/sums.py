@@ -266,12 +266,7 @@ def _join(left: Any, right: Any, left_number: int, right_number: int) -> Any:
 
 
 def read_chunk(
-    blocks: list[Any],
-    number: int,
-    n_rows: int | None,
-    width: int | None,
-    result: ResultSize,
-    memory_limit: Limit,
+    blocks: list[Any], number: int, n_rows: int | None, width: int | None, result: ResultSize, memory_limit: Limit
 ) -> Any:
     """Assemble a chunk in float64, and check its shape, memory, NaN and infinity."""
     if any(sp.issparse(block) for block in blocks):
@@ -285,8 +280,7 @@ def read_chunk(
             f"Chunk {number} has {X.shape[1]} words, but X has {width} by its metadata. All chunks must have the "
             "same columns."
         )
-    if n_rows is not None:
-        _check_rows(X.shape[0], n_rows, number)
+    _check_rows(X.shape[0], n_rows, number)
     if X.dtype.kind not in "biuf":
         raise BagwiseError(f"Chunk {number} must be numeric; got {X.dtype}.")
     if sp.issparse(X):
@@ -300,8 +294,9 @@ def read_chunk(
     return X
 
 
-def _check_rows(found: int, declared: int, number: int) -> None:
-    if found != declared:
+def _check_rows(found: int, declared: float | None, number: int) -> None:
+    """Raise if a chunk has other rows than declared; None and NaN declare nothing."""
+    if declared is not None and not np.isnan(declared) and found != declared:
         raise BagwiseError(
             f"Chunk {number} has {found} samples, but X says that it has {declared} (X.chunks). Give the shape that "
             "chunks really have, such as to dask.array.from_delayed, or call X.compute_chunk_sizes()."
@@ -572,8 +567,7 @@ def _pool_chunk(
     sizes: tuple[float, ...],  # of all chunks; NaN where unknown
     block_id: tuple[int, int],  # given by Dask
 ) -> Any:
-    if not np.isnan(sizes[block_id[0]]):
-        _check_rows(chunk.shape[0], int(sizes[block_id[0]]), block_id[0])
+    _check_rows(chunk.shape[0], sizes[block_id[0]], block_id[0])
     chunk = check_array(chunk, accept_sparse="csr", dtype=list(_FLOATS), ensure_min_samples=0, ensure_all_finite=False)
     check_finite(chunk, block_id[0])
     return pool(chunk, labels, n_groups, pooling, **weights)

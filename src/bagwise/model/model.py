@@ -503,12 +503,8 @@ class Model(ModelViews):
         Examples
         --------
         >>> from bagwise import Hierarchy, Model
-        >>> model = Model(
-        ...     modality="texts",
-        ...     hierarchy=Hierarchy(3, [[0, 2]], [0.5]),
-        ...     n_groups=2,
-        ...     word_names=["cat", "dog", "kitten"],
-        ... )
+        >>> hierarchy, names = Hierarchy(3, [[0, 2]], [0.5]), ["cat", "dog", "kitten"]
+        >>> model = Model(modality="texts", hierarchy=hierarchy, n_groups=2, word_names=names)
         >>> model.rename_groups({0: "felines"}).group_names()
         array(['felines', 'dog'], dtype=object)
         """
