@@ -46,6 +46,9 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = MOST_TABLES = 16
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
+# Kinds of parts of regular expressions; the most steps of a safe one at a character, and at a border of words.
+CHARACTERS, REPEATS = ("LITERAL", "NOT_LITERAL", "ANY", "IN"), ("MAX_REPEAT", "MIN_REPEAT")
+MOST_STEPS, MOST_BETWEEN = 1000, 30
 BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
 
 
@@ -352,126 +355,90 @@ def _is_tokenizer(options: Any) -> bool:
     return sound and few and words and {type(options.get(name, True)) for name in ("binary", "lowercase")} == {bool}
 
 
-class _Pattern:
-    """Places of characters in a regular expression (Glushkov's automaton); `follow` has a place once for each way."""
-
-    def __init__(self, parts: Any) -> None:
-        self.items, self.follow = list[Any](), list[list[int]]()
-        _, self.first, self.last = self._sequence(parts)
-
-    def _sequence(self, parts: Any) -> tuple[bool, list[int], list[int]]:
-        """Add parts; return whether they may be empty, the places they begin with, and those they end with."""
-        empty, first, last = True, list[int](), list[int]()
-        for kind, held in parts:
-            may, begin, end = self._part(str(kind), held)
-            self._join(last, begin)
-            first, last, empty = first + begin * empty, end + last * may, empty and may
-        return empty, first, last
-
-    def _join(self, before: list[int], after: list[int]) -> None:
-        for place in before:
-            self.follow[place] += after
-        _check(len(self.follow) + sum(map(len, self.follow)) < 2000, "it is too large")
-
-    def _part(self, kind: str, held: Any) -> tuple[bool, list[int], list[int]]:
-        if kind in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
-            one = [("NEGATE", 0)] * (kind != "LITERAL") + [("LITERAL", 10 if kind == "ANY" else held)]
-            self.items.append(held if kind == "IN" else one)
-            self.follow.append([])
-            return False, [len(self.items) - 1], [len(self.items) - 1]
-        if kind == "BRANCH":
-            found = [*map(self._sequence, held[1])]
-            return any(f[0] for f in found), [n for f in found for n in f[1]], [n for f in found for n in f[2]]
-        if kind == "SUBPATTERN" and not (held[1] or held[2]):
-            return self._sequence(held[3])
-        _check(kind.endswith("_REPEAT"), f"it has {kind} inside")
-        least, most, body = held[0], min(held[1], 9), held[2]  # more than 8 times is any number of times
-        copies = [self._sequence(body) for _ in range(most if most < 9 else max(1, least if least < 9 else 1))]
-        _check(least < 999 and copies and not any(copy[0] for copy in copies), "it repeats what is empty, or too often")
-        for before, after in itertools.pairwise([*copies, *copies[-1:] * (most == 9)]):
-            self._join(before[2], after[1])
-        return (
-            least == 0,
-            copies[0][1],
-            [n for copy in copies[-1 if most == 9 else max(0, least - 1) :] for n in copy[2]],
-        )
-
-    def characters(self) -> tuple[list[set[Any]], set[Any]]:
-        """Return the characters at each place, and those of words; beyond ASCII, some stand for all that are alike."""
-        given = [(held, held) if str(kind) == "LITERAL" else held for items in self.items for kind, held in items]
-        ends = {end for one in given if isinstance(one, tuple) for end in (one[0], one[1] + 1) if end > 128}
-        text = [chr(n) for n in range(128)]
-        kinds = [
-            "d" if c.isdecimal() else "w" if c.isalnum() or c == "_" else "s" if c.isspace() else "-" for c in text
-        ]
-        every = [*enumerate(kinds), *itertools.product([128, *ends], "dws-")]
-        return [{c for c in every if _is_in(items, *c)} for items in self.items], {c for c in every if c[1] in "dw"}
+def _flat(parts: Any) -> list[tuple[str, Any]]:
+    """Return the kind of each part of a parsed pattern and what it holds; the parts of groups instead of groups."""
+    found = list[tuple[str, Any]]()
+    for kind, held in parts:
+        group = str(kind) == "SUBPATTERN" and not (held[1] or held[2])  # without options
+        found += _flat(held[3]) if group else [(str(kind), held)]
+    return found
 
 
-def _is_in(items: Any, number: int, kind: str) -> bool:
-    """Whether a set of the parser has a character: a digit, another one of words, a space, or any other."""
-    found, wanted = False, True
-    for op, held in items:
-        name = str(held).removeprefix("CATEGORY_")
-        if str(op) == "CATEGORY":
-            found |= (kind in {"DIGIT": "d", "WORD": "dw", "SPACE": "s"}[name.removeprefix("NOT_")]) != ("NOT_" in name)
-        elif str(op) == "NEGATE":
-            wanted = False
-        else:
-            found |= number == held if str(op) == "LITERAL" else held[0] <= number <= held[1]
-    return found == wanted
+def _steps(parts: Any, rest: int = 0, sure: bool = True) -> tuple[int, bool]:
+    """Return the most steps by which a search matches parts or fails, and whether they never fail.
 
-
-def _check_linear(parts: list[Any]) -> None:
-    """Raise an error unless matches of an alternative are found in time proportional to the length of any text.
-
-    No place that can come again has two ways to go on, so that there are few ways to read a text. Where reading ends,
-    there is a match not far before; or it began at the border of a word and has not left the word.
+    `rest` and `sure` say this of what follows. If that never fails, the search tries no second way to match the parts:
+    what they repeat, however long, is in the match. Otherwise the steps of all ways are added up.
     """
-    edges = [str(part[1]) == "AT_BOUNDARY" for part in (*parts[:1], *parts[-1:])] if len(parts) > 1 else [False, False]
-    graph = _Pattern(parts[edges[0] : len(parts) - edges[1]])
-    sets, words = graph.characters()
-    after, last = [set(places) for places in graph.follow], set(graph.last)
+    for kind, held in reversed(_flat(parts)):
+        if kind in (*CHARACTERS, "AT"):
+            rest, sure = rest + 1, False
+        elif kind == "BRANCH":
+            ways = [_steps(one, rest, sure) for one in held[1]]
+            rest, sure = sum(way[0] for way in ways), any(way[1] for way in ways)
+        else:
+            _check(kind in REPEATS, f"it has {kind} inside")
+            least, most, body = held
+            _check(body.getwidth()[0], "it repeats what may be empty")
+            skip = rest
+            for number in range(least + (most > least) if sure else most, 0, -1):
+                steps, never_fails = _steps(body, rest, sure)
+                rest, sure = (steps + skip, sure) if number > least else (steps, never_fails)
+        _check(rest <= MOST_STEPS, "what it repeats may be read in many ways, or in vain")
+    return rest, sure
 
-    def again(among: set[int]) -> set[int]:
-        """Places that can come again, with others of these alone between."""
-        found = set()
-        for place in among:
-            reached, new = set(), after[place] & among
-            while new:
-                reached |= new
-                new = set().union(*(after[n] for n in new)) & among - reached
-            found |= {place} & reached
-        return found
 
-    places = set(range(len(sets)))
-    loops, n_ways = again(places), 1
-    for place, others in [(-1, graph.first), *enumerate(graph.follow)]:
-        ways = max((sum(not sets[n].isdisjoint(sets[m]) for m in others) for n in others), default=1)
-        _check(ways == 1 or place not in loops, "some texts can be read in many ways")
-        n_ways *= ways
-    _check(n_ways <= 64, "some texts can be read in many ways")
-    if edges[0] and all(held <= words for held in sets):
-        return
-    _check(edges[0] or not edges[1], "it has a border of words only at its end")
-    lone = loops - last if edges[1] else again(places - last)
-    own = {n for n in last if sets[n] <= words}
-    apart = all(sets[n].isdisjoint(words) and {m for m in places if n in after[m]} <= own for n in lone)
-    _check(not lone or (edges[1] and apart), "what it repeats may turn out to be in vain")
+def _all_are(of_words: bool, parts: Any) -> bool:
+    """Whether all characters that parts match are characters of words, or none are; False for some that are hard."""
+    sets, sound = ("WORD", "DIGIT") if of_words else ("NOT_WORD", "SPACE"), True
+    for kind, held in _flat(parts):
+        if kind in ("LITERAL", "RANGE"):
+            first, last = held if kind == "RANGE" else (held, held)
+            numbers = range(first, min(last, first + 1000) + 1)
+            sound &= last in numbers and all((chr(n).isalnum() or n == ord("_")) == of_words for n in numbers)
+        elif kind == "IN" and str(held[0][0]) == "NEGATE":
+            sound &= ("CATEGORY_NOT_WORD" if of_words else "CATEGORY_WORD") in {str(one) for _, one in held}
+        elif kind in ("IN", *REPEATS):
+            sound &= _all_are(of_words, held if kind == "IN" else held[2])
+        else:
+            sound &= kind == "CATEGORY" and str(held).removeprefix("CATEGORY_") in sets
+    return sound
+
+
+def _steps_between_borders(parts: list[tuple[str, Any]]) -> int:
+    r"""Return the steps of parts between ``\b`` and ``\b``, of which one may be endless.
+
+    Only one character may be repeated without end, as the last part. It is read again from few other borders, because
+    the match goes to the last one. After words there may be one ``(?:-\w+)*``: a match can end at the border before.
+    """
+    repeated = _flat(parts[-1][1][2]) if parts[-1][0] in REPEATS else []
+    runs = [parts[:-1], repeated[1:]] if len(repeated) > 1 and len(parts) > 1 else [parts]
+    apart = _all_are(False, repeated[:1]) and all(_all_are(True, run) for run in runs)
+    _check(len(runs) == 1 or (apart and parts[-1][1][0] < 2), "what it repeats may turn out to be in vain")
+    total = 0
+    for *before, (kind, held) in runs:
+        single = kind in REPEATS and [one for one, _ in _flat(held[2])] in [[name] for name in CHARACTERS]
+        steps, _ = _steps([*before, (kind, (held[0], held[0], held[2]) if single else held)], 1, sure=False)
+        total += steps
+    _check(total <= MOST_BETWEEN, "it may be read in many ways between two borders")
+    return total
 
 
 @functools.lru_cache
 def unsafe_reason(pattern: str) -> str:
     """Return why a regular expression may take long for some texts; "" if the time is proportional to their length."""
-    parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
     try:
+        parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
         _check(parsed.state.flags in (0, re.UNICODE), "it has options")
-        parts = list(parsed)
-        while len(parts) == 1 and str(parts[0][0]) == "SUBPATTERN" and not (parts[0][1][1] or parts[0][1][2]):
-            parts = list(parts[0][1][3])
-        several = len(parts) == 1 and str(parts[0][0]) == "BRANCH"
-        for one in parts[0][1][1] if several else [parts]:
-            _check_linear(list(one))
+        parts, total = _flat(parsed), 0
+        for one in map(_flat, parts[0][1][1] if len(parts) == 1 and parts[0][0] == "BRANCH" else [parts]):
+            try:
+                total += _steps(one)[0]
+            except ModelFileError:
+                if len(one) < 3 or any(str(held) != "AT_BOUNDARY" for _, held in (one[0], one[-1])):
+                    raise
+                total += _steps_between_borders(one[1:-1])
+        _check(total <= MOST_STEPS, "it has many alternatives")
     except (ModelFileError, RecursionError) as error:
         return str(error)
     return ""
