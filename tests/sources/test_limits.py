@@ -222,6 +222,14 @@ def test_long_records_are_skipped_and_others_read(tmp_path):
     (tmp_path / "a.csv").write_bytes(b'text\na\n"' + b"b\n" * 200 + b'"\nc\n')
     with pytest.raises(BagwiseError, match=r"a.csv cannot be used: the record that begins at byte 7 is refused, or"):
         open_collection(tmp_path / "a.csv", on_error="skip", limits=Limits(text_bytes=100))
+    # many short lines are refused before they have so many bytes; a thousand never are
+    for n_lines, is_refused in ((1001, True), (999, False)):
+        (tmp_path / "a.csv").write_bytes(b'text\n"' + b"\n" * (n_lines - 1) + b'"\nc\n')
+        if is_refused:
+            with pytest.raises(BagwiseError, match="more than 1,000 lines, which count for 64 bytes each at least"):
+                open_collection(tmp_path / "a.csv", limits=Limits(text_bytes=20_000))
+        else:
+            assert len(open_collection(tmp_path / "a.csv", limits=Limits(text_bytes=20_000))) == 2
 
 
 def test_items_obey_the_limits(tmp_path):

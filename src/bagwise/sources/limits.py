@@ -44,7 +44,7 @@ class Limits:
         Memory of the numbers and strings of a table or of a file of labels, and the size of their files. None: 80 % of
         the free memory.
     text_bytes : int, default=64 MiB
-        Size of a text, or of a record of a file.
+        Size of a text, or of a record of a file, whose lines count for 64 bytes each at least if they are many.
     label_length : int, default=1000
         Number of characters of a label.
     pixels : int, default=64_000_000

@@ -45,6 +45,8 @@ __all__ = ["RECORD_ENDINGS", "RecordContent", "RecordDecoder", "RecordFormat", "
 
 JSON_ENDINGS = frozenset([".jsonl", ".ndjson"])
 RECORD_ENDINGS = JSON_ENDINGS | TAB_ENDINGS | SHEET_ENDINGS | {".csv"}
+# A line of a record counts for so many bytes at least, from some number on: short lines take as long as long ones.
+_LINE_BYTES, _FEW_LINES = 64, 1000
 
 
 class Scanned(NamedTuple):
@@ -123,7 +125,7 @@ class RecordFormat:
         else:
             records = map(self._named, self._rows(lines))
         while True:
-            begin = lines.begin = lines.position
+            begin = lines.begin_record()
             found: dict[str, Any] | BagwiseError | None
             try:
                 found = next(records)
@@ -177,11 +179,17 @@ class _Lines(Iterator[str]):
 
     def __init__(self, file: BinaryIO, position: int, format: RecordFormat, limits: Limits) -> None:
         file.seek(position)
-        self.position = self.begin = position  # `begin`: where the current record begins
+        self.position = position
+        self.begin_record()
         self._file = file
         self._encoding = format.encoding
         self._several = format.quote is not None  # a record may have several lines
         self._limits = limits
+
+    def begin_record(self) -> int:
+        """Say that the next line is the first of a record; gives where it begins."""
+        self._begin, self._n_lines = self.position, 0
+        return self._begin
 
     def __next__(self) -> str:
         most = self._limits.text_bytes
@@ -192,10 +200,14 @@ class _Lines(Iterator[str]):
         while len(line) > most and not line.endswith(b"\n"):  # what is left of it is no record either
             line = self._file.readline(most + 1)
             self.position += len(line)
-        if self.position - self.begin > most:
-            error = self._limits.exceeded("text_bytes", f"it has more than {readable_size(most)}")
+        self._n_lines += 1
+        n_bytes, most_lines = self.position - self._begin, max(_FEW_LINES, most // _LINE_BYTES)
+        if n_bytes > most or (self._several and self._n_lines > most_lines):
+            counted = f"{most_lines:,} lines, which count for {_LINE_BYTES} bytes each at least"
+            size = readable_size(most) if n_bytes > most else counted
+            error = self._limits.exceeded("text_bytes", f"it has more than {size}")
             if self._several:
-                raise _NoEndError(f"the record that begins at byte {self.begin} is refused, or has no end: {error}")
+                raise _NoEndError(f"the record that begins at byte {self._begin} is refused, or has no end: {error}")
             raise error
         return decode_text(line, self._encoding, start)
 
