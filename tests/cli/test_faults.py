@@ -152,6 +152,27 @@ def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     assert len(ItemIndex.load(tmp_path / "texts.index")) == 36
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_an_index_whose_change_was_ended_is_as_it_was(made, tmp_path, number, code):
+    index = tmp_path / "texts.index"
+    before = (made / "texts.index").read_bytes()
+    index.write_bytes(before)
+    gone = ItemIndex.load(index).ids[0]
+    (tmp_path / "more.csv").write_text("text\na red apple\na green pear\n")
+    change = ("index", index, "--add", tmp_path / "more.csv", "--remove", gone)
+    running = process(*change, script=WAIT_IN_SAVING)
+    while running.stdout.readline() != "saving\n":
+        assert running.poll() is None
+    running.send_signal(number)
+    running.communicate(timeout=60)
+    assert running.returncode == code
+    assert index.read_bytes() == before
+    assert len(leftovers(tmp_path)) == (number == signal.SIGKILL)
+    bagwise(*change)  # nobody holds the lock, and what was left unfinished is removed
+    assert len(ItemIndex.load(index)) == 36 - 1 + 2
+    assert leftovers(tmp_path) == []
+
+
 def from_the_future(path):
     """Give a model file a newer schema."""
     content = path.read_bytes()

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from bagwise import BagwiseError
 from bagwise._io.locks import locked
@@ -143,7 +144,8 @@ def test_what_is_refused(model, tmp_path):
     index = ItemIndex.build(model, collection(X, codes, "item"), X)
     for call, message in (
         (lambda: index.add(collection(X, codes, "item"), X), "6 of 6 items are in the index already: 'item0', .*, …"),
-        (lambda: index.add(collection(X, codes, "new"), X[:2]), "a row for each of 6 items"),
+        (lambda: index.add(collection(X, codes, "new"), X[:2]), "a row for each of 6 items, got 2"),
+        (lambda: index.add(collection(X, codes, "new"), sp.csr_array(X[:2])), "a row for each of 6 items, got 2"),
         (lambda: index.remove(["item1", "x", "y"]), "2 of 3 ids are not in this index of 6 items: 'x', 'y'. None"),
         (lambda: index.remove("item1"), r"Give a single one as \['item1'\]"),
         (lambda: change_index(tmp_path, lambda index: index), "index of an earlier version, a folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def locked(
     required : bool, default=False
         Whether to raise an error if the file system has no locks.
     waiting : callable, default=None
-        Called if another process has the lock, before waiting for it.
+        Called once if another process has the lock, before waiting for it.
     """
     target = os.path.realpath(path)
     names: set[str] = _held.__dict__.setdefault("names", set())
@@ -56,7 +57,7 @@ def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> Bi
     """Open and lock a file; None if it is not there, or cannot be locked."""
     while True:
         try:
-            file = open(target, "rb")  # noqa: SIM115 it is closed when the lock ends
+            file = _opened(target)
         except (FileNotFoundError, PermissionError, IsADirectoryError):
             return None
         try:
@@ -65,6 +66,7 @@ def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> Bi
             except BlockingIOError:
                 if waiting is not None:
                     waiting()
+                    waiting = None
                 fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             file.close()
@@ -81,3 +83,13 @@ def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> Bi
             if os.path.samestat(os.fstat(file.fileno()), os.stat(target)):
                 return file
         file.close()  # it was replaced while this one waited
+
+
+def _opened(target: str) -> BinaryIO:
+    """Open a file for a lock: also for writing where that is allowed, which network file systems want."""
+    try:
+        return open(target, "rb+")  # it is closed when the lock ends
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return open(target, "rb")

@@ -225,7 +225,7 @@ def _ids(given: list[str]) -> list[str]:
             found[one] = None
             continue
         try:
-            lines = Path(one[1:]).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+            lines = Path(one[1:]).read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
         except OSError as error:
             raise BagwiseError(
                 f"The file of ids {one[1:]} cannot be read: {error.strerror}. After @ there must be the name of a file "

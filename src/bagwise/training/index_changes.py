@@ -77,8 +77,9 @@ def change_index(
 
 def with_items(index: ItemIndex, collection: Collection, histograms: Any, replaced: bool = False) -> ItemIndex:
     """See `ItemIndex.add`."""
-    if np.shape(histograms)[0] != len(collection):
-        raise BagwiseError(f"histograms must have a row for each of {len(collection)} items, got {len(histograms)}.")
+    n_rows = np.shape(histograms)[0]
+    if n_rows != len(collection):
+        raise BagwiseError(f"histograms must have a row for each of {len(collection)} items, got {n_rows}.")
     known = known_ids(index, collection.ids, replaced)
     index = without_items(index, known) if known else index
     if not len(collection):

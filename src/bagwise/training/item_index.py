@@ -502,7 +502,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     collection, histograms = fit.data.collection, fit.data.histograms
     if evaluation is not None:
         joined = [*collection, *evaluation.collection]
-        collection = Collection(joined, collection.modality, collection.source)
+        collection = Collection(joined, collection.modality, collection.source, limits=collection.limits)
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) else os.path.abspath(source)
