@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 
-from bagwise import BagwiseError, open_collection
+from bagwise import BagwiseError, open_collection, sources
 from bagwise.errors import OptionError
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning, TableCollection
 from bagwise.sources.archives import list_archive
@@ -42,6 +42,18 @@ def test_limits_are_given_in_several_ways(tmp_path):
         assert as_limits(options.to_dict()["limits"]) == as_limits(options.limits)
 
 
+def test_names_of_earlier_versions_are_accepted(tmp_path):
+    Image.new("L", (30, 20)).save(tmp_path / "a.png")
+    assert sources.ArchiveLimits(max_members=5, max_ratio=3.5) == Limits(members=5, ratio=3.5)
+    with pytest.raises(AttributeError, match="ArchiveLimit"):
+        sources.ArchiveLimit  # noqa: B018
+    with pytest.raises(ItemError, match="the limit pixels is 599"):
+        open_collection(tmp_path, max_pixels=599)[0].load()
+    assert open_collection(tmp_path, max_pixels=600, limits={"pixels": 1})[0].load().shape == (20, 30)
+    (tmp_path / "a.mp4").write_bytes(b"")
+    assert sources.open_videos(tmp_path, max_bytes=9)[0].decoder.limits == Limits(video_bytes=9)
+
+
 def test_the_command_line_takes_limits(tmp_path):
     (tmp_path / "a.csv").write_bytes(FILES["a.csv"])
     for command in ("fit", "compare"):
@@ -61,10 +73,12 @@ def test_the_command_line_takes_limits(tmp_path):
         (["rows"], "A limit is given as name=value, such as rows=10000000; got 'rows'"),
         (["rows=many"], "The limit rows must be a number, got 'many'"),
         (["table_bytes=2XB"], "The limit table_bytes must be a number, or a size such as 2GB, got '2XB'"),
-        ({"rows": 0}, "The limit rows must be a number above 0, got 0"),
+        ({"rows": 0}, "The limit rows must be a number above 0, up to 2^62, got 0"),
         ({"rows": 1.5}, "The limit rows must be a whole number, got 1.5"),
-        ({"seconds": float("nan")}, "The limit seconds must be a number above 0, got nan"),
-        ({"rows": None}, "The limit rows must be a number above 0, got None"),
+        ({"seconds": float("nan")}, "The limit seconds must be a number above 0, up to 2^62, got nan"),
+        ({"text_bytes": 10**400}, "The limit text_bytes must be a number above 0, up to 2^62, got 1000"),
+        (5, "A limit is given as name=value, such as rows=10000000; got 5"),
+        ({"rows": None}, "The limit rows must be a number above 0, up to 2^62, got None"),
     ],
 )
 def test_limits_that_are_none_are_refused(given, message):
@@ -285,7 +299,8 @@ def test_ids_of_rows_are_made_when_they_are_asked_for():
     assert ids.chosen(numbers).differ
     assert len(RowIds(range(10**12))) == 10**12
     assert repr(RowIds(range(10**12)))
-    with pytest.raises(IndexError):
+    assert ids[3:] + ["x"] + ids[:1] == ["test:0", "test:1", "x", "train:0"]  # noqa: RUF005
+    with pytest.raises(IndexError, match="no 5 in a list of 5"):
         ids[5]
 
 

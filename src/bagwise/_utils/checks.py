@@ -189,7 +189,7 @@ def chosen_numbers(key: Any, n: int, what: str) -> NDArray[np.int64]:
         return np.flatnonzero(chosen)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
         raise BagwiseError(
-            f"A {what} is chosen by its number, several by a slice, a list of numbers or a boolean mask; "
+            f"One {what} is chosen by its number, several by a slice, a list of numbers or a boolean mask; "
             f"got {type(key).__name__} of shape {chosen.shape} and type {chosen.dtype}."
         )
     numbers = chosen.astype(np.int64)

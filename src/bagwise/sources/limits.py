@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, BinaryIO
 
 from bagwise._utils.memory import parse_size, readable_size, resolve_limit
@@ -15,6 +15,7 @@ __all__ = ["Deadline", "Limits", "as_limits"]
 
 # Bytes that are read before the clock is looked at again.
 _PART = 1 << 20
+_LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class Limits:
                 value = _number(field.name, value)
                 object.__setattr__(self, field.name, value)
             whole = field.name not in ("ratio", "seconds")
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise BagwiseError(f"The limit {field.name} must be a number above 0, got {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
+                raise BagwiseError(f"The limit {field.name} must be a number above 0, up to 2^62, got {value!r:.50}.")
             if whole and value != int(value):
                 raise BagwiseError(f"The limit {field.name} must be a whole number, got {value!r}.")
             if whole:
@@ -140,7 +141,7 @@ def as_limits(given: Limits | Mapping[str, Any] | Iterable[str] | None) -> Limit
         return Limits()
     known = [field.name for field in fields(Limits)]
     if not isinstance(given, Mapping):
-        texts = [given] if isinstance(given, str) else list(given)
+        texts = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         wrong = next((text for text in texts if not isinstance(text, str) or "=" not in text), None)
         if wrong is not None:
             raise BagwiseError(f"A limit is given as name=value, such as rows={Limits.rows}; got {wrong!r}.")
@@ -150,6 +151,17 @@ def as_limits(given: Limits | Mapping[str, Any] | Iterable[str] | None) -> Limit
         if name not in known:
             raise unknown_name(parameter_name("limits"), name, known)
     return Limits(**named)
+
+
+def former_limits(**given: float) -> Limits:
+    """Return the limits of archives by their names in earlier versions, such as `max_members`."""
+    return as_limits({name.removeprefix("max_"): value for name, value in given.items()})
+
+
+def with_former(limits: Limits | Mapping[str, Any] | Iterable[str] | None, name: str, value: float | None) -> Limits:
+    """Return limits, one of which may have been given by a parameter of earlier versions."""
+    changed: dict[str, Any] = {} if value is None else {name: value}
+    return replace(as_limits(limits), **changed)
 
 
 class Deadline:

@@ -16,7 +16,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
-from bagwise.sources.limits import Deadline, Limits, TimedFile, as_limits
+from bagwise.sources.limits import Deadline, Limits, TimedFile, as_limits, with_former
 from bagwise.sources.places import chosen_endings, collect, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
@@ -51,6 +51,7 @@ def open_images(
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
+    max_pixels: int | None = None,
 ) -> Collection:
     """Open the images of a folder or an archive. Needs ``bagwise[image]``.
 
@@ -72,6 +73,8 @@ def open_images(
         ``"*"``: all files.
     limits : Limits, default=None
         What archives may hold, the number of pixels of an image, and the time it may take.
+    max_pixels : int, default=None
+        The limit `pixels` in earlier versions.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def open_images(
         Its items' `load` gives arrays of uint8.
     """
     require("PIL.Image", "image", "Reading images")
-    limits = as_limits(limits)
+    limits = with_former(limits, "pixels", max_pixels)
     decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
@@ -279,6 +282,7 @@ def open_videos(
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
+    max_bytes: int | None = None,
 ) -> Collection:
     """Open the videos of a folder or an archive. Needs ``bagwise[video]``. Videos of one frame are fine.
 
@@ -296,6 +300,8 @@ def open_videos(
         Maximum number of frames used. None: no limit.
     labels, splits, extensions, limits
         See `open_images`.
+    max_bytes : int, default=None
+        The limit `video_bytes` in earlier versions.
 
     Returns
     -------
@@ -303,7 +309,7 @@ def open_videos(
         Its items' `load` gives arrays of uint8.
     """
     require("av", "video", "Reading videos")
-    limits = as_limits(limits)
+    limits = with_former(limits, "video_bytes", max_bytes)
     decoder = VideoDecoder(
         check_mode(mode),
         as_count(every, "every", least=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -17,7 +17,10 @@ H = TypeVar("H", bound=Hashable)
 
 
 class LazyList(Sequence[T]):
-    """A list whose entries are made when they are asked for. Equal to any list, or other such, with equal entries."""
+    """A list whose entries are made when they are asked for. Equal to any list, or other such, with equal entries.
+
+    Adding another list gives an ordinary one.
+    """
 
     def chosen(self, numbers: NDArray[np.int64]) -> LazyList[T]:
         """Return the entries of these numbers, which are not negative."""
@@ -34,8 +37,16 @@ class LazyList(Sequence[T]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return self.chosen(np.arange(*key.indices(len(self))))
-        number = range(len(self))[key]
-        return self._at(number)
+        try:
+            return self._at(range(len(self))[key])
+        except IndexError:
+            raise IndexError(f"there is no {key} in a list of {len(self)}") from None
+
+    def __add__(self, other: Sequence[Any]) -> list[Any]:
+        return [*self, *other] if isinstance(other, (list, LazyList)) else NotImplemented
+
+    def __radd__(self, other: Sequence[Any]) -> list[Any]:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
 
     def __iter__(self) -> Iterator[T]:
         return map(self._at, range(len(self)))
@@ -48,7 +59,7 @@ class LazyList(Sequence[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self[:5] if len(self) > 10 else self))
+        shown = ", ".join(map(repr, islice(self, 5) if len(self) > 10 else self))
         return f"[{shown}, ... {len(self)} in all]" if len(self) > 10 else f"[{shown}]"
 
 
