@@ -128,6 +128,30 @@ def test_equal_costs_are_merged_in_the_order_of_words():
     np.testing.assert_array_equal(pairs, expected)
 
 
+def test_equal_costs_after_slots_were_packed():
+    """Whole weights and masses, many costs equal to the last bit: the lowest words first, whatever rows recorded."""
+    rng = np.random.default_rng(0)
+    loss = scoring.WeightLoss(2.0 ** rng.integers(0, 2, 600), rng.integers(0, 24, (600, 2)) + 0.0)
+    states = loss.states.copy()
+
+    def row(s):
+        return -loss.gains(states[s], 0.0, states, np.zeros(len(states)))
+
+    costs = np.full((600, 600), np.inf)  # of s < t
+    for s in range(600):
+        costs[s, s + 1 :] = row(s)[s + 1 :]
+    expected = np.empty((599, 2), dtype=np.int64)
+    live = np.ones(600, dtype=bool)
+    for merge in expected:
+        s, t = merge[:] = divmod(int(costs.argmin()), 600)
+        states[s] += states[t]
+        live[t] = False
+        costs[t] = costs[:, t] = np.inf
+        changed = np.where(live, row(s), np.inf)
+        costs[s, s + 1 :], costs[:s, s] = changed[s + 1 :], changed[:s]
+    np.testing.assert_array_equal(run(SumSearch(loss))[0], expected)
+
+
 def test_few_costs_are_computed():
     search = SumSearch(information(even(2000, 10) + 0.5))
     run(search)

@@ -489,7 +489,8 @@ def _leads(state, i, j):
     if state.costs[i, 0] != state.costs[j, 0]:
         return state.costs[i, 0] < state.costs[j, 0]
     if state.partners[i, 0] < 0 or state.partners[j, 0] < 0:
-        return state.partners[j, 0] < 0
+        # A partner that is gone, with a cost that may be that of another pair: look first. Without a cost: last.
+        return (state.partners[i, 0] < 0) == (state.costs[i, 0] < np.inf)
     word_i, other_i = state.word[i], state.word[state.partners[i, 0]]
     word_j, other_j = state.word[j], state.word[state.partners[j, 0]]
     if min(word_i, other_i) != min(word_j, other_j):
