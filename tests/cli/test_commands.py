@@ -148,6 +148,11 @@ def test_items_are_added_to_an_index_and_removed(words, tmp_path):
     again = as_json("index", target, "--add", part, "--replace", "--map", "none", "--out", tmp_path / "new.index")
     assert (again["n_added"], again["n_replaced"], again["map"]["method"]) == (len(every) - 6, len(every) - 6, None)
     assert target.read_bytes() == before  # what came is gone
+    fresh = ["index", str(target), "--add", str(part), "--replace", "--out", str(tmp_path / "fresh.index")]
+    assert "No item was left on the map, so new ones were arranged anew" in CliRunner().invoke(app, fresh).output
+    np.testing.assert_allclose(
+        ItemIndex.load(tmp_path / "fresh.index").map.points, ItemIndex.load(target).map.points, atol=1e-3
+    )
     for arguments, message in (
         (("--add", part), f"{len(every) - 6} of {len(every) - 6} items are in the index already"),
         (("--remove", "nothing", "--remove", every[0]), "1 of 2 ids are not in this index"),

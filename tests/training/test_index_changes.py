@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from bagwise import BagwiseError
 from bagwise._io.locks import locked
 from bagwise.sources import TableCollection
+from bagwise.sources.row_lists import RowIds
 from bagwise.training import FitOptions, ItemIndex, change_index, run_fit
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.training.item_index import index_of_fit
@@ -142,7 +143,10 @@ def test_new_items_are_placed_among_their_neighbours(model, by):
 def test_what_is_refused(model, tmp_path):
     X, codes = rows(6, 7)
     index = ItemIndex.build(model, collection(X, codes, "item"), X)
+    numbered = TableCollection(X, RowIds(range(6)), [("class0",)] * 6)
+    of_rows = ItemIndex.build(model, numbered, X)
     for call, message in (
+        (lambda: of_rows.add(numbered[:2], X[:2]), "'0', '1'.* They are numbers of rows; .* column of ids by id="),
         (lambda: index.add(collection(X, codes, "item"), X), "6 of 6 items are in the index already: 'item0', .*, …"),
         (lambda: index.add(collection(X, codes, "new"), X[:2]), "a row for each of 6 items, got 2"),
         (lambda: index.add(collection(X, codes, "new"), sp.csr_array(X[:2])), "a row for each of 6 items, got 2"),

@@ -158,8 +158,9 @@ def _change(
             session.progress("adding items", 0, 0)
             n_replaced = len(known_ids(changed, collection.ids, replace))
             changed = changed.add(collection, histograms, replace=replace)
-        if map_method is not None:
-            changed = with_map(session, changed, map_method)
+        all_new = len(changed) and now.map is not None and changed.map is None  # nothing to place items by
+        if map_method is not None or all_new:
+            changed = with_map(session, changed, map_method or now.map.method)
         session.progress("writing", 0, 0)
         return changed
 
@@ -194,12 +195,14 @@ def _tell_of_change(
     said = f"{n_added:,} added{replaced}, {n_removed:,} removed; the index has {how_many(len(changed), modality)} now"
     session.say(said)
     n_placed = 0
-    if n_added and map_method is None and opened.map is not None:
-        if changed.map is None:
-            session.note("No item is on the map, so it was dropped. --map spectral arranges all items anew.")
+    if n_added and map_method is None and opened.map is not None and changed.map is not None:
+        if n_added == len(changed):
+            session.note("No item was left on the map, so new ones were arranged anew.")
         else:
             n_placed = int((changed.map.clusters[-n_added:] >= 0).sum())
-            session.note(f"On the map, {n_placed:,} new items lie by their neighbours; --map arranges all anew.")
+            session.note(
+                f"On the map, {n_placed:,} new items lie by their neighbours; --map spectral arranges all anew."
+            )
     if add is not None and changed.source and os.path.realpath(add) != os.path.realpath(changed.source):
         session.note(
             f"Pages show the items of {changed.source}; those of {add} are found and listed, but shown without their "

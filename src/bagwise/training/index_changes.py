@@ -13,9 +13,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.locks import locked
-from bagwise.errors import BagwiseError, in_python
+from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.sources.collection import Collection
+from bagwise.sources.row_lists import RowIds
 from bagwise.training.index_features import add_rows, class_scores, weighted_words
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import PLACED_BY, ItemMap
@@ -110,9 +111,12 @@ def known_ids(index: ItemIndex, ids: Sequence[str], replaced: bool = False) -> l
     there = set(index.ids)
     known = [id for id in ids if id in there]
     if known and not replaced:
+        numbered = ""
+        if isinstance(ids, RowIds):
+            numbered = f" They are numbers of rows; if these are others, choose a column of ids by {argument('id')}."
         raise BagwiseError(
             f"{len(known):,} of {len(ids):,} items are in the index already: {_named(known)}. Use "
-            f"{in_python('replace=True', '--replace')} to put the new ones in their place, or give others."
+            f"{in_python('replace=True', '--replace')} to put the new ones in their place, or give others.{numbered}"
         )
     return known
 
