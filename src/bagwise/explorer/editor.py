@@ -443,7 +443,7 @@ class Editor:
                 (self.current.model if self._index is None else self._index).save(self.path)
             except (BagwiseError, OSError) as error:
                 return str(error)
-        self._stamp, self.n_saved = self._file_stamp(), len(self.current.model.edits)
+            self._stamp, self.n_saved = self._file_stamp(), len(self.current.model.edits)
         return None
 
 

@@ -63,6 +63,7 @@ class Identifiers:
         other = copy.copy(self)
         other._values = self._values.copy() if self._n_held else self._values
         other._kept = None if self._kept is None else self._kept.copy()
+        other._serials = None if self._serials is None else self._serials.copy()
         other._serial_of = None if self._serial_of is None else self._serial_of.copy()
         return other
 

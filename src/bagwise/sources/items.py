@@ -389,7 +389,8 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
 
 
 def _listed(skipped: Sequence[Skipped]) -> str:
-    return "; ".join(f"{id}: {reason}" for id, reason in skipped[:3]) + ("; …" if len(skipped) > 3 else "")
+    named = [f"{id}: {reason.removesuffix('.')}" for id, reason in skipped[:3]]
+    return "; ".join([*named, "…"] if len(skipped) > 3 else named)
 
 
 _OTHER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -263,8 +263,13 @@ class _Rows(LazyList[Item]):
     def __len__(self) -> int:
         return int(self._X.shape[0])
 
+    def __iter__(self) -> Iterator[Item]:
+        return map(self._item, range(len(self)), *self._columns)
+
     def _at(self, number: int) -> Item:
-        id, labels, split = (column[number] for column in self._columns)
+        return self._item(number, *(column[number] for column in self._columns))
+
+    def _item(self, number: int, id: str, labels: tuple[str, ...], split: str | None) -> Item:
         return Item(id, RowContent(self._source, self._X, number, number), self._decoder, labels, split)
 
 

@@ -94,7 +94,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
         blend = ClassBlend.from_items(certainty, classes, scores.shape[1], blend.settings)
     rows = index.index.copy()
     add_rows(rows, model, histograms, index.by, blend, scores)
-    labels = tuple(item.labels[0] if item.labels else None for item in collection)
+    labels = tuple(labels[0] if labels else None for labels in collection.label_sets)
     return replace(
         index,
         index=rows,

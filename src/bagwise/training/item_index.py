@@ -178,7 +178,7 @@ class ItemIndex:
         add_rows(index, model, histograms, by, blend, scores)
         reading = {name: getattr(options, name) for name in _READING}
         reading = {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
-        labels = tuple(item.labels[0] if item.labels else None for item in collection)
+        labels = tuple(labels[0] if labels else None for labels in collection.label_sets)
         answers = ItemAnswers.of(model, collection, histograms, held_out)
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
 
