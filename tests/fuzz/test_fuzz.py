@@ -1,6 +1,7 @@
 """Whatever is in a file, it is accepted or refused: see ``make fuzz`` for many more inputs."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,9 +60,34 @@ def test_inputs_that_end_the_process_are_noted_and_left_behind(hangs):
     assert len(list(running.findings(tallies))) == 2
 
 
-def test_a_run_goes_on_where_it_was(tmp_path, capsys):
-    state = tmp_path / "state.json"
+class _Context:
+    """Instead of another process: one that accepts all inputs, and notes its jobs."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def Pipe(self, duplex):
+        said = []
+        return _Process(said, hangs=False), SimpleNamespace(send=said.append, close=lambda: None)
+
+    def Process(self, target, args, daemon):
+        assert target is running._work
+        jobs, folder, sender = args
+        self.jobs.append(jobs)
+        assert folder.is_dir()
+        for name, first, last in jobs:
+            for number in range(first, last):
+                sender.send(("begin", name, number))
+                sender.send(("end", name, number, "accepted", 0.1, 0))
+        sender.send(("done",))
+        return SimpleNamespace(start=lambda: None, kill=lambda: None, join=lambda: None)
+
+
+def test_a_run_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
+    state, context = tmp_path / "state.json", _Context()
+    monkeypatch.setattr(running.multiprocessing, "get_context", lambda kind: context)
     for n in (3, 5):
         assert running.main(["--inputs", str(n), "--targets", "tsv", "--state", str(state)]) == 0
         assert json.loads(state.read_text())["tsv"]["tried"] == n
-    assert f"| all | {5} |" in capsys.readouterr().out
+    assert context.jobs == [[("tsv", 0, 3)], [("tsv", 3, 5)]]
+    assert "| all | 5 | 5 |" in capsys.readouterr().out
