@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from bagwise import BagwiseError
+from bagwise import BagwiseError, Hierarchy
 from bagwise._io import atomic
 from bagwise._io.atomic import write_atomically
+from bagwise._io.tensors import tensor_entries
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
@@ -49,6 +50,17 @@ def test_a_file_keeps_its_rights_and_its_link(tmp_path):
     assert link.is_symlink()
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_pipes_are_neither_replaced_nor_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for use in (lambda path: write_atomically(path, b"new"), tensor_entries, Hierarchy(2, [[0, 1]], [0.5]).save):
+        with pytest.raises(BagwiseError, match=r"pipe .*is a pipe or a device.* Give the name of a file"):
+            use(tmp_path / "pipe")
+    with pytest.raises(BagwiseError, match="pipe is a pipe or a device"):
+        Hierarchy.load(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_what_dead_processes_left_is_removed_by_the_next_writer(tmp_path):

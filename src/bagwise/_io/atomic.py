@@ -30,10 +30,13 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True) -> It
     """Open `path` for writing: at any time, also after a crash, the old file or the whole new one is there.
 
     The new file takes its name when the block ends without an exception; otherwise it is removed. It has the rights of
-    the file that it replaces; a link is followed. What processes that died left unfinished is removed. Files of a cache
-    need not last: without `lasting`, the new name may be lost with the power, and nothing is removed; see `sweep`.
+    the file that it replaces; a link is followed, a device or a pipe is not replaced. What processes that died left
+    unfinished is removed. Files of a cache need not last: without `lasting`, the new name may be lost with the power,
+    and nothing is removed; see `sweep`.
     """
     target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise UnwritableError(f"{os.fspath(path)} cannot be saved: it is a pipe or a device. Give the name of a file.")
     temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:

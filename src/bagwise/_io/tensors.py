@@ -186,10 +186,11 @@ def write_tensors(
 
 
 def check_file_path(path: str | os.PathLike[str]) -> Path:
-    """Give `path` as a `Path`, or raise an error if it is a folder."""
+    """Give `path` as a `Path`, or raise an error if it is a folder, a device or a pipe, which might never end."""
     target = Path(path)
-    if target.is_dir():
-        raise BagwiseError(f"{os.fspath(path)} is a folder, but a file is needed. Give the name of a file.")
+    if target.exists() and not target.is_file():
+        what = "a folder" if target.is_dir() else "a pipe or a device"
+        raise BagwiseError(f"{os.fspath(path)} is {what}, but a file is needed. Give the name of a file.")
     return target
 
 

@@ -56,23 +56,24 @@ def describe_file(session: Session, path: Path) -> None:
 
 def verify_file(session: Session, path: Path) -> None:
     """Read a file, or all files of a folder of an earlier version, and check all of it; raise if something is wrong."""
-    from bagwise._io.tensors import kind_of
+    from bagwise._io.tensors import check_file_path, kind_of
 
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Give a file that bagwise wrote.")
-    files = sorted(one for one in path.iterdir() if kind_of(one)) if path.is_dir() else [path]
+    files = sorted(one for one in path.iterdir() if kind_of(one)) if path.is_dir() else [check_file_path(path)]
     if not files:
         raise BagwiseError(f"{path} is a folder without files of bagwise.")
     told, wrong = [], []
     for one in files:
         found = _verified(one)
         told.append(found)
-        wrong += [f"{entry['name']} ({entry['problem']})" for entry in found["tensors"] if entry["problem"]]
-        if found["problem"] is not None:
-            wrong.append(found["problem"])
+        problems = [f"{entry['name']} ({entry['problem']})" for entry in found["tensors"] if entry["problem"]]
+        problems += [found["problem"]] * (found["problem"] is not None)
+        wrong += [f"{one.name}: {problem}" if path.is_dir() else problem for problem in problems]
     session.answer_anyway(verified={"sound": not wrong, "files": told})
     if wrong:
-        raise BagwiseError(f"{path} is damaged: {'; '.join(wrong)}. Restore it from a copy, or make it again.")
+        what = "is damaged" if all(one["tensors"] for one in told) else "is damaged, or is not a file of bagwise"
+        raise BagwiseError(f"{path} {what}: {'; '.join(wrong)}. Restore it from a copy, or make it again.")
     n_tensors = sum(len(one["tensors"]) for one in told)
     summed = "" if all(one["checksums"] for one in told) else " It has no checksums: an earlier version wrote it."
     session.say(f"{'verified':<13} all {n_tensors} tensors are sound.{summed}")
@@ -101,7 +102,8 @@ def _verified(path: Path) -> dict[str, Any]:
 
 def _without_name(path: Path, error: BagwiseError) -> str:
     """Give the message of an error without the name of the file, which comes before it."""
-    return str(error).removeprefix(f"{path} ").removeprefix("is damaged: ").removesuffix(".")
+    message = str(error).removeprefix(f"{path} ").removesuffix(".")
+    return message.removeprefix("is not a file of bagwise: ").removeprefix("is damaged: ")
 
 
 def _kind(path: Path) -> str:
