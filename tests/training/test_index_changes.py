@@ -1,6 +1,8 @@
 """Items that are added to an index and removed from it: the index is that of the items left, built anew."""
 
 import dataclasses
+import errno
+import fcntl
 import subprocess
 import sys
 import threading
@@ -191,6 +193,38 @@ def test_changes_at_the_same_time_are_all_made(model, tmp_path):
     assert sorted(ItemIndex.load(path).ids) == sorted(
         [f"item{i}" for i in range(1, 8)] + [f"new{i}-0" for i in range(6)]
     )
+
+
+def test_a_file_system_without_locks(model, tmp_path, monkeypatch):
+    X, codes = rows(4, 8)
+    index = ItemIndex.build(model, collection(X, codes, "item"), X)
+    path = index.save(tmp_path / "one.index")
+
+    def refuse(file, how):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(BagwiseError, match=r"one.index cannot be locked: Operation not supported. .* another file\."):
+        change_index(path, lambda index: index.remove(["item0"]))
+    index.remove(["item1"]).save(path)
+    assert ItemIndex.load(path).ids == ("item0", "item2", "item3")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_file_that_may_only_be_read_is_locked(tmp_path, monkeypatch, number):
+    path = tmp_path / "file"
+    path.write_text("x")
+
+    def refuse(name, mode):
+        if "+" in mode:
+            raise OSError(number, "refused")
+        return open(name, mode)
+
+    monkeypatch.setattr("bagwise._io.locks.open", refuse, raising=False)
+    with path.open("rb") as other:
+        with locked(path), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_killed_process_keeps_no_lock(tmp_path):

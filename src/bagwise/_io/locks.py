@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, in_python
 
 try:
     import fcntl
@@ -71,9 +71,10 @@ def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> Bi
         except OSError as error:
             file.close()
             if required:
+                other = in_python("save the changed one to another file", "write to another file by --out")
                 raise BagwiseError(
                     f"{target} cannot be locked: {error.strerror}. Two programs that change it at the same time could "
-                    "undo each other's changes. Copy it to a local disk, or write to another file by --out."
+                    f"undo each other's changes. Copy it to a local disk, or {other}."
                 ) from error
             return None
         except BaseException:
