@@ -1,5 +1,7 @@
 """Dense rows compared by an array module: NumPy always, CuPy where there is a device."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,15 @@ def test_an_index_on_a_device(metric, monkeypatch):
             there.search(histograms(99, seed=3), k), here.search(histograms(99, seed=3), k), strict=True
         ):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_copies_on_a_device_are_not_pickled():
+    block = make_block([prepare(histograms(5), METRICS["chi2"], None)], METRICS["chi2"])
+    size = len(pickle.dumps(block))
+    vars(block)["_on_device"] = (np.ones(10_000),) * 2  # as after a search
+    again = pickle.loads(pickle.dumps(block))
+    assert len(pickle.dumps(block)) == size
+    np.testing.assert_array_equal(again.values, block.values)
 
 
 def test_other_devices_are_refused():

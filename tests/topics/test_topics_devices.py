@@ -73,7 +73,13 @@ def test_a_model_fitted_on_a_device(solver, tmp_path):
     assert LatentDirichlet.load(model.save(tmp_path / "model")).device is None
 
 
-def test_a_device_without_cupy_is_refused(monkeypatch):
+@pytest.mark.parametrize("solver", ["vb", "gibbs", "auto"])
+def test_a_device_without_cupy_is_refused(monkeypatch, solver):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(BagwiseError, match=r"bagwise\[gpu\]"):
-        LatentDirichlet(2, solver="vb", device="cuda").fit(documents())
+        LatentDirichlet(2, solver=solver, device="cuda").fit(documents())
+
+
+def test_the_solver_on_a_device_is_one_that_runs_there():
+    assert LatentDirichlet(2)._choose(documents(), None) == "gibbs"
+    assert LatentDirichlet(2, device="cuda")._choose(documents(), None) == "vb"

@@ -210,6 +210,9 @@ class DenseBlock(_Arrays):
         xp = device_module("cuda")
         return to_device(self.values, xp), to_device(self.totals, xp)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_on_device"}
+
     def search_by(
         self, xp: Any, queries: Queries, first: int, out_keys: _Keys, out_items: _Items, removed: _Items
     ) -> None:

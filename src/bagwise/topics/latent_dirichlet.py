@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _check_sample_weight, _fit_context
 from bagwise._utils.checks import reset_fitted
+from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.validation import as_floats
@@ -119,8 +120,8 @@ class LatentDirichlet(TopicModel):
         1 shows a progress bar.
     device : {"cpu", "cuda"}, default=None
         Where posteriors of documents are computed, and sums over them (``pip install "bagwise[gpu]"``); None is "cpu".
-        "gibbs" samples on the CPU. Posteriors differ by as much as `mean_change_tol` allows, since the CPU leaves out
-        topics that are negligible in a document. Not saved.
+        "gibbs" samples on the CPU, and "auto" is "vb" on a device. Posteriors differ by as much as `mean_change_tol`
+        allows, since the CPU leaves out topics that are negligible in a document. Not saved.
 
     Attributes
     ----------
@@ -156,10 +157,10 @@ class LatentDirichlet(TopicModel):
     -----
     ``solver="auto"`` samples if tomotopy is installed, counts and `sample_weight` are integers with at most ten tokens
     per non-zero in the mean, and no parameter excludes it: "gibbs" has neither ``smoothing="map"`` nor
-    ``prior="symmetric"``, does not continue from a fitted model (`warm_start`), and needs at least 100 sweeps, so a
-    smaller `max_iter` means passes of "vb". In ``benchmarks/seed_methods.py --only topics``, its topics of newsgroups
-    are more coherent (NPMI) than those of "vb" and predict unseen documents better; those of Reuters are not more
-    coherent.
+    ``prior="symmetric"``, does not continue from a fitted model (`warm_start`) or run on a `device`, and needs at least
+    100 sweeps, so a smaller `max_iter` means passes of "vb". In ``benchmarks/seed_methods.py --only topics``, its
+    topics of newsgroups are more coherent (NPMI) than those of "vb" and predict unseen documents better; those of
+    Reuters are not more coherent.
 
     A pass takes O(nnz K) time at most; less when documents have few topics, as with a small `doc_topic_prior`. Memory:
     about three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
@@ -284,6 +285,7 @@ class LatentDirichlet(TopicModel):
         self : LatentDirichlet
         """
         self._check_names()
+        device_module(self.device)  # raises if there is none
         if self.warm_start and self.solver == "gibbs":
             raise BagwiseError(
                 'solver="gibbs" with warm_start=True: sampling starts anew in each fit, it cannot continue from fitted '
@@ -342,6 +344,7 @@ class LatentDirichlet(TopicModel):
         """The solver of "auto"."""
         possible = (
             self.smoothing == "bayes"
+            and self.device != "cuda"
             and self.topic_word_prior != 0
             and self._prior() != "symmetric"
             and not self.warm_start
