@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from dask import delayed
 from sklearn.base import clone
 
-from bagwise import BagIndex, Bags, BagwiseError, merge_words, runtime
+from bagwise import BagIndex, Bags, BagwiseError, Model, distributed, merge_words, runtime
 from bagwise._compat import Interval
 from bagwise._utils.validation import check_array
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
@@ -94,13 +95,29 @@ def test_untidy_matrices_in_functions(name):
     np.testing.assert_array_equal(other.indices, before.indices)
 
 
+OTHERS = {
+    "check_array": lambda data: check_array(data, accept_sparse="csr"),
+    "BagIndex.search": lambda data: BagIndex().add(X).search(data, 3),
+    "Bags": Bags.from_csr,
+    "Model": lambda data: Model(modality="table", hierarchy=merge_words(X, Y), n_groups=3).transform(data),
+    "distributed": lambda data: distributed.statistics([delayed(data)], [Y]).compute(scheduler="sync"),
+}
+
+
 @pytest.mark.parametrize("form", ["csr", "csc"])
-def test_matrices_whose_indices_point_outside(form):
-    for change in ("indices", "indptr"):
+@pytest.mark.parametrize("use", [*FUNCTIONS.values(), *OTHERS.values()], ids=[*FUNCTIONS, *OTHERS])
+def test_matrices_whose_indices_point_outside(form, use):
+    for change, value in (("indices", 10**6), ("indices", -1), ("indptr", 10**6)):
         damaged = sp.csr_array(X).asformat(form)
-        getattr(damaged, change)[5] = 10**6
+        getattr(damaged, change)[5] = value
         with pytest.raises(BagwiseError, match=f"damaged {form.upper()} matrix"):
-            check_array(damaged, accept_sparse="csr")
+            use(damaged)
+
+
+@pytest.mark.parametrize("name", ["WordMerger", "LatentDirichlet", "LatentDirichletNB", "DivisiveMerger"])
+def test_dates_are_no_weights(name):
+    with pytest.raises(BagwiseError, match="sample_weight has dates or times"):
+        cheap(FOUND[name]).fit(X, Y, sample_weight=np.arange(24).astype("M8[D]"))
 
 
 BAD_NUMBERS = {

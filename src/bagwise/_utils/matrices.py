@@ -20,6 +20,25 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
+def as_format(X: Any, form: str, name: str = "X") -> Any:
+    """Convert a sparse matrix to the format "csr" or "csc", which is X itself where it has it.
+
+    An error is raised for CSR and CSC matrices whose lists do not fit together, which compiled code would follow.
+    """
+    if X.format in ("csr", "csc") and X.ndim == 2:
+        length, width = X.shape if X.format == "csr" else X.shape[::-1]
+        starts, n = X.indptr, min(len(X.indices), len(X.data))
+        sound = len(starts) == length + 1 and starts[0] == 0 and starts[-1] <= n
+        sound = sound and not (starts[1:] < starts[:-1]).any()
+        stored = X.indices[: starts[-1]] if sound else X.indices
+        if not sound or (len(stored) and (stored.min() < 0 or stored.max() >= width)):
+            raise BagwiseError(
+                f"{name} is a damaged {X.format.upper()} matrix of shape {X.shape}: its indptr or indices point "
+                "outside of it. Build it again, for example from rows and columns by scipy.sparse.coo_array."
+            )
+    return X.asformat(form)
+
+
 def canonical(X: Any) -> Any:
     """Give a CSR or CSC matrix sorted, each entry stored once, without zeros; the matrix itself, or a changed copy."""
     if not X.has_canonical_format or not X.data.all():

@@ -19,10 +19,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import validation as sklearn_checks
 
-from bagwise._utils.matrices import canonical, check_size, is_lazy
+from bagwise._compat import _check_sample_weight
+from bagwise._utils.matrices import as_format, canonical, check_size, is_lazy
 from bagwise.errors import BagwiseError
 
-__all__ = ["as_floats", "check_array", "refuse_dates", "validate_data"]
+__all__ = ["as_floats", "check_array", "check_sample_weight", "refuse_dates", "validate_data"]
 
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 # How names of their types begin in NumPy, pandas, polars and others: datetime64[ns], timedelta64, Duration, period[M].
@@ -52,6 +53,13 @@ def check_array(array: Any, *, largest: float | None = np.inf, **checks: Any) ->
     if largest is not None:
         check_size(checked, name, largest)
     return checked
+
+
+def check_sample_weight(sample_weight: Any, X: Any, **checks: Any) -> NDArray[np.float64]:
+    """Check weights of samples as scikit-learn does, in float64, and refuse dates."""
+    refuse_dates(sample_weight, "sample_weight")
+    weights: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, **checks)
+    return weights
 
 
 def as_floats(values: Any, name: str) -> NDArray[np.float64]:
@@ -102,19 +110,4 @@ def _well_formed(X: Any, formats: Any, name: str = "X") -> Any:
     """Give a sparse matrix in canonical form, in the format that is accepted; anything else as it is."""
     if not sp.issparse(X) or X.ndim != 2 or formats not in ("csr", "csc"):
         return X  # scikit-learn says what is wrong, if anything is
-    if X.format in ("csr", "csc"):
-        _check_structure(X, name)
-    return canonical(X.asformat(formats))
-
-
-def _check_structure(X: Any, name: str) -> None:
-    """Raise an error unless the lists of a CSR or CSC matrix fit together."""
-    length, width = X.shape if X.format == "csr" else X.shape[::-1]
-    starts, n = X.indptr, min(len(X.indices), len(X.data))
-    sound = len(starts) == length + 1 and starts[0] == 0 and starts[-1] <= n and not (starts[1:] < starts[:-1]).any()
-    stored = X.indices[: starts[-1]] if sound else X.indices
-    if not sound or (len(stored) and (stored.min() < 0 or stored.max() >= width)):
-        raise BagwiseError(
-            f"{name} is a damaged {X.format.upper()} matrix of shape {X.shape}: its indptr or indices point outside of "
-            "it. Build it again, for example from rows and columns by scipy.sparse.coo_array."
-        )
+    return canonical(as_format(X, formats, name))

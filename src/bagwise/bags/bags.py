@@ -227,11 +227,13 @@ class Bags:
         """
         import scipy.sparse as sp
 
+        from bagwise._utils.matrices import as_format
+
         if not sp.issparse(X):
             raise BagwiseError(
                 f"from_csr takes a sparse matrix, got {type(X).__name__}. Use scipy.sparse.csr_array(X)."
             )
-        rows = sp.csr_array(X).sorted_indices()
+        rows = sp.csr_array(as_format(X, "csr")).sorted_indices()
         with np.errstate(invalid="ignore"):  # NaN is reported below
             counts = rows.data.astype(np.int64) if rows.data.dtype.kind in "fiub" else rows.data
         if not np.array_equal(counts, rows.data) or (counts < 0).any():

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from bagwise._compat import Interval, _check_sample_weight, _fit_context
+from bagwise._compat import Interval, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import check_non_negative, class_sums
-from bagwise._utils.validation import validate_data
+from bagwise._utils.validation import check_sample_weight, validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.criteria.information import InformationLoss
@@ -165,7 +165,7 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
         check_non_negative(X, "DivisiveMerger", "Use counts or histograms.")
         weights: NDArray[np.float64] | None = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = check_sample_weight(sample_weight, X, ensure_non_negative=True)
             kept = np.flatnonzero(weights)  # samples of weight 0 do not count, nor do classes that have no others
             X, y, weights = X[kept], np.asarray(y)[kept], weights[kept]
         codes = class_codes(y, "ditc")

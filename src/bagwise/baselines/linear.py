@@ -15,10 +15,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from bagwise._compat import N_JOBS, Interval, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.threads import run_over_ranges
-from bagwise._utils.validation import validate_data
+from bagwise._utils.validation import check_sample_weight, validate_data
 from bagwise.baselines._kernels import confidence_weighted_pass
 from bagwise.errors import BagwiseError
 
@@ -326,7 +326,7 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, order="C", reset=reset)
         check_classification_targets(y)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            sample_weight = check_sample_weight(sample_weight, X, ensure_non_negative=True)
             if not sample_weight.any():
                 raise BagwiseError("sample_weight is 0 for all samples. At least one weight must be positive.")
             if not sample_weight.all():

@@ -130,9 +130,10 @@ def _tidy(X: Any) -> Any:
     """Give a sparse matrix with each entry stored once: functions of the sum of two parts are not sums of functions."""
     if not hasattr(X, "indptr"):
         return X
-    from bagwise._utils.matrices import canonical  # deferred: SciPy, which whoever has a sparse matrix has imported
+    # deferred: SciPy, which whoever has a sparse matrix has imported
+    from bagwise._utils.matrices import as_format, canonical
 
-    return canonical(X)
+    return canonical(as_format(X, X.format))
 
 
 def _numbered(sizes: Sequence[int]) -> NDArray[np.intp]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from bagwise._utils.extras import require
-from bagwise._utils.matrices import canonical, first_not_finite, is_lazy
+from bagwise._utils.matrices import as_format, canonical, first_not_finite, is_lazy
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError
@@ -270,6 +270,7 @@ def read_chunk(
 ) -> Any:
     """Assemble a chunk in float64, and check its shape, memory, NaN and infinity."""
     if any(sp.issparse(block) for block in blocks):
+        blocks = [as_format(one, "csr", f"Chunk {number}") if sp.issparse(one) else one for one in blocks]
         X = canonical(sp.csr_array(blocks[0] if len(blocks) == 1 else sp.hstack(blocks, format="csr")))
     else:
         X = np.asarray(blocks[0]) if len(blocks) == 1 else np.hstack(blocks)

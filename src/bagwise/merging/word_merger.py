@@ -11,11 +11,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import N_JOBS, Interval, StrOptions, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.devices import is_on_device, to_host
 from bagwise._utils.matrices import class_sums, is_lazy
-from bagwise._utils.validation import validate_data
+from bagwise._utils.validation import check_sample_weight, validate_data
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -245,7 +245,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
             else:
                 X = validate_data(self, X, **checks)
             if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+                sample_weight = check_sample_weight(sample_weight, X)
             engine.load(X, y if criterion.supervised else None, sample_weight, checked=True)
             if sample_weight is None:
                 word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import first_not_finite
+from bagwise._utils.matrices import as_format, first_not_finite
 from bagwise.errors import BagwiseError
 from bagwise.model.steps import from_json, pack_matrix, to_json, unpack_matrix
 from bagwise.sources.collection import Collection
@@ -76,7 +76,7 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
         raise BagwiseError(f"The columns of X are not those the model was fitted to: {what}.")
     if isinstance(X, Collection):
         X = X.X  # type: ignore[attr-defined]
-    matrix: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    matrix: Any = sp.csr_array(as_format(X, "csr")) if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise BagwiseError(
             f"X must be a matrix of real numbers with {n_columns} columns, one per word; "

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_numpy
-from bagwise._utils.matrices import canonical, check_non_negative, first_not_finite, is_lazy
+from bagwise._utils.matrices import as_format, canonical, check_non_negative, first_not_finite, is_lazy
 from bagwise.errors import BagwiseError, argument
 from bagwise.retrieval import _plain as plain
 
@@ -77,7 +77,7 @@ def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> 
     """
     if is_lazy(X):
         raise BagwiseError(f"{what} must be in memory, got a Dask collection. Call its compute() first.")
-    rows = sp.csr_array(X) if sp.issparse(X) and X.ndim == 2 else X
+    rows = sp.csr_array(as_format(X, "csr")) if sp.issparse(X) and X.ndim == 2 else X
     if not sp.issparse(X):
         try:
             rows = as_numpy(X)

@@ -18,12 +18,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import N_JOBS, Interval, StrOptions, _check_sample_weight, _fit_context
+from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
-from bagwise._utils.validation import as_floats
+from bagwise._utils.validation import as_floats, check_sample_weight
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.documents import TopicModel
 from bagwise.topics.exchange import OLD_VALUES, read_fitted, read_model, write_model
@@ -297,7 +297,7 @@ class LatentDirichlet(TopicModel):
         counts = self._counts(X, reset=earlier is None)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
+            weights = check_sample_weight(sample_weight, counts, ensure_non_negative=True)
             counts, weights = counts[weights > 0], weights[weights > 0]
         check_topics_fit(counts, self.n_components)
         rng = check_random_state(self.random_state)

@@ -12,8 +12,8 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import _check_sample_weight, _fit_context
-from bagwise._utils.validation import validate_data
+from bagwise._compat import _fit_context
+from bagwise._utils.validation import check_sample_weight, validate_data
 from bagwise.errors import BagwiseError
 from bagwise.topics.inference import LARGEST_COUNT, CountReader, to_counts
 from bagwise.topics.latent_dirichlet import TEMPLATES, LatentDirichlet, new_model
@@ -91,7 +91,7 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         counts, y = to_counts(X, type(self).__name__), np.asarray(y)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, counts, dtype=np.float64, ensure_non_negative=True)
+            weights = check_sample_weight(sample_weight, counts, ensure_non_negative=True)
             counts, y, weights = counts[weights > 0], y[weights > 0], weights[weights > 0]
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:

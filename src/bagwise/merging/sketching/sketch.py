@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from bagwise._io.tensors import read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.hashing import PER_SEED
-from bagwise._utils.matrices import canonical, first_not_finite
+from bagwise._utils.matrices import as_format, canonical, first_not_finite
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
@@ -247,7 +247,7 @@ class Sketch:
         """Convert data for the kernels, or raise."""
         self._check_whole()
         try:
-            X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+            X = sp.csr_array(as_format(X, "csr")) if sp.issparse(X) else np.asarray(X)
         except ValueError as error:  # rows of different lengths
             raise BagwiseError(f"X cannot be read as a matrix of (n, {self.n_features}) numbers: {error}") from error
         if X.ndim != 2 or X.shape[1] != self.n_features:
