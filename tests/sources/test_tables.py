@@ -115,6 +115,14 @@ def test_train_and_test_arrays(tmp_path):
     assert test.ids == ["test:0", "test:1"]
 
 
+def test_equal_numbers_in_the_first_row_are_no_names(tmp_path):
+    table = open_collection(write(tmp_path / "a.csv", "1,1,2\n3,4,5\n"))
+    np.testing.assert_array_equal(table.X, [[1, 1, 2], [3, 4, 5]])
+    for modality in ("auto", "table"):
+        with pytest.raises(BagwiseError, match="it has columns of the same name: 'a', 'b', 'a'"):
+            open_collection(write(tmp_path / "a.csv", "a,b,a\n3,4,5\n"), modality)
+
+
 def test_columns_are_chosen_by_name(tmp_path):
     path = write(tmp_path / "a.csv", 'name,paws,kind,part\n"x, y",4,cat,train\nz,2,,test\n')
     table = open_collection(path, label="kind", id="name", split="part")

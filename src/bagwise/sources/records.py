@@ -104,6 +104,13 @@ class RecordFormat:
         """Read the names of columns from the first row if they are unknown; also return where records begin."""
         if self.delimiter is None or self.names is not None:
             return self, 0
+        names, start = self.first_row(file, limits)
+        if len(set(names)) < len(names):
+            raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
+        return RecordFormat(tuple(names), self.delimiter, self.quote, self.encoding), start
+
+    def first_row(self, file: BinaryIO, limits: Limits) -> tuple[list[str], int]:
+        """Read the first row of a file that is not JSONL; also return where the next one begins."""
         lines = _Lines(file, 0, self, limits)
         try:
             names = next(self._rows(lines), None)
@@ -112,9 +119,7 @@ class RecordFormat:
         if not names:
             raise BagwiseError("it is empty, or its first line is: there are no names of columns")
         limits.check("columns", len(names), f"it has {len(names):,} columns")
-        if len(set(names)) < len(names):
-            raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
-        return RecordFormat(tuple(names), self.delimiter, self.quote, self.encoding), lines.position
+        return names, lines.position
 
     def scan(self, file: BinaryIO, start: int, limits: Limits) -> Iterator[Scanned]:
         """Yield all records from the byte `start` on. Empty lines are not records."""
@@ -532,5 +537,5 @@ def has_text_column(
     check_encoding(encoding)
     format = RecordFormat.of(name, sep=sep, encoding=encoding, head=head_of(content, encoding))
     with content.open() as file:
-        names = format.with_header(file, limits)[0].names or ()
+        names, _ = format.first_row(file, limits)
     return any(usual in names for usual in USUAL_TEXT)

@@ -289,6 +289,8 @@ def read_csv(path: str, reading: Reading) -> RawTable:
     reading.limits.check("columns", len(first), f"it has {len(first):,} columns")
     has_names = not all(is_number(cell, separator != ",") for cell in first)
     names = list(map(unquote_formula, first)) if has_names else [str(i) for i in range(len(first))]
+    if len(set(names)) < len(names):
+        raise BagwiseError(f"it has columns of the same name: {shortened(names)}.")
     if has_names and second is None:
         raise BagwiseError("it has no rows, only names of columns.")
     columns = TableColumns(names, reading)
