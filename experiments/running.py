@@ -141,16 +141,16 @@ def run(name: str, experiment: ModuleType, options: Options) -> Results:
     finished. The program ends with an error as well if another process runs the same experiment into the same file:
     each would write its cells over those of the other.
     """
+    absent = [one for one in getattr(experiment, "DATA", ()) if not any((options.data / one).glob(f"{one}.*"))]
+    if absent:
+        sys.exit(f"{name} reads the data set {absent[0]}, and {options.data} has no file {absent[0]}/{absent[0]}.*. "
+                 "Give the folder of data sets by --data DIR.")  # fmt: skip
     path = options.out / f"{name}{'.quick' if options.quick else ''}.json"
     with _alone(name, path):
         return _run(name, experiment, options, Results(path))
 
 
 def _run(name: str, experiment: ModuleType, options: Options, results: Results) -> Results:
-    absent = [one for one in getattr(experiment, "DATA", ()) if not any((options.data / one).glob(f"{one}.*"))]
-    if absent:
-        sys.exit(f"{name} reads the data set {absent[0]}, and {options.data} has no file {absent[0]}/{absent[0]}.*. "
-                 "Give the folder of data sets by --data DIR.")  # fmt: skip
     cells = experiment.cells(options)
     missing = [cell for cell in cells if cell.key not in results]
     print(f"{name}: {len(cells)} cells, {len(cells) - len(missing)} finished before", file=sys.stderr)

@@ -466,10 +466,11 @@ def split_text(text: str, options: dict[str, Any]) -> list[str]:
 
 
 def check_sizes(tensors: dict[str, np.ndarray]) -> None:
-    """Raise an error for words, weights and heads that are not finite, or whose squares do not fit in float32."""
+    """Raise an error for weights and heads beyond all use, and for words whose squares do not fit in float32."""
     for name, array in tensors.items():
         if name.startswith(("codebook", "column", "word_weights", "head")):
-            _check(np.all(np.abs(array) < LARGEST), f"its {name!s:.50} must be numbers below {LARGEST:g}.")
+            most = LARGEST if name.startswith("codebook") else 1e37
+            _check(np.all(np.abs(array) < most), f"its {name!s:.50} must be numbers below {most:g}.")
 
 
 def check_classes(classes: list[str]) -> None:

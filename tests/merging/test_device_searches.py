@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import device_mirror
 from bagwise import BagwiseError, WordMerger, merge_words
 from bagwise._utils.devices import to_host
 from bagwise.criteria import ClassSeparability, GraphPair, NonparametricDiscriminant, SemiSupervised
@@ -20,8 +21,7 @@ from bagwise.merging.searches.ratios import BoundSearch, equal_merges
 from bagwise.merging.stores.dense import DenseStore
 from bagwise.merging.stores.device import DeviceStore
 from bagwise.merging.structures import GraphLaplacian
-from merging import device_mirror
-from merging.device_mirror import DEAD, EAGER, MOST_SCANNED, MirrorBoundSearch, MirrorPartnerSearch
+from device_mirror import DEAD, EAGER, MOST_SCANNED, MirrorBoundSearch, MirrorPartnerSearch
 from test_devices import fake_cupy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -177,25 +178,46 @@ class Deadline:
             raise self._limits.exceeded("seconds", "it takes longer to read")
 
 
-class TimedFile:
-    """A file that is read until a deadline; what decoders of images call."""
+class _TimedFile(io.RawIOBase):
+    """A file that is read until a deadline."""
 
     def __init__(self, file: BinaryIO, deadline: Deadline) -> None:
+        super().__init__()
         self._file, self._deadline = file, deadline
-        self.seek, self.tell, self.close = file.seek, file.tell, file.close
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read bytes, or raise an error if the time is over."""
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read at most 1 MiB, or raise an error if the time is over."""
         self._deadline.check()
-        if size is not None and 0 <= size <= _PART:
-            return self._file.read(size)
-        pieces = []
-        left = float("inf") if size is None or size < 0 else size
-        while left and (piece := self._file.read(int(min(_PART, left)))):
-            self._deadline.check()
-            pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces)
+        part = self._file.read(min(len(buffer), _PART))
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def timed(file: BinaryIO, deadline: Deadline) -> BinaryIO:
+    """Return a file for decoders, which may be read until a deadline."""
+    return io.BufferedReader(_TimedFile(file, deadline))
+
+
+def read_timed(file: BinaryIO, deadline: Deadline, most: int) -> bytes:
+    """Read a file to its end, or to this number of bytes, or raise an error if the time is over."""
+    pieces = []
+    while most and (piece := file.read(min(_PART, most))):
+        deadline.check()
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
 
 
 def check_size(path: str | os.PathLike[str], limits: Limits) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
-from bagwise.sources.limits import Deadline, Limits, TimedFile, as_limits, with_former
+from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed, with_former
 from bagwise.sources.places import chosen_endings, collect, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
@@ -113,7 +113,7 @@ class ImageDecoder:
                 raise BagwiseError("the file is empty")
             file.seek(0)
             try:
-                with Image.open(cast("BinaryIO", TimedFile(file, deadline))) as image:
+                with Image.open(timed(file, deadline)) as image:
                     width, height = image.size
                     self.limits.check("pixels", width * height, f"it has {width} x {height} pixels")
                     if max_side is not None and max(image.size) > max_side:
@@ -264,7 +264,7 @@ class TextDecoder:
         """Return the text."""
         deadline, most = Deadline(self.limits), self.limits.text_bytes
         with content.open() as file:
-            read = TimedFile(file, deadline).read(most + 1)
+            read = read_timed(file, deadline, most + 1)
         self.limits.check("text_bytes", len(read), f"it has more than {readable_size(most)}")
         return decode_text(read, self.encoding)
 
@@ -340,7 +340,7 @@ class VideoDecoder:
                 raise BagwiseError("the file is empty")
             file.seek(0)
             try:
-                with av.open(TimedFile(file, deadline), metadata_errors="replace") as container:
+                with av.open(timed(file, deadline), metadata_errors="replace") as container:
                     if not container.streams.video:
                         raise BagwiseError("it holds no video stream")
                     if container.streams.video[0].codec_context is None:

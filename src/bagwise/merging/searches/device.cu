@@ -11,7 +11,7 @@
 // Records are kept twice, by the parity of the exchange: a block writes exchange e + 2 after it has read e + 1 of all
 // blocks, which have read e by then.
 //
-// tests/merging/device_mirror.py follows these steps in NumPy.
+// tests/device_mirror.py follows these steps in NumPy.
 
 #define INF __longlong_as_double(0x7ff0000000000000LL)
 #define NO_KEY 0x7fffffffffffffffLL
