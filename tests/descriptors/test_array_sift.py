@@ -50,3 +50,8 @@ def test_from_images_to_histograms(device, sparse):
 def test_other_descriptors_are_refused():
     with pytest.raises(BagwiseError, match="describes by DenseSIFT or ColorSIFT, got KeypointSIFT"):
         encode_images(images(), np.eye(128), descriptor=KeypointSIFT())
+
+
+def test_words_of_another_width_are_refused():
+    with pytest.raises(BagwiseError, match="The descriptors have 128 features, but the words of the codebook 5"):
+        encode_images(np.zeros((1, 40, 56), dtype=np.uint8), np.eye(5))

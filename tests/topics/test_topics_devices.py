@@ -81,5 +81,6 @@ def test_a_device_without_cupy_is_refused(monkeypatch, solver):
 
 
 def test_the_solver_on_a_device_is_one_that_runs_there():
+    pytest.importorskip("tomotopy")
     assert LatentDirichlet(2)._choose(documents(), None) == "gibbs"
     assert LatentDirichlet(2, device="cuda")._choose(documents(), None) == "vb"

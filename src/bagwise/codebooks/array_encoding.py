@@ -13,7 +13,7 @@ from bagwise.codebooks import _cuda
 from bagwise.codebooks.encoders import Encoder, HardEncoder, LocalizedEncoder, ResidualEncoder
 from bagwise.codebooks.pyramids import Grids, cell_numbers, n_cells
 
-__all__ = ["array_histograms", "pooled_on_device"]
+__all__ = ["array_histograms", "histogram_width", "pooled_on_device"]
 
 # Vectors, and numbers of histograms, that are on the device at a time.
 _ROWS, _NUMBERS = 1 << 18, 1 << 25
@@ -21,7 +21,7 @@ _ROWS, _NUMBERS = 1 << 18, 1 << 25
 
 def pooled_on_device(bags: Bags, encoder: Encoder, pooling: str, grids: Grids, sparse_output: bool) -> Any:
     """Do what `bagwise.codebooks.encoding.pooled` does, with an encoder whose words are on a device."""
-    xp, width = encoder.distances.xp, _width(encoder, grids)
+    xp, width = encoder.distances.xp, histogram_width(encoder, grids)
     most_bags = max(1, _NUMBERS // width)
     parts = []
     for task, _ in bags.blocks(_ROWS):
@@ -38,7 +38,8 @@ def pooled_on_device(bags: Bags, encoder: Encoder, pooling: str, grids: Grids, s
     return np.concatenate([to_host(part) for part in parts]) if parts else np.zeros((0, width), encoder.codebook.dtype)
 
 
-def _width(encoder: Encoder, grids: Grids) -> int:
+def histogram_width(encoder: Encoder, grids: Grids) -> int:
+    """Numbers in a histogram of all cells."""
     n_words, n_features = encoder.codebook.shape
     return n_cells(grids) * n_words * (n_features if isinstance(encoder, ResidualEncoder) else 1)
 
@@ -51,7 +52,7 @@ def array_histograms(
     Codes are added in float64, in the order of the vectors.
     """
     xp, n_words = encoder.distances.xp, len(encoder.codebook)
-    n_rows, width, maximum = len(lengths) * n_cells(grids), _width(encoder, grids), pooling == "max"
+    n_rows, width, maximum = len(lengths) * n_cells(grids), histogram_width(encoder, grids), pooling == "max"
     bag_of = xp.searchsorted(xp.cumsum(lengths), xp.arange(len(values)), side="right")
     groups = cell_numbers(positions, len(values), grids, xp) + (bag_of * n_cells(grids))[:, np.newaxis]
     if isinstance(encoder, (HardEncoder, LocalizedEncoder)):

@@ -14,7 +14,7 @@ from bagwise._utils.devices import device_module, is_on_device
 from bagwise._utils.threads import number_of_threads, one_blas_thread
 from bagwise.bags import Bags
 from bagwise.codebooks import _kernels as kernels
-from bagwise.codebooks.array_encoding import pooled_on_device
+from bagwise.codebooks.array_encoding import histogram_width, pooled_on_device
 from bagwise.codebooks.distances import as_codebook
 from bagwise.codebooks.encoders import Encoder, ResidualEncoder, make_encoder
 from bagwise.codebooks.pyramids import Grids, cell_numbers, n_cells, resolve_pyramid
@@ -102,9 +102,7 @@ def pooled(bags: Bags, encoder: Encoder, pooling: str, grids: Grids, sparse_outp
     """`encode_bags` with an encoder, and parameters that are known to be sound; where the words of the encoder are."""
     if is_on_device(encoder.codebook):
         return pooled_on_device(bags, encoder, pooling, grids, sparse_output)
-    n_words, n_features = encoder.codebook.shape
-    width = n_cells(grids) * n_words * (n_features if isinstance(encoder, ResidualEncoder) else 1)
-    dtype = encoder.codebook.dtype
+    width, dtype = histogram_width(encoder, grids), encoder.codebook.dtype
     tasks = list(_tasks(bags, max(1, _TASK_NUMBERS // width)))
     out = None if sparse_output else np.zeros((len(bags), width), dtype)
 

@@ -13,7 +13,7 @@ from bagwise._utils.devices import device_module, to_host
 from bagwise._utils.threads import number_of_threads
 from bagwise.codebooks.array_encoding import array_histograms
 from bagwise.codebooks.distances import as_codebook
-from bagwise.codebooks.encoders import make_encoder
+from bagwise.codebooks.encoders import Encoder, make_encoder
 from bagwise.codebooks.encoding import pooled, resolve_pooling
 from bagwise.codebooks.pyramids import resolve_pyramid
 from bagwise.descriptors.array_sift import sift_arrays
@@ -88,18 +88,21 @@ def encode_images(
     if xp is np:
         described = descriptor.__class__(**{**descriptor.get_params(), "n_jobs": n_jobs, "cache": None})
         for bags in described.iter_transform(images, _BATCH):
+            _check_features(bags.n_features, encoder)
             parts.append(pooled(bags, encoder, pooling, grids, sparse_output, number_of_threads(n_jobs)))
     else:
         size = descriptor.step, descriptor.patch, descriptor.scales, descriptor.smoothing
         for batch in _channels(images, descriptor, n_jobs):
             arrays = sift_arrays(xp, batch, *size)
-            if arrays[0].shape[1] != encoder.codebook.shape[1]:
-                raise BagwiseError(
-                    f"The descriptors have {arrays[0].shape[1]} features, but the words of the codebook "
-                    f"{encoder.codebook.shape[1]}."
-                )
+            _check_features(arrays[0].shape[1], encoder)
             parts.append(to_host(array_histograms(*arrays, encoder, pooling, grids, sparse_output)))
     return sp.vstack(parts, format="csr") if sparse_output else np.concatenate(parts)
+
+
+def _check_features(n_features: int, encoder: Encoder) -> None:
+    expected = encoder.codebook.shape[1]
+    if n_features != expected:
+        raise BagwiseError(f"The descriptors have {n_features} features, but the words of the codebook {expected}.")
 
 
 def _channels(images: Any, descriptor: DenseSIFT, n_jobs: int | None) -> Iterator[list[NDArray[Any]]]:
