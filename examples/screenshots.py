@@ -3,8 +3,8 @@
     python examples/screenshots.py --out docs/images           # those that README and docs show
     python examples/screenshots.py --out pictures --all        # every page, wide and narrow, light and dark
 
-Needs the extras ``explore`` and ``report``, Playwright, and Chromium (``make browser``). The data are made here:
-handwritten digits of scikit-learn, docstrings of the standard library, and textures drawn as photographs of places.
+Needs the extras ``explore`` and ``report``, Playwright, and Chromium (``make browser``). The data:
+handwritten digits and drawn photographs of `bagwise.datasets`, and docstrings of the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bagwise import fit_model
-from bagwise.cli.outputs import write_digits
+from bagwise.datasets import load_digit_images, make_photos, write_dataset
 from bagwise.explorer import Server, open_other, open_workspace
 from bagwise.explorer.pages import PAGES
 from bagwise.explorer.running import Explorer
@@ -34,9 +34,6 @@ from first_hour import QUERY, write_texts
 DATA = ("texts", "photos", "digits")
 WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
-N_PHOTOS = 36  # of each place
-MIXED = 0.5  # part of them that show another place as well
-SIDES = (120, 160)  # pixels
 # Pictures of README and docs: data, page, width and colours.
 SHOWN = {
     "photos-groups-wide-light",
@@ -60,85 +57,6 @@ ADDRESSES = {
 }
 
 
-def photographs(seed: int = 0) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield pictures of five places with their names: colours, gradients and textures that vary."""
-    rng = np.random.default_rng(seed)
-    draws = {"beach": _beach, "bricks": _bricks, "forest": _forest, "meadow": _meadow, "sunset": _sunset}
-    for place, draw in draws.items():
-        for _ in range(N_PHOTOS):
-            picture = draw(rng)
-            if rng.random() < MIXED:  # another place beside it, sometimes the larger part
-                other = draws[str(rng.choice(list(draws)))](rng)
-                start = int(rng.uniform(0.3, 0.9) * SIDES[1])
-                picture[:, start:] = other[:, start:]
-            picture = picture * rng.uniform(0.7, 1.1) + rng.normal(0, 8, (*SIDES, 3))
-            yield place, np.clip(picture, 0, 255).astype(np.uint8)
-
-
-def _mixed(top: Any, bottom: Any, part: np.ndarray) -> np.ndarray:
-    return np.asarray(top) * (1 - part[..., None]) + np.asarray(bottom) * part[..., None]
-
-
-def _grid() -> tuple[np.ndarray, np.ndarray]:
-    rows, columns = np.mgrid[: SIDES[0], : SIDES[1]]
-    return rows / SIDES[0], columns / SIDES[1]
-
-
-def _beach(rng: np.random.Generator) -> np.ndarray:
-    y, x = _grid()
-    shore = rng.uniform(0.5, 0.75) + 0.03 * np.sin(8 * x + rng.uniform(0, 6))
-    sea = _mixed([120, 180, 220], [30, 110, 160], y + 0.04 * np.sin(60 * y + 9 * x))
-    sand = np.array([220, 195, 150]) + rng.normal(0, 14, (*SIDES, 1))
-    return np.where((y > shore)[..., None], sand, sea)
-
-
-def _bricks(rng: np.random.Generator) -> np.ndarray:
-    high, wide = rng.integers(10, 18), rng.integers(24, 40)
-    rows, columns = np.mgrid[: SIDES[0], : SIDES[1]]
-    shifted = columns + (rows // high % 2) * wide // 2
-    mortar = (rows % high < 2) | (shifted % wide < 2)
-    shade = rng.normal(0, 18, (SIDES[0] // high + 2, SIDES[1] // wide + 3))[rows // high, shifted // wide]
-    return np.where(mortar[..., None], 190.0, np.array([160, 75, 55]) + shade[..., None])
-
-
-def _forest(rng: np.random.Generator) -> np.ndarray:
-    y, x = _grid()
-    picture = _mixed([50, 90, 50], [25, 55, 25], y) + rng.normal(0, 16, (*SIDES, 1))
-    for _ in range(rng.integers(6, 12)):
-        trunk = np.abs(x - rng.uniform(0, 1)) < rng.uniform(0.01, 0.03)
-        picture[trunk] = np.array([70, 50, 35]) + rng.normal(0, 8, (int(trunk.sum()), 1))
-    return picture
-
-
-def _meadow(rng: np.random.Generator) -> np.ndarray:
-    y, x = _grid()
-    picture = _mixed([120, 170, 80], [70, 130, 50], y) + rng.normal(0, 12, (*SIDES, 1))
-    colours = np.array([[235, 210, 60], [230, 90, 120], [240, 240, 240], [150, 90, 200]])
-    for _ in range(rng.integers(15, 40)):
-        far = (y - rng.uniform(0.1, 1)) ** 2 + (0.75 * (x - rng.uniform(0, 1))) ** 2
-        picture[far < rng.uniform(0.0002, 0.0015)] = colours[rng.integers(4)]
-    return picture
-
-
-def _sunset(rng: np.random.Generator) -> np.ndarray:
-    y, x = _grid()
-    horizon = rng.uniform(0.6, 0.8)
-    sky = _mixed([90, 60, 120], [250, 140, 60], np.clip(y / horizon, 0, 1))
-    sun = (y - horizon + 0.12) ** 2 + (0.75 * (x - rng.uniform(0.2, 0.8))) ** 2 < 0.004
-    sky[sun] = [255, 225, 140]
-    sea = _mixed([120, 60, 60], [40, 30, 60], y) + 25 * np.sin(90 * y + 6 * x)[..., None]
-    return np.where((y > horizon)[..., None], sea, sky)
-
-
-def write_photographs(folder: Path) -> Path:
-    """Write the photographs into a folder for each place."""
-    for number, (place, pixels) in enumerate(photographs()):
-        path = folder / place / f"{number:03}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(path, quality=90)
-    return folder
-
-
 def fitted(source: Path, folder: Path, **options: Any) -> Path:
     """Fit a model; write its index and report, and a second model by another criterion; return the index."""
     model = fit_model(source, **options)
@@ -157,9 +75,9 @@ def make(data: str, folder: Path) -> Path:
         write_texts(folder)
         return fitted((folder / "docs").rename(folder / "texts"), folder)
     if data == "photos":
-        return fitted(write_photographs(folder / "photos"), folder, n_words=300, n_groups=12)
+        return fitted(write_dataset(make_photos(), folder / "photos"), folder, n_words=300, n_groups=12)
     options = {"descriptor": "patches", "n_words": 100, "pyramid": 5, "n_groups": 20}
-    return fitted(write_digits(folder / "digits.zip"), folder, **options)
+    return fitted(write_dataset(load_digit_images(), folder / "digits.zip"), folder, **options)
 
 
 def a_wrong_item(index: Path) -> int:

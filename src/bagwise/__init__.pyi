@@ -1,5 +1,6 @@
 from . import baselines as baselines
 from . import criteria as criteria
+from . import datasets as datasets
 from . import descriptors as descriptors
 from . import distributed as distributed
 from . import kernels as kernels

@@ -412,19 +412,11 @@ def test_commands_that_are_printed_can_be_pasted(tmp_path, monkeypatch):
 
 
 def test_the_demo_ends_with_the_place_of_its_report(tmp_path, monkeypatch):
-    from bagwise.cli import outputs
+    from sklearn import datasets
 
-    whole = outputs.write_digits
-
-    def few(path):
-        from sklearn import datasets
-
-        bunch = datasets.load_digits()
-        bunch.images, bunch.target = bunch.images[:120], bunch.target[:120]
-        monkeypatch.setattr(datasets, "load_digits", lambda: bunch)
-        return whole(path)
-
-    monkeypatch.setattr(outputs, "write_digits", few)
+    bunch = datasets.load_digits()
+    bunch.images, bunch.target = bunch.images[:120], bunch.target[:120]
+    monkeypatch.setattr(datasets, "load_digits", lambda: bunch)
     for _ in range(2):  # a second demo replaces the first
         lines = bagwise("demo", "--out", tmp_path / "demo").splitlines()
         assert lines[-2] == f"Open the report: {(tmp_path / 'demo' / 'digits.report.html').resolve()}"

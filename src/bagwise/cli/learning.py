@@ -18,7 +18,6 @@ from bagwise.cli.outputs import (
     name_of_source,
     output_file,
     prepare_folder,
-    write_digits,
 )
 from bagwise.cli.printing import command_line, duration, percent, printable
 from bagwise.cli.session import Session
@@ -40,10 +39,11 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("bagwise-demo"),
 ) -> None:
     """Fit a model to handwritten digits, from images to a report and the explorer, in about a minute."""
+    from bagwise.datasets import load_digit_images, write_dataset
     from bagwise.training import FitOptions
 
     prepare_folder(out)
-    source = write_digits(out / "digits.zip")
+    source = write_dataset(load_digit_images(), out / "digits.zip")
     options = {"descriptor": "patches", "pyramid": 5, "words": 200, "groups": 20}
     shown = " ".join(f"--{name} {value}" for name, value in options.items())
     session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")

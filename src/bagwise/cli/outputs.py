@@ -1,11 +1,10 @@
-"""Output files of commands: their names, checks before any work, tables of features and clusters, the demo's images."""
+"""Output files of commands: their names, checks before any work, tables of features and clusters."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,13 @@ from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 
 __all__ = ["CsvWriter", "FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable"]
-__all__ += ["name_of_source", "output_file", "prepare_folder", "write_clusters", "write_digits", "write_features"]
+__all__ += ["name_of_source", "output_file", "prepare_folder", "write_clusters", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 # Columns that are not features.
 _RESERVED = ("id", "label", "split")
 _CSV_ROWS = 256
-_DEMO_SCALE = 4
-_DEMO_TEST = 4  # one image in four is a test image
 _DEMO_NAME = "digits.zip"
-# The earliest date of zip files: equal images give equal bytes.
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def name_of_source(source: str | os.PathLike[str]) -> str:
@@ -143,23 +138,11 @@ def _column_names(names: Sequence[str]) -> list[str]:
 
 
 def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    import numpy as np
-    import scipy.sparse as sp
+    from bagwise._io.tables import write_npz
 
-    arrays: dict[str, Any] = {"ids": np.array(list(collection.ids)), "feature_names": np.array(names)}
-    if any(item.labels for item in collection):
-        arrays["labels"] = np.array([_label(item) for item in collection])
-    if any(split is not None for split in collection.splits):
-        arrays["splits"] = np.array([split or "" for split in collection.splits])
-    if sp.issparse(features):  # the names of scipy.sparse.save_npz, so that load_npz reads the matrix
-        rows = sp.csr_array(features)
-        arrays |= {"format": np.array(b"csr"), "shape": np.array(rows.shape), "data": rows.data}
-        arrays |= {"indices": rows.indices, "indptr": rows.indptr, "_is_array": np.array(True)}
-    else:
-        arrays["X"] = np.asarray(features)
-    content = io.BytesIO()
-    np.savez_compressed(content, **arrays)
-    write_atomically(path, content.getvalue())
+    labels = [_label(item) for item in collection] if any(item.labels for item in collection) else None
+    splits = [split or "" for split in collection.splits] if any(collection.splits) else None
+    write_npz(path, features, ids=list(collection.ids), feature_names=names, labels=labels, splits=splits)
 
 
 def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw: bool = False) -> None:
@@ -229,21 +212,3 @@ def prepare_folder(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _DEMO_NAME).exists())):
         raise BagwiseError(f"{folder} exists and is not from an earlier demo. Give another folder with --out.")
     folder.mkdir(parents=True, exist_ok=True)
-
-
-def write_digits(path: Path) -> Path:
-    """Write scikit-learn's 1,797 digits as PNG files of 32 x 32 pixels into an archive with splits train and test."""
-    import numpy as np
-    from sklearn.datasets import load_digits
-
-    image_module = require("PIL.Image", "image", "The demo")
-    digits = load_digits()
-    side = digits.images.shape[1] * _DEMO_SCALE
-    with open_atomically(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for number, (pixels, digit) in enumerate(zip(digits.images, digits.target, strict=True)):
-            picture = image_module.fromarray(np.round(pixels * (255 / 16)).astype(np.uint8))
-            png = io.BytesIO()
-            picture.resize((side, side), image_module.Resampling.BICUBIC).save(png, "PNG")
-            split = "test" if number % _DEMO_TEST == 0 else "train"
-            archive.writestr(zipfile.ZipInfo(f"{split}/{digit}/{number:04}.png", _DATE), png.getvalue())
-    return path
