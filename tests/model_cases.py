@@ -1,10 +1,11 @@
-"""Small models of all kinds."""
+"""Small models of all kinds, and files that both readers refuse."""
 
 import dataclasses
 
 import numpy as np
+import pytest
 
-from bagwise import Hierarchy, Model
+from bagwise import BagwiseError, Hierarchy, Model, runtime
 from bagwise.descriptors import LBPD5, ColorCells, Patches
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.model import Head
@@ -15,6 +16,17 @@ from models.make_models import (
     weighted_image_model,
     weighted_text_model,
 )
+
+
+def refused(path, message, by=("library", "runtime")):
+    """Both readers refuse a file, in words that name it."""
+    readers = {"library": (Model.load, BagwiseError), "runtime": (runtime.load, runtime.ModelFileError)}
+    for name in by:
+        load, kind = readers[name]
+        with pytest.raises(kind, match=message) as caught:
+            load(path)
+        assert str(path) in str(caught.value)
+        assert type(caught.value) is kind
 
 
 def table_model():
@@ -114,4 +126,6 @@ MADE = {
     "patterns": pattern_model,
     "two vocabularies": two_vocabularies,
     "edited": edited_model,
+    "int8 images": lambda: two_vocabularies().quantize(),
+    "int8 texts": lambda: weighted_text_model(np.random.default_rng(0)).compact().quantize(),
 }

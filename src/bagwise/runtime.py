@@ -27,7 +27,7 @@ import numpy as np
 
 __all__ = ["ModelFileError", "RuntimeModel", "load", "read_model_file"]
 
-KIND, SCHEMA = "bagwise.Model", 2
+KIND, SCHEMA = "bagwise.Model", 3
 ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
 TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
@@ -36,7 +36,7 @@ ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "token
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
 OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None}
 UNUSED = ("edits", "unedited_", "statistics")  # names of arrays that only the library reads, and checks, begin so
-TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2"}
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2", "I8": "|i1"}
 SUM = "crc32."  # names of checksums in the metadata begin so
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
@@ -50,6 +50,7 @@ DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a h
 CHARACTERS, REPEATS = ("LITERAL", "NOT_LITERAL", "ANY", "IN"), ("MAX_REPEAT", "MIN_REPEAT")
 MOST_STEPS, MOST_BETWEEN = 1000, 30
 BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
+MOST_STEP, SCALES = 127, (1e-30, 1e13)  # of words and heads of 8 bits: the largest integer; smallest and largest scale
 
 
 class ModelFileError(ValueError):
@@ -341,6 +342,20 @@ def decoded_weights(codes: np.ndarray, span: list[float]) -> np.ndarray:
     return weights.astype(np.float32)[codes]
 
 
+def scale_name(name: str) -> str:
+    """Return the name of the scales of an array of 8-bit integers, such as ``"head_20_scale"`` of ``"head_20_coef"``.
+
+    >>> scale_name("codebook"), scale_name("head_20_coef")
+    ('codebook_scale', 'head_20_scale')
+    """
+    return f"{name.removesuffix('_coef')}_scale"
+
+
+def decoded_rows(integers: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return rows of 8-bit integers, each times its scale, as float32."""
+    return integers.astype(np.float32) * scales[:, np.newaxis]
+
+
 def _is_tokenizer(options: Any) -> bool:
     """Whether these are options of texts; what the runtime does not support is refused when texts are split."""
     if not isinstance(options, dict) or not options.keys() <= TOKENIZER:
@@ -544,7 +559,7 @@ def _check_sums(content: np.ndarray, spans: dict[str, slice], about: dict[str, A
 
 
 def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Add the merges, the hashes and the weights of a compact model."""
+    """Add the merges, the hashes and the weights of a compact model; turn 8-bit integers into numbers."""
     if "groups" in arrays:
         groups, n = arrays["groups"].astype(np.intp), header["flattened"] or header["n_words"]
         found, first = np.unique(groups, return_index=True)
@@ -561,6 +576,13 @@ def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         _check(np.all(arrays["word_hashes"][1:] > arrays["word_hashes"][:-1]), "its hashes do not rise.")
     if "weight_codes" in arrays:
         arrays["word_weights"] = decoded_weights(arrays["weight_codes"], header["weight_range"])
+    for name, held in arrays.items():
+        if held.dtype == np.int8 and not name.startswith(UNUSED):
+            scales = arrays[scale_name(name)]
+            sound = np.all((scales >= SCALES[0]) & (scales <= SCALES[1]))
+            _check(sound, f"its {scale_name(name)!s:.50} must be numbers from {SCALES[0]:g} to {SCALES[1]:g}.")
+            _check(np.all(held >= -MOST_STEP), f"its {name!s:.50} must be integers from -{MOST_STEP} to {MOST_STEP}.")
+            arrays[name] = decoded_rows(held, scales)
 
 
 def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
@@ -609,14 +631,16 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     wanted: dict[str, Any] = {"merges": ("<i4", (k, 2)), "scores": ("<f8", (k,))}
     if flat or compact:
         wanted = (wanted if flat else {}) | {"groups": ("|u1" if (flat or n) <= 1 << 8 else "<u2", (d,))}
-    for size in heads:
-        wanted[f"head_{size}_coef"] = "<f4", (len(classes), cells * size)
-        wanted[f"head_{size}_intercept"] = "<f4", (len(classes),)
+    matrices: dict[str, Any] = {f"head_{size}_coef": (len(classes), cells * size) for size in heads}
+    wanted |= {f"head_{size}_intercept": ("<f4", (len(classes),)) for size in heads}
     if "names" in forms:
         wanted |= {"names": ("|u1", (lengths["names"],)), "name_offsets": ("<i8", (d + 1,))}
     for name, size in zip(codebook_names(parts), parts or [d], strict=True):
         if parts or name in forms:
-            wanted[name] = "<f4", (size, max(1, lengths.get(name, 1)))
+            matrices[name] = size, max(1, lengths.get(name, 1))
+    for name, shape in matrices.items():
+        int8 = header["schema"] > 2 and forms.get(name, [""])[0] == "|i1"
+        wanted |= {name: ("|i1", shape), scale_name(name): ("<f4", shape[:1])} if int8 else {name: ("<f4", shape)}
     optional: dict[str, Any] = {"word_totals": ("<f8", (d,))}
     span = header["weight_range"]
     ratio = isinstance(span, list) and len(span) == 2 and all(isinstance(end, float) for end in span)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise._io.tensors import write_tensors
 from bagwise.model import Head, files
-from model_cases import MADE, table_model
+from model_cases import MADE, refused, table_model
 from models.make_models import random_hierarchy
 
 
@@ -34,17 +34,6 @@ def put_together(path, about, entries, data, metadata=None):
     return path
 
 
-def refused(path, message, by=("library", "runtime")):
-    """Both readers refuse a file, in words that name it."""
-    readers = {"library": (Model.load, BagwiseError), "runtime": (runtime.load, runtime.ModelFileError)}
-    for name in by:
-        load, kind = readers[name]
-        with pytest.raises(kind, match=message) as caught:
-            load(path)
-        assert str(path) in str(caught.value)
-        assert type(caught.value) is kind
-
-
 EDITED = files.model_bytes(MADE["edited"]())
 
 
@@ -55,7 +44,7 @@ def parts(request, tmp_path_factory):
 
 
 HEADERS = {  # a change of the header, and what is said of it
-    "newer": ({"schema": 3}, "was written by a newer bagwise, schema 3; this one reads up to 2: upgrade"),
+    "newer": ({"schema": 4}, "was written by a newer bagwise, schema 4; this one reads up to 3: upgrade"),
     "term in schema 1": ({"term": "log"}, "not that of a model"),
     "term": ({"schema": 2, "term": "exp"}, "term or norm cannot be"),
     "list as term": ({"schema": 2, "term": ["log"]}, "term or norm cannot be"),

@@ -8,6 +8,7 @@ makes the folder ``schema<N>`` beside this script, N being the schema that this 
 - ``texts.bagwise``, in schema 1 the folder ``texts``:
   texts with a vocabulary of 8 words, pairs of words among them, and a path of errors.
 - In schema 2 both have weighted words: roots before merging, and TF-IDF.
+- In schema 3 their words and heads are of 8 bits as well.
 - ``expected.json``: items, and what these models made of them on the day they were written.
 
 Run it once, when the schema changes. Old folders are never written again: `tests/model/test_old_models.py` reads them.
@@ -94,7 +95,7 @@ def main():
         sys.exit(f"{folder} is there already, and old models stay as they are.")
     random = np.random.default_rng(SCHEMA)
     images, texts = random.integers(0, 256, (3, 8, 6)), TEXTS
-    pictured, worded = weighted_image_model(random), weighted_text_model(random)
+    pictured, worded = weighted_image_model(random).quantize(), weighted_text_model(random).quantize()
     folder.mkdir()
     pictured.save(folder / "images.bagwise")
     worded.save(folder / "texts.bagwise")

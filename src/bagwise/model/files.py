@@ -18,7 +18,7 @@ from bagwise._io.tensors import PackedStrings, check_depth, check_file_path, kin
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.model.compact import encoded_weights, groups_of
+from bagwise.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.model.editing import MOST_BYTES, Unedited
 from bagwise.model.parts import DescriptorRecord, Head, PathErrors
 from bagwise.runtime import (
@@ -29,15 +29,16 @@ from bagwise.runtime import (
     MOST_HEADER,
     OPTIONAL,
     PATTERN,
-    SCHEMA,
     ModelFileError,
     check_classes,
     check_pattern,
     check_sizes,
     codebook_names,
+    decoded_rows,
     decoded_weights,
     name_of,
     read_model_file,
+    scale_name,
     unsafe_reason,
 )
 
@@ -144,22 +145,35 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         tensors["statistics"] = model.group_statistics.values
     used = {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
     if used or not {"merges", "scores"} >= tensors.keys():
-        header |= {"schema": SCHEMA, **used}
-    tensors |= dict(zip(codebook_names(model.vocabularies), model.codebooks, strict=False))
+        header |= {"schema": 2, **used}
+    for name, codebook in zip(codebook_names(model.vocabularies), model.codebooks, strict=False):
+        tensors |= _matrix_tensors(name, codebook, model.quantized)
     if model.word_totals is not None:
         tensors["word_totals"] = model.word_totals
     if model.word_names is not None:
         names = PackedStrings.of(model.word_names)
         tensors["names"], tensors["name_offsets"] = names.text, names.offsets
     for size, head in model.heads.items():
-        tensors[f"head_{size}_coef"], tensors[f"head_{size}_intercept"] = head.coef, head.intercept
+        tensors |= _matrix_tensors(f"head_{size}_coef", head.coef, model.quantized)
+        tensors[f"head_{size}_intercept"] = head.intercept
     if model.item_hashes is not None:
         others = sum(array.nbytes for array in tensors.values()) + len(json.dumps(header))
         kept = model.item_hashes[: max(0, int(_MOST_HASHED * others) - _ENTRY) // 8]
         if len(kept):
             tensors["item_hashes"] = kept
-            header["schema"] = SCHEMA
+            header["schema"] = 2
+    if any(array.dtype == np.int8 for array in tensors.values()):
+        header["schema"] = 3
     return header, tensors
+
+
+def _matrix_tensors(name: str, matrix: NDArray[np.float32], quantized: bool) -> dict[str, NDArray[Any]]:
+    """Return words or weights of classes; of a quantised model as 8-bit integers, if that changes none of them."""
+    if quantized:
+        integers, scales = encoded_rows(matrix)
+        if np.array_equal(decoded_rows(integers, scales), matrix):
+            return {name: integers, scale_name(name): scales}
+    return {name: matrix}
 
 
 def _group_tensors(model: Any) -> dict[str, NDArray[Any]]:
@@ -282,6 +296,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "path": path,
         "item_hashes": tensors.get("item_hashes"),
         "group_statistics": _statistics(header["criterion"], tensors),
+        "quantized": any(name.endswith("_scale") for name in tensors),
         **(_edits(header, tensors) if header["unedited"] is not None or "edits" in tensors else {}),
         "options": header["options"],
         "provenance": header["provenance"],

@@ -21,8 +21,8 @@ from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
 from bagwise.model.checks import check_tables, check_words, checked_item_hashes, checked_pyramid
-from bagwise.model.compact import compact_parameters, groups_of
-from bagwise.model.cutting import check_flattened, trim_parameters, with_derived_head
+from bagwise.model.compact import SmallForms, groups_of
+from bagwise.model.cutting import check_flattened, with_derived_head
 from bagwise.model.display import ModelViews
 from bagwise.model.editing import Unedited, apply_edits, check_edits, rename_edits, undo_edits
 from bagwise.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
@@ -48,7 +48,7 @@ __all__ = ["Head", "Model", "PathErrors"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Model(ModelViews):
+class Model(SmallForms, ModelViews):
     """A fitted model: it turns items into features of word groups, and features into classes.
 
     1. Count the words of an item over the full vocabulary of d words. Descriptors of images and videos count for their
@@ -120,6 +120,9 @@ class Model(ModelViews):
         Edits that people made of the groups, in their order; see `apply`. `hierarchy` is the edited one.
     unedited : Unedited, default=None
         What the model was before its first edit, if there are edits.
+    quantized : bool, default=False
+        Whether the file has codebooks and heads as 8-bit integers, where that changes none of their numbers; see
+        `quantize`.
     options, provenance : mapping, default={}
         Options of the fit, and facts about its data. JSON values.
 
@@ -184,6 +187,7 @@ class Model(ModelViews):
     group_statistics: GroupStatistics | None = None
     edits: tuple[dict[str, Any], ...] = ()
     unedited: Unedited | None = None
+    quantized: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -211,6 +215,8 @@ class Model(ModelViews):
         self._set(given_names=checked_group_names(self.given_names, self.n_groups))
         if self.path is not None and not isinstance(self.path, PathErrors):
             raise BagwiseError(f"path must be PathErrors or None, got {type(self.path).__name__}.")
+        if not isinstance(self.quantized, bool):
+            raise BagwiseError(f"quantized must be True or False, got {self.quantized!r:.100}.")
         if self.item_hashes is not None:
             self._set(item_hashes=checked_item_hashes(self.item_hashes))
         for name in ("options", "provenance"):
@@ -434,51 +440,6 @@ class Model(ModelViews):
                 other._set(**{name: {k: one for k, one in getattr(self, name).items() if k != self.n_groups}})
         with_derived_head(other)
         return other
-
-    def trim(self) -> Model:
-        """Return the model without what its number of groups does not need, so that its file is small.
-
-        Merges that lead to more groups become a table from words to groups, and classifiers for more groups are left
-        out; it can still be cut at fewer groups. Features, scores and names of groups stay as they are. Edits are part
-        of the groups and can no longer be undone: ``provenance["n_edits"]`` has their number.
-
-        Examples
-        --------
-        >>> from bagwise import Hierarchy, Model
-        >>> model = Model(modality="table", hierarchy=Hierarchy(4, [[1, 2], [1, 3], [0, 1]], [3, 2, 1]), n_groups=2)
-        >>> small = model.trim()
-        >>> small.lookup, small.cut(1).lookup, small.flattened
-        (array([0, 1, 1, 1]), array([0, 0, 0, 0]), 2)
-        """
-        return Model(**trim_parameters(self))
-
-    def compact(self) -> Model:
-        """Return the model as it is cut, in a form whose file is small: about four bytes per word for texts.
-
-        The hierarchy has this cut alone, there is one head, and of the fit only the source is known. For texts, words
-        become hashes of 24 bits, so that groups have no names, and weights of words are rounded to 255 values in equal
-        ratios. Of several words with one hash the most important is kept, and counts for all of them. Words outside of
-        the vocabulary that happen to have one of its hashes are counted too: one of 800 if there are 20,000 words.
-        ``provenance["compact"]`` has the number of words that were lost and the largest relative error of a weight.
-
-        Examples
-        --------
-        >>> from bagwise import Hierarchy, Model
-        >>> model = Model(
-        ...     modality="texts",
-        ...     hierarchy=Hierarchy(3, [[0, 2], [0, 1]], [0.5, 0.1]),
-        ...     n_groups=2,
-        ...     word_names=["cat", "dog", "kitten"],
-        ... )
-        >>> small = model.compact()
-        >>> small, small.word_names, small.provenance
-        (<Model: texts, 3 words merged into 2 groups>, None, {'compact': {'n_words_lost': 0, 'weight_error': 0.0}})
-        >>> model.histograms(["a dog, a cat and its kitten"]).toarray(), model.lookup
-        (array([[1., 1., 1.]], dtype=float32), array([0, 1, 0]))
-        >>> small.histograms(["a dog, a cat and its kitten"]).toarray(), small.lookup  # by hashes: dog comes first
-        (array([[1., 1., 1.]], dtype=float32), array([0, 1, 1]))
-        """
-        return Model(**compact_parameters(self))
 
     def group_names(self) -> NDArray[Any]:
         """Return names of the groups: those given, or else their most typical words.
