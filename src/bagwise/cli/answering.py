@@ -16,7 +16,7 @@ import typer
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Raw, Row, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Raw, Row, command, fit_options, source_path
 from bagwise.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.cli.printing import percent, shortened
 from bagwise.cli.session import Session
@@ -43,7 +43,9 @@ def predict(
     model: AnyModelPath,
     source: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or single items."),
+        typer.Argument(
+            metavar="SOURCE", help="Folder, archive, file of records, table, or single items.", parser=source_path
+        ),
     ] = None,
     query_text: QueryText = None,
     row: Row = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.cli.answering import AnyModelPath, Groups, check_texts, row_of
-from bagwise.cli.options import READ_OPTIONS, Force, Row, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, Row, command, fit_options, source_path
 from bagwise.cli.outputs import check_page
 from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
@@ -31,7 +31,8 @@ def explain(
     session: Session,
     model: AnyModelPath,
     source: Annotated[
-        Path | None, typer.Argument(metavar="ITEM", help="An item, or a source of items with --item or --row.")
+        Path | None,
+        typer.Argument(metavar="ITEM", help="An item, or a source of items with --item or --row.", parser=source_path),
     ] = None,
     item: Annotated[
         str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID", show_default=False)

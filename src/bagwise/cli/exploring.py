@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise.cli.options import READ_OPTIONS, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, command, fit_options, source_path
 from bagwise.cli.session import Session
 
 __all__ = ["explore"]
@@ -19,7 +19,7 @@ def explore(
     path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")],
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="SOURCE", help="Items to show. Default: those of the index."),
+        typer.Argument(metavar="SOURCE", help="Items to show. Default: those of the index.", parser=source_path),
     ] = None,
     compare: Annotated[
         Path | None,

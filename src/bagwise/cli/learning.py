@@ -10,7 +10,7 @@ import typer
 
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.cli.options import FIT_OPTIONS, Force, MapMethod, command, fit_options
+from bagwise.cli.options import FIT_OPTIONS, Force, MapMethod, command, fit_options, source_path
 from bagwise.cli.outputs import (
     FitOutputs,
     check_outputs,
@@ -30,7 +30,10 @@ _MOST_COLUMNS = 6  # of a table of methods; more are its rows
 _LONG_WARM_UP = 5.0  # seconds; loading compiled code takes less
 _PANEL = "Train"
 
-Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, or table.")]
+Source = Annotated[
+    Path,
+    typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, or table.", parser=source_path),
+]
 
 
 @command(_PANEL)

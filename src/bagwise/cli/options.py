@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from bagwise._io.storage import Url, as_place
 from bagwise.cli.session import session
 from bagwise.descriptors.registry import DESCRIPTORS
 
@@ -26,10 +27,21 @@ __all__ = [
     "SourcePath",
     "command",
 ]
-__all__ += ["fit_options"]
+__all__ += ["fit_options", "source_path"]
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
-SourcePath = Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.")]
+
+
+def source_path(given: str) -> Any:
+    """Return the path or URL of a source."""
+    place = as_place(given)
+    return place if isinstance(place, Url) else Path(place)
+
+
+SourcePath = Annotated[
+    Path,
+    typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.", parser=source_path),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
 Raw = Annotated[bool, typer.Option("--raw", help="CSV: no apostrophe before names such as =x, formulas elsewhere.")]
 QueryText = Annotated[

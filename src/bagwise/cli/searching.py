@@ -11,16 +11,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from bagwise._io.storage import absolute
 from bagwise._utils.text import how_many
 from bagwise.cli.answering import row_of
-from bagwise.cli.options import (
-    READ_OPTIONS,
-    Force,
-    QueryText,
-    Row,
-    command,
-    fit_options,
-)
+from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Row, command, fit_options, source_path
 from bagwise.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
@@ -42,7 +36,9 @@ def index(
     ],
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="[SOURCE]", help="Folder, archive, file of records, or table; not for changes."),
+        typer.Argument(
+            metavar="[SOURCE]", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File of the index. Default: NAME.index; with changes, the index itself.")
@@ -67,7 +63,8 @@ def index(
         ),
     ] = None,
     add: Annotated[
-        Path | None, typer.Option("--add", help="Add the items of this source to the index.", metavar="SOURCE")
+        Path | None,
+        typer.Option("--add", help="Add the items of this source to the index.", metavar="SOURCE", parser=source_path),
     ] = None,
     remove: Annotated[
         list[str] | None,
@@ -108,7 +105,7 @@ def index(
     loaded = load_model(model)
     collection, histograms = counted(session, loaded, source, chosen)
     made = ItemIndex.build(
-        loaded, collection, histograms, source=os.path.abspath(source), options=chosen, by=by, metric=metric
+        loaded, collection, histograms, source=absolute(source), options=chosen, by=by, metric=metric
     )
     made = with_map(session, made, map_method or "spectral")
     made.save(target)
@@ -253,7 +250,11 @@ def search(
     index: Annotated[Path, typer.Argument(metavar="INDEX", help="Index, from bagwise fit or bagwise index.")],
     query: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="QUERY", help="Image, text or table; each item of a folder or table is a query."),
+        typer.Argument(
+            metavar="QUERY",
+            help="Image, text or table; each item of a folder or table is a query.",
+            parser=source_path,
+        ),
     ] = None,
     query_text: QueryText = None,
     row: Row = None,
@@ -265,7 +266,8 @@ def search(
     page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
-        Path | None, typer.Option(help="Location of the items, for the page, if they were moved.")
+        Path | None,
+        typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path),
     ] = None,
     keep_query: Annotated[
         bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")

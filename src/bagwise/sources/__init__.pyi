@@ -8,6 +8,7 @@ from .media import open_images as open_images
 from .media import open_texts as open_texts
 from .media import open_videos as open_videos
 from .opening import open_collection as open_collection
+from .partitions import Partition as Partition
 from .records import open_records as open_records
 from .tables import TableCollection as TableCollection
 from .tables import open_table as open_table

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bagwise._io.storage import Url, as_place
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.columns import USUAL_LABEL, shortened, split_name
@@ -63,12 +64,13 @@ def annotations_of(given: Any, what: str, ids: Sequence[str], source: str, limit
             f"{what}s must be a mapping from ids, or the path of a CSV or TSV file with columns id and {what}; "
             f"got {type(given).__name__}."
         )
-    if not Path(given.path).is_file():
+    place = as_place(given.path)
+    if not isinstance(place, Url) and not Path(place).is_file():
         raise BagwiseError(
             f"There is no file {os.fspath(given.path)}. {what.capitalize()}s come from a CSV, TSV, Excel or Parquet "
             f"file with columns filename and {what}."
         )
-    end = os.path.splitext(given.path)[1].lower()
+    end = os.path.splitext(place)[1].lower()
     if end in (".json", ".jsonl", ".xls", ".ods", ".npz"):
         raise BagwiseError(
             f"{os.fspath(given.path)} cannot be used for {what}s: give a CSV, TSV, .xlsx or Parquet file with columns "
@@ -101,9 +103,11 @@ def _check_ids(ids: Sequence[str], found: Mapping[str, Any], what: str, source: 
 
 
 def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
+    from bagwise.sources.contents import local_copy
     from bagwise.sources.delimited import read_rows
 
-    header, rows = read_rows(os.fspath(file.path), limits, sep=file.sep, sheet=file.sheet)
+    with local_copy(file.path, limits) as path:
+        header, rows = read_rows(path, limits, sep=file.sep, sheet=file.sheet)
     id_at, label_at, split_at = _columns(file, header, what)
     match = _Matching(ids)
     labels: dict[str, list[str]] = {}

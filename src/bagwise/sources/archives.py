@@ -26,9 +26,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
+from bagwise.sources.contents import File, as_file
 from bagwise.sources.limits import Limits
 
-__all__ = ["check_stamp", "check_zip", "is_archive", "list_archive", "stamp_of"]
+__all__ = ["check_name", "check_zip", "is_archive", "is_tar", "list_archive"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
@@ -40,6 +41,8 @@ _XZ_MEMORY = 1 << 28
 _DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 _DAMAGES += (struct.error, EOFError, NotImplementedError, ValueError, OverflowError)
 _BLOCK = 512  # of tar archives
+# Bytes of the header of a file of a zip archive, with its name and attributes, that are read with the file itself.
+_ZIP_HEADER = 256
 # Headers before that of a file of a tar archive, which give its name and attributes.
 _MOST_BEFORE = 16
 
@@ -49,16 +52,26 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith((".zip", *_TAR_ENDINGS))
 
 
-def list_archive(path: str | os.PathLike[str], limits: Limits) -> dict[str, ZipMember | TarMember]:
+def is_tar(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has the ending of a tar archive."""
+    return os.fspath(path).lower().endswith(_TAR_ENDINGS)
+
+
+def list_archive(
+    archive: File | str | os.PathLike[str], limits: Limits, copy: bool = False
+) -> dict[str, ZipMember | TarMember]:
     """List the files of an archive by name.
 
     Raises an error for absolute paths and ``..``, links, devices, encrypted and sparse members, repeated names, and
-    members beyond the limits.
+    members beyond the limits. With `copy`, a tar archive is read once, from its beginning to its end, into a temporary
+    file, which members are read from.
     """
-    name = os.fspath(path)
-    is_tar = name.lower().endswith(_TAR_ENDINGS)
+    file = as_file(archive)
+    name = file.source
     try:
-        members: list[ZipMember | TarMember] = list(_list_tar(name, limits) if is_tar else _list_zip(name, limits))
+        members: list[ZipMember | TarMember] = list(
+            _list_tar(file, limits, copy) if is_tar(name) else _list_zip(file, limits)
+        )
     except BagwiseError:
         raise
     except _DAMAGES as error:
@@ -66,7 +79,7 @@ def list_archive(path: str | os.PathLike[str], limits: Limits) -> dict[str, ZipM
     found: dict[str, ZipMember | TarMember] = {}
     total = 0
     for member in members:
-        _check_name(member.name, name)
+        check_name(member.name, name)
         if member.name in found:
             raise BagwiseError(f"{name} is refused: it holds {member.name!r} twice.")
         found[member.name] = member
@@ -80,7 +93,8 @@ def _check_sizes(archive: str, member: str, size: int, total: int, limits: Limit
     limits.check("member_bytes", size, f"{archive} is refused: {member!r} has {readable_size(size)}")
 
 
-def _check_name(member: str, archive: str) -> None:
+def check_name(member: str, archive: str) -> None:
+    """Raise an error if the name of a file leads out of the archive or folder that says it holds it."""
     parts = re.split(r"[/\\]", member)
     if parts[0] == "" or re.match(r"[A-Za-z]:", member) or ".." in parts or "\0" in member:
         raise BagwiseError(
@@ -89,47 +103,36 @@ def _check_name(member: str, archive: str) -> None:
         )
 
 
-def stamp_of(path: str) -> tuple[int, int]:
-    """Return size and modification time of a file, to notice that it was changed."""
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
-
-
-def check_stamp(path: str, stamp: tuple[int, int] | None) -> None:
-    """Raise an error if a file was changed."""
-    if stamp_of(path) != stamp:
-        raise BagwiseError(f"{path} was changed after it was opened. Open the collection again.")
-
-
 @dataclass(frozen=True, slots=True)
 class ZipMember:
     """A file in a zip archive, stored or deflated."""
 
-    archive: str
+    archive: File
     name: str
     header_offset: int
     compressed_size: int
     size: int
     method: int
     checksum: int
-    stamp: tuple[int, int]
+    stamp: tuple[Any, ...]
 
     @property
     def source(self) -> str:
         """The archive and the name in it."""
-        return f"{self.archive}!{self.name}"
+        return f"{self.archive.source}!{self.name}"
 
     def open(self) -> BinaryIO:
         """Decompress the file into memory; raise an error if size or checksum are not those of the list of members."""
-        with open(self.archive, "rb") as file:
-            check_stamp(self.archive, self.stamp)
-            file.seek(self.header_offset)
-            header = file.read(30)
-            if header[:4] != b"PK\x03\x04" or len(header) < 30:
-                raise BagwiseError("the archive is damaged: there is no file where its list of members says")
-            extra = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-            file.seek(extra, os.SEEK_CUR)
-            content = file.read(self.compressed_size)
+        self.archive.check(self.stamp)
+        start = self.header_offset
+        # most often, header, name and attributes are in the first part
+        part = self.archive.read(start, _ZIP_HEADER + self.compressed_size)
+        if part[:4] != b"PK\x03\x04" or len(part) < 30:
+            raise BagwiseError("the archive is damaged: there is no file where its list of members says")
+        start = 30 + int.from_bytes(part[26:28], "little") + int.from_bytes(part[28:30], "little")
+        content = part[start : start + self.compressed_size]
+        if len(content) < self.compressed_size:
+            content = self.archive.read(self.header_offset + start, self.compressed_size)
         if self.method == zipfile.ZIP_DEFLATED:
             try:
                 # no byte more than announced is ever produced
@@ -154,14 +157,14 @@ def check_zip(file: BinaryIO, name: str, limits: Limits) -> None:
         raise BagwiseError(f"{name} is damaged or not an archive of the kind its name says: {error}.") from error
 
 
-def _list_zip(path: str, limits: Limits) -> Iterator[ZipMember]:
-    stamp = stamp_of(path)
-    with open(path, "rb") as file:
-        members = _zip_members(file, path, limits)
+def _list_zip(archive: File, limits: Limits) -> Iterator[ZipMember]:
+    stamp = archive.stamp()
+    with archive.open() as file:
+        members = _zip_members(file, archive.source, limits)
     for info in members:
         if not info.is_dir():
             sizes = info.compress_size, info.file_size
-            yield ZipMember(path, info.filename, info.header_offset, *sizes, info.compress_type, info.CRC, stamp)
+            yield ZipMember(archive, info.filename, info.header_offset, *sizes, info.compress_type, info.CRC, stamp)
 
 
 def _zip_members(file: BinaryIO, path: str, limits: Limits) -> list[zipfile.ZipInfo]:
@@ -177,7 +180,7 @@ def _zip_members(file: BinaryIO, path: str, limits: Limits) -> list[zipfile.ZipI
         if stat.S_ISLNK(info.external_attr >> 16):
             raise BagwiseError(f"{path} is refused: {info.filename!r} is a link. Pack the file itself.")
         if info.is_dir():
-            _check_name(info.filename, path)
+            check_name(info.filename, path)
             continue
         if info.flag_bits & 1:
             raise BagwiseError(f"{path} is refused: {info.filename!r} is encrypted. Pack it without a password.")
@@ -228,34 +231,35 @@ def _check_number(file: BinaryIO, n_bytes: int, path: str, limits: Limits) -> No
 
 
 class Unpacked:
-    """A decompressed tar archive, in a temporary file without a name.
+    """A decompressed tar archive, or the copy of one by URL, in a temporary file without a name.
 
     A compressed tar archive can only be read from its beginning, so it is decompressed once in each process.
     """
 
-    def __init__(self, path: str, limits: Limits, pieces: Iterator[bytes]) -> None:
-        self.path = path
+    def __init__(
+        self, archive: File, limits: Limits, stamp: tuple[Any, ...], copy: bool, pieces: Iterator[bytes]
+    ) -> None:
+        self._given = (archive, limits, stamp, copy)
         self.n_bytes = 0
         self._limits = limits
         self._lock = threading.Lock()
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as anyone may read from it
         weakref.finalize(self, self._file.close)
         try:
-            self._copy(pieces)
+            self._copy(pieces, archive.source, stamp[0])
         except OSError as error:  # of bz2; those of the operating system have a number
             if error.errno is not None:
                 raise
-            raise BagwiseError(f"{path} is damaged: {error}.") from error
+            raise BagwiseError(f"{archive.source} is damaged: {error}.") from error
 
-    def _copy(self, pieces: Iterator[bytes]) -> None:
-        compressed = os.path.getsize(self.path)
+    def _copy(self, pieces: Iterator[bytes], path: str, compressed: int) -> None:
         for piece in pieces:
             self.n_bytes += len(piece)
             if self.n_bytes > _RATIO_MATTERS_FROM:
                 ratio = self.n_bytes / max(1, compressed)
-                what = f"{self.path} is refused: it was compressed more than {ratio:.0f}-fold"
+                what = f"{path} is refused: it was compressed more than {ratio:.0f}-fold"
                 self._limits.check("ratio", ratio, what)
-            what = f"{self.path} is refused: it holds {readable_size(self.n_bytes)}"
+            what = f"{path} is refused: it holds {readable_size(self.n_bytes)}"
             self._limits.check("total_bytes", self.n_bytes, what)
             self._file.write(piece)
         self._file.flush()
@@ -273,18 +277,25 @@ class Unpacked:
             return self._file.read(size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.path, self._limits, stamp_of(self.path))
+        archive, limits, _, copy = self._given
+        return _unpacked, (archive, limits, archive.stamp(), copy)
 
 
-def _pieces(opener: Any, path: str) -> Iterator[bytes]:
-    with opener(path, "rb") as stream:
+def _pieces(opener: Any, archive: File) -> Iterator[bytes]:
+    with archive.open() as file, opener(file, "rb") as stream:
         while piece := stream.read(_COPIED_BYTES):
             yield piece
 
 
-def _xz_pieces(path: str) -> Iterator[bytes]:
+def _plain_pieces(archive: File) -> Iterator[bytes]:
+    with archive.open() as file:
+        while piece := file.read(_COPIED_BYTES):
+            yield piece
+
+
+def _xz_pieces(archive: File) -> Iterator[bytes]:
     """Decompress xz with a limit of memory: one stream after the other, with zeros between them."""
-    with open(path, "rb") as file:
+    with archive.open() as file:
         content = file.read(_COPIED_BYTES)
         while content:
             stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
@@ -299,7 +310,7 @@ def _xz_pieces(path: str) -> Iterator[bytes]:
                 content = more.lstrip(b"\0")
 
 
-_DECOMPRESSORS: tuple[tuple[bytes, Callable[[str], Iterator[bytes]]], ...] = (
+_DECOMPRESSORS: tuple[tuple[bytes, Callable[[File], Iterator[bytes]]], ...] = (
     (b"\x1f\x8b", functools.partial(_pieces, gzip.open)),
     (b"BZh", functools.partial(_pieces, bz2.open)),
     (b"\xfd7zXZ\x00", _xz_pieces),
@@ -308,60 +319,60 @@ _DECOMPRESSORS: tuple[tuple[bytes, Callable[[str], Iterator[bytes]]], ...] = (
 
 # Items sent to another process one by one find the archive here; two, because each may take its size on disk.
 @functools.lru_cache(maxsize=2)
-def _unpacked(path: str, limits: Limits, stamp: tuple[int, int]) -> Unpacked | None:
-    """Unpack a compressed tar archive; None if it is not compressed."""
-    with open(path, "rb") as file:
+def _unpacked(archive: File, limits: Limits, stamp: tuple[Any, ...], copy: bool) -> Unpacked | None:
+    """Unpack a compressed tar archive; None if it is neither compressed nor to be copied."""
+    with archive.open() as file:
         magic = file.read(6)
     decompress = next((one for start, one in _DECOMPRESSORS if magic.startswith(start)), None)
-    return None if decompress is None else Unpacked(path, limits, decompress(path))
+    if decompress is None and copy:
+        decompress = _plain_pieces
+    return None if decompress is None else Unpacked(archive, limits, stamp, copy, decompress(archive))
 
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
     """A file in a tar archive."""
 
-    archive: str
+    archive: File
     name: str
     offset: int
     size: int
-    stamp: tuple[int, int]
+    stamp: tuple[Any, ...]
     unpacked: Unpacked | None = field(compare=False, repr=False)
 
     @property
     def source(self) -> str:
         """The archive and the name in it."""
-        return f"{self.archive}!{self.name}"
+        return f"{self.archive.source}!{self.name}"
 
     def open(self) -> BinaryIO:
         """Read the file into memory."""
         if self.unpacked is not None:
             content = self.unpacked.read(self.offset, self.size)
         else:
-            with open(self.archive, "rb") as file:
-                check_stamp(self.archive, self.stamp)
-                file.seek(self.offset)
-                content = file.read(self.size)
+            self.archive.check(self.stamp)
+            content = self.archive.read(self.offset, self.size)
         if len(content) != self.size:
             raise BagwiseError("the archive is damaged: it ends before this file does")
         return io.BytesIO(content)
 
 
-def _list_tar(path: str, limits: Limits) -> Iterator[TarMember]:
-    stamp = stamp_of(path)
-    unpacked = _unpacked(path, limits, stamp)
+def _list_tar(archive: File, limits: Limits, copy: bool) -> Iterator[TarMember]:
+    stamp = archive.stamp()
+    unpacked = _unpacked(archive, limits, stamp, copy)
     if unpacked is not None:
-        found = list(_tar_files(unpacked.read, unpacked.n_bytes, path, limits))
+        found = list(_tar_files(unpacked.read, unpacked.n_bytes, archive.source, limits))
     else:
-        with open(path, "rb") as file:
+        with archive.open() as file:
 
             def read(offset: int, size: int) -> bytes:
                 file.seek(offset)
                 return file.read(size)
 
-            found = list(_tar_files(read, stamp[0], path, limits))
+            found = list(_tar_files(read, stamp[0], archive.source, limits))
     for name, offset, size in found:
         # "./a/b" is how `tar -c .` writes a/b
-        yield TarMember(path, name.removeprefix("./"), offset, size, stamp, unpacked)
+        yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, unpacked)
 
 
 class _Header(NamedTuple):
@@ -410,7 +421,7 @@ def _tar_files(
         attributes, n_before, n_files = {}, 0, n_files + 1
         limits.check("members", n_files, f"{path} is refused: it holds more than {limits.members:,} files")
         name = known.get("path", header.name)
-        _check_name(name, path)
+        check_name(name, path)
         if header.kind == b"5" or (header.kind == b"\0" and header.name.endswith("/")):
             place = start
             continue

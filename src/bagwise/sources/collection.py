@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.annotations import Annotations, LabelFile, annotations_of
 from bagwise.sources.items import Item, ItemIterator, ListItem, Skipped, item_errors
 from bagwise.sources.limits import Limits
+
+if TYPE_CHECKING:
+    from bagwise.sources.partitions import Partition
 
 __all__ = ["Collection", "as_items"]
 
@@ -175,6 +178,41 @@ class Collection(Sequence[Item]):
                     )
                 )
         return tuple(self[splits == name] for name in wanted)
+
+    def partitions(self, n: int | None = None, *, items_per_partition: int | None = None) -> list[Partition]:
+        """Divide the collection into consecutive parts that other processes, such as workers of Dask, open themselves.
+
+        Partitions are small: they say where items are (paths, URLs, offsets, rows of a file), and have no bytes of
+        items. Only a table that is not from a file is carried by them. The items of one of several tar files (shards)
+        stay together.
+
+        Parameters
+        ----------
+        n : int, default=None
+            Number of partitions, of about the same size; fewer if there are fewer items or shards.
+        items_per_partition : int, default=None
+            Or their size; the last one may be smaller. Default: 1000.
+
+        Returns
+        -------
+        partitions : list of Partition
+            In order: together they have all items once, with the ids of this collection.
+        """
+        from bagwise.sources.partitions import divide
+
+        return divide(self, n, items_per_partition)
+
+    def _reference(self, start: int, stop: int) -> Any:
+        """Return what opens the items from `start` to `stop` in another process."""
+        from bagwise.sources.partitions import Held
+
+        items = self[start:stop]
+        items.ignored, items.notes, items.skipped = (), (), ()  # of the whole, and long
+        return Held(items)
+
+    def _whole_files(self) -> NDArray[np.bool_] | None:
+        """Whether each item but the first is in another file than the one before it; None: as their contents say."""
+        return None
 
     def load(self, on_error: str = "raise") -> ItemIterator:
         """Load all items: ``for item, content in collection.load()``.

@@ -14,15 +14,17 @@ from datetime import date, datetime, time
 from itertools import chain
 from typing import Any, BinaryIO
 
+from bagwise._io.storage import as_place
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import check_stamp, check_zip, stamp_of
+from bagwise.sources.archives import check_zip
 from bagwise.sources.columns import shortened
+from bagwise.sources.contents import FileContent, UrlContent, as_file
 from bagwise.sources.items import Content, decode_text
 from bagwise.sources.limits import Limits, check_size
 from bagwise.sources.parquet import ParquetTable, opened_parquet
-from bagwise.sources.places import FileContent, ending
+from bagwise.sources.places import ending, is_file
 
 __all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "SheetContent", "as_separator", "column_names", "is_number", "read_rows"]
 __all__ += ["separator_of"]
@@ -118,16 +120,17 @@ class SheetContent:
 
     file: Content
     sheet: str | None
-    stamp: tuple[int, int] | None
+    stamp: tuple[Any, ...] | None
     limits: Limits
 
     @classmethod
     def of(cls, file: Content, sheet: str | None, limits: Limits) -> SheetContent:
         """Make the content of a sheet; changes of the file are noticed later."""
-        if not isinstance(file, FileContent):
+        if isinstance(file, FileContent):
+            file = FileContent(os.path.realpath(file.path))  # a sheet is read once, by whatever path
+        elif not isinstance(file, UrlContent):
             return cls(file, sheet, None, limits)
-        path = os.path.realpath(file.path)  # a sheet is read once, by whatever path
-        return cls(FileContent(path), sheet, stamp_of(path), limits)
+        return cls(file, sheet, file.stamp(), limits)
 
     @property
     def source(self) -> str:
@@ -141,8 +144,8 @@ class SheetContent:
 
     def open(self) -> BinaryIO:
         """Open the sheet as CSV."""
-        if isinstance(self.file, FileContent):
-            check_stamp(self.file.path, self.stamp)
+        if isinstance(self.file, (FileContent, UrlContent)):
+            self.file.check(self.stamp)
         return io.BytesIO(_as_csv(self)[0])
 
 
@@ -253,13 +256,14 @@ def column_names(
 
     None for others, such as folders.
     """
+    path = as_place(path)
     end = ending(os.fspath(path))
-    if end not in (".csv", ".parquet", *TAB_ENDINGS, *SHEET_ENDINGS) or not os.path.isfile(path):
+    if end not in (".csv", ".parquet", *TAB_ENDINGS, *SHEET_ENDINGS) or not is_file(path):
         return []
+    content: Content = as_file(path)
     if end == ".parquet":
-        with opened_parquet(os.fspath(path), limits) as file:
+        with opened_parquet(as_file(path), limits) as file:
             return list(file.schema_arrow.names)
-    content: Content = FileContent(os.fspath(path))
     if end in SHEET_ENDINGS:
         content, sep, encoding = SheetContent.of(content, sheet, limits), ",", None
     head = head_of(content, encoding)

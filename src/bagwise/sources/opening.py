@@ -8,13 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bagwise._io.storage import Url, as_place
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import IMAGE_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
-from bagwise.sources.places import chosen_endings, ending, list_place, nothing_found, with_endings, without_file
+from bagwise.sources.places import (
+    chosen_endings,
+    ending,
+    is_file,
+    list_place,
+    nothing_found,
+    with_endings,
+    without_file,
+)
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 
@@ -34,12 +43,21 @@ _SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".t
 _TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet"])
 
 
-def open_collection(path: str | os.PathLike[str], modality: str = "auto", **options: Any) -> Collection:
+def open_collection(
+    path: str | os.PathLike[str],
+    modality: str = "auto",
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
 
     Parameters
     ----------
-    path : path
+    path : path or URL
+        Of this machine, or any URL that fsspec opens (``s3://…``, ``gs://…``, ``hf://…``, ``https://…``, chains such as
+        ``zip://a.jpg::s3://…``), which needs ``bagwise[dask]`` and the package of the protocol:
+
         - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
           an item is its folder; outermost folders named train and test are splits.
         - A CSV, TSV, JSONL or Excel file with a text in every record; or a folder or an archive of them.
@@ -49,6 +67,9 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
         outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
         ending are texts if they look so and there is nothing else. A CSV, TSV or Excel file is a file of records if it
         has a column named text, body, content or document, or if `text` is given; otherwise it is a table.
+    storage_options : mapping, default=None
+        What fsspec opens the file system of a URL with, such as credentials. None: by environment variables and
+        fsspec's configuration files.
     **options
         What the reader of this modality takes, among others:
 
@@ -82,6 +103,7 @@ def open_collection(path: str | os.PathLike[str], modality: str = "auto", **opti
     ...     reviews.labels, [text for _, text in reviews.load()]
     (array(['pos', 'neg'], dtype='<U3'), ['very good', 'boring'])
     """
+    path = as_place(path, storage_options)
     if modality == "auto":
         modality = modality_of(path, options)
     if modality not in _MODALITIES:
@@ -146,12 +168,13 @@ class SeveralModalities(BagwiseError):
 
 def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
-    name = os.path.basename(os.fspath(path))
-    if ending(name) in _TABLES and os.path.isfile(path):
+    path = as_place(path)
+    name = path.name if isinstance(path, Url) else os.path.basename(os.fspath(path))
+    if ending(name) in _TABLES and is_file(path):
         return "table"
     limits = as_limits(options.get("limits"))
     contents, _ = list_place(path, limits)
-    alone = list(contents) == [name] and not os.path.isdir(path)
+    alone = list(contents) == [name] and is_file(path)
     if alone and ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
         if {"text", "columns"} & set(options):
             return "records"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
+from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.limits import Limits
 
 __all__ = ["ParquetTable", "opened_parquet"]
@@ -22,8 +23,13 @@ _ROWS = 1 << 14
 
 
 @contextmanager
-def opened_parquet(path: str, limits: Limits, **options: Any) -> Iterator[Any]:
+def opened_parquet(path: str | File, limits: Limits, **options: Any) -> Iterator[Any]:
     """Open a file, and check what it says of its rows and columns; all that pyarrow raises is an error of ours."""
+    if isinstance(path, UrlContent):
+        with path.open() as remote, opened_parquet(remote, limits, **options) as file:  # type: ignore[arg-type]
+            yield file
+        return
+    path = path.path if isinstance(path, FileContent) else path
     parquet, arrow = (require(name, "io", "Reading Parquet files") for name in ("pyarrow.parquet", "pyarrow"))
     try:
         with parquet.ParquetFile(path, pre_buffer=False, **options) as file:

@@ -5,35 +5,24 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from bagwise._io.storage import Url, as_place, storage_errors
+from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.annotations import LabelFile
-from bagwise.sources.archives import is_archive, list_archive
+from bagwise.sources.archives import check_name, is_archive, list_archive
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import SPLIT_FOLDERS
+from bagwise.sources.contents import FileContent, UrlContent
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
 
-__all__ = ["FileContent", "arrange", "collect", "ending", "list_place"]
+__all__ = ["FileContent", "arrange", "collect", "ending", "is_file", "list_place"]
 
-
-@dataclass(frozen=True, slots=True)
-class FileContent:
-    """The bytes of a file."""
-
-    path: str
-
-    @property
-    def source(self) -> str:
-        """The path."""
-        return self.path
-
-    def open(self) -> BinaryIO:
-        """Open the file."""
-        return open(self.path, "rb")
+# Folders by URL that are listed at a time, and how deep they may be.
+_AT_A_TIME, _MOST_LEVELS = 16, 100
 
 
 def list_place(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[dict[str, Content], list[str]]:
@@ -42,6 +31,12 @@ def list_place(path: str | os.PathLike[str], limits: Limits | None = None) -> tu
     Names are relative, with ``/`` between folders, in order of code points. Ignored are hidden files (or those in a
     hidden folder), what macOS adds to archives, links to folders, and what is not a regular file.
     """
+    path = as_place(path)
+    if isinstance(path, Url):
+        limits = limits or Limits()
+        if limits not in path.memo:  # a list takes long: what opens a place asks for it several times
+            path.memo[limits] = _visible(*_list_url(Url(path.url, path.options), limits))
+        return path.memo[limits]
     place = Path(path)
     absolute = str(place.resolve())  # so that other processes find it
     if place.is_dir():
@@ -53,8 +48,81 @@ def list_place(path: str | os.PathLike[str], limits: Limits | None = None) -> tu
         found, ignored = dict(list_archive(absolute, limits or Limits())), []
     else:
         return {place.name: FileContent(absolute)}, []
+    return _visible(found, ignored)
+
+
+def _visible(found: dict[str, Content], ignored: list[str]) -> tuple[dict[str, Content], list[str]]:
+    """Sort files by name, and put hidden ones to those that are ignored."""
     hidden = {name for name in found if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))}
     return {name: found[name] for name in sorted(set(found) - hidden)}, sorted([*ignored, *hidden])
+
+
+def _list_url(place: Url, limits: Limits) -> tuple[dict[str, Content], list[str]]:
+    """List a folder, an archive or a single file by URL."""
+    system, path = place.opened()
+    with storage_errors(str(place)):
+        system.invalidate_cache()  # what an earlier list said may be old
+        about: dict[str, Any] = {"type": "directory"} if place.url.split("::")[0].endswith("/") else system.info(path)
+    if about["type"] == "directory":
+        try:
+            return _walk_url(place, limits)
+        finally:
+            system.invalidate_cache()  # it holds all names
+    content = UrlContent.listed(place, path, about)
+    if is_archive(place.name):
+        return dict(list_archive(content, limits)), []
+    return {place.name: content}, []
+
+
+def _walk_url(place: Url, limits: Limits) -> tuple[dict[str, Content], list[str]]:
+    """List the files below a folder by URL, several folders at a time. All folders and files count as members."""
+    system, path = place.opened()
+    root = path.rstrip("/")
+    found: dict[str, Content] = {}
+    ignored: list[str] = []
+    folders, known = [root or path], {root}
+
+    def listed(folder: str) -> list[dict[str, Any]]:
+        with storage_errors(f"{place}: the folder {folder}"):
+            return system.ls(folder, detail=True)
+
+    for _ in range(_MOST_LEVELS):
+        below: list[str] = []
+        for folder, entries in zip(folders, map_in_order(listed, folders, _AT_A_TIME), strict=True):
+            for entry in entries:
+                full = str(entry["name"])
+                if full.rstrip("/") in (root, folder.rstrip("/")):
+                    continue  # object stores may have an empty object for a folder
+                if root and not full.startswith(f"{root}/"):
+                    raise BagwiseError(f"{place} is refused: it says that it holds {full!r}, which is elsewhere.")
+                name = full[len(root) :].removeprefix("/")
+                check_name(name, str(place))
+                if entry["type"] == "directory":
+                    if full.rstrip("/") not in known:
+                        known.add(full.rstrip("/"))
+                        below.append(full)
+                elif entry["type"] == "file" and not name.endswith("/"):
+                    found[name] = UrlContent.listed(place, full, entry)
+                else:
+                    ignored.append(name)
+            n = len(found) + len(ignored) + len(known)
+            what = f"{place} is refused: it holds more than {limits.members:,} files and folders"
+            limits.check("members", n, what)
+        if not below:
+            return found, ignored
+        folders = below
+    raise BagwiseError(f"{place} is refused: its folders are more than {_MOST_LEVELS} levels deep.")
+
+
+def is_file(path: Any) -> bool:
+    """Whether a path or URL is that of a file, not of a folder."""
+    if not isinstance(path, Url):
+        return os.path.isfile(path)
+    if path.url.split("::")[0].endswith("/"):
+        return False
+    system, inner = path.opened()
+    with storage_errors(str(path)):
+        return bool(system.isfile(inner))
 
 
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
@@ -129,6 +197,7 @@ def collect(
     `accepted` are their usual endings, for messages. `labels` and `splits` are ``"folders"``, None, or what
     `Collection.with_labels` and `with_splits` take.
     """
+    path = as_place(path)
     contents, ignored = list_place(path, limits)
     contents = without_file(contents, labels)
     chosen = choose(contents)
@@ -186,6 +255,10 @@ def without_file(contents: Mapping[str, Content], labels: Any) -> dict[str, Cont
     path = labels.path if isinstance(labels, LabelFile) else labels
     if not isinstance(path, (str, os.PathLike)) or _by_folder(path):
         return dict(contents)
+    path = as_place(path)
+    if isinstance(path, Url):
+        own: Any = path.opened()[1]
+        return {name: one for name, one in contents.items() if not isinstance(one, UrlContent) or one.path != own}
     own = FileContent(str(Path(path).resolve()))
     return {name: content for name, content in contents.items() if content != own}
 

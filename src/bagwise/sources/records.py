@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
+from bagwise._io.storage import as_place
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
-from bagwise.sources.archives import check_stamp, stamp_of
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_LABEL, USUAL_TEXT, shortened, split_name
+from bagwise.sources.contents import FileContent, UrlContent
 from bagwise.sources.delimited import (
     SHEET_ENDINGS,
     TAB_ENDINGS,
@@ -31,7 +32,6 @@ from bagwise.sources.delimited import (
 from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.places import (
-    FileContent,
     annotated,
     arrange,
     chosen_endings,
@@ -306,6 +306,7 @@ def open_records(
     sep = delimiter if sep is None else sep
     if label_from not in ("auto", "column", "folder", "file"):
         raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
+    path = as_place(path)
     source = os.fspath(path)
     contents, ignored = list_place(path, limits)
     contents = without_file(contents, labels)
@@ -398,7 +399,7 @@ class _File:
     def items(self) -> Iterator[Item | Skipped]:
         """Yield the item of each record, or why it cannot be used."""
         # members of archives notice changes themselves
-        stamp = stamp_of(self.content.path) if isinstance(self.content, FileContent) else None
+        stamp = self.content.stamp() if isinstance(self.content, (FileContent, UrlContent)) else None
         columns = decoder = None
         with self.content.open() as file, self._named_errors():
             try:
@@ -497,7 +498,7 @@ class RecordContent:
     start: int
     end: int
     number: int
-    stamp: tuple[int, int] | None
+    stamp: tuple[Any, ...] | None
 
     @property
     def source(self) -> str:
@@ -506,12 +507,10 @@ class RecordContent:
 
     def open(self) -> BinaryIO:
         """Read the record's bytes."""
-        if not isinstance(self.file, FileContent):
+        if not isinstance(self.file, (FileContent, UrlContent)):
             return io.BytesIO(_whole(self.file)[self.start : self.end])
-        check_stamp(self.file.path, self.stamp)
-        with self.file.open() as file:
-            file.seek(self.start)
-            return io.BytesIO(file.read(self.end - self.start))
+        self.file.check(self.stamp)
+        return io.BytesIO(self.file.read(self.start, self.end - self.start))
 
 
 @functools.lru_cache(maxsize=2)

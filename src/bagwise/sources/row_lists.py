@@ -143,6 +143,11 @@ class Coded(LazyList[H], Generic[H]):
         """Return some entries."""
         return Coded(self.values, self.codes[numbers])
 
+    def compact(self) -> Coded[H]:
+        """Return the same list with no other values than those of its entries."""
+        used, codes = np.unique(self.codes, return_inverse=True)
+        return Coded([self.values[code] for code in used.tolist()], codes.astype(np.int32))
+
     def used(self) -> list[H]:
         """Return the values that entries have."""
         return [self.values[code] for code in np.unique(self.codes).tolist()]

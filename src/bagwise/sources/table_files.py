@@ -24,6 +24,7 @@ from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import list_archive
 from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
+from bagwise.sources.contents import FileContent
 from bagwise.sources.delimited import (
     SHEET_ENDINGS,
     TAB_ENDINGS,
@@ -36,7 +37,7 @@ from bagwise.sources.delimited import (
 from bagwise.sources.items import Content, check_encoding, decode_text
 from bagwise.sources.limits import Limits, check_size
 from bagwise.sources.parquet import ParquetTable
-from bagwise.sources.places import FileContent, ending
+from bagwise.sources.places import ending
 from bagwise.sources.row_lists import RowIds
 
 __all__ = ["READERS", "WITH_COLUMNS"]

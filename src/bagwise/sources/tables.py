@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import io
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._io.storage import as_place
 from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.collection import Collection, as_label_array
 from bagwise.sources.columns import RawTable, Reading
+from bagwise.sources.contents import File, FileContent, as_file, local_copy
 from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
 from bagwise.sources.items import Content, Item, several_labels
 from bagwise.sources.limits import Limits, as_limits
-from bagwise.sources.places import annotated, ending
+from bagwise.sources.places import annotated, ending, is_file
 from bagwise.sources.row_lists import Coded, LazyList, RowIds
 from bagwise.sources.table_files import READERS, WITH_COLUMNS, check_shape
 
@@ -90,9 +94,10 @@ def open_table(
     -------
     collection : TableCollection
     """
-    source = os.fspath(path)
+    place = as_place(path)
+    source = os.fspath(place)
     end = ending(source)
-    if end not in READERS or not os.path.isfile(path):
+    if end not in READERS or not is_file(place):
         what = "is not a file" if end in READERS else "is not a table"
         raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(READERS))}.")
     if end not in WITH_COLUMNS and (id is not None or split is not None or keep):
@@ -106,9 +111,12 @@ def open_table(
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
     limits = as_limits(limits)
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
+    words = None if words is None else tuple(words)
     reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, limits)
     try:
-        table = READERS[end](source, reading)
+        stamp = as_file(place).stamp()
+        with local_copy(place, limits) as local:
+            table = READERS[end](local, reading)
         _check(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
@@ -116,6 +124,10 @@ def open_table(
         raise BagwiseError(f"{source} cannot be read: {error}") from error
     n = table.X.shape[0]
     labels_of = Coded.same("", n) if table.labels is None else Coded.of(table.labels)
+    given = {name: getattr(reading, name) for name in ("data", "label", "id", "split", "keep", "words", "sep", "sheet")}
+    file = as_file(place)
+    if isinstance(file, FileContent):
+        file = FileContent(os.path.abspath(file.path))  # so that other processes find it
     collection = TableCollection(
         table.X,
         ids=table.ids if table.ids is not None else RowIds(range(n)),
@@ -126,6 +138,7 @@ def open_table(
         notes=table.notes,
         limits=limits,
     )
+    collection._origin = _TableFile(file, stamp, (*given.items(), ("encoding", encoding)), limits, np.arange(n))
     return annotated(collection, labels, splits)  # type: ignore[return-value]
 
 
@@ -192,6 +205,7 @@ class TableCollection(Collection):
             if len(values) != n:
                 raise BagwiseError(f"{source} has {n} rows but {len(values)} {what}.")
         self.X = X
+        self._origin: _TableFile | None = None
         self.feature_names = None if feature_names is None else list(feature_names)
         self._items = _Rows(source, X, self._ids, self._label_sets, self._splits)
         if not isinstance(self._ids, RowIds) or not self._ids.differ:
@@ -230,11 +244,26 @@ class TableCollection(Collection):
 
     def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
         others = self.feature_names, self.source, self.notes, self.limits
-        return TableCollection(self.X[numbers], *self._columns(numbers), *others)  # type: ignore[call-arg]
+        made = TableCollection(self.X[numbers], *self._columns(numbers), *others)  # type: ignore[call-arg]
+        if self._origin is not None:
+            made._origin = replace(self._origin, rows=self._origin.rows[numbers])
+        return made
 
     def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> TableCollection:
         others = self.feature_names, self.source, self.notes, self.limits
-        return TableCollection(self.X, self._ids, label_sets, splits, *others)
+        made = TableCollection(self.X, self._ids, label_sets, splits, *others)
+        made._origin = self._origin
+        return made
+
+    def _reference(self, start: int, stop: int) -> Any:
+        if self._origin is None:
+            return super()._reference(start, stop)
+        numbers = np.arange(start, stop)
+        origin = replace(self._origin, rows=self._origin.rows[numbers])
+        return _TableRows(origin, self._label_sets.chosen(numbers).compact(), self._splits.chosen(numbers).compact())
+
+    def _whole_files(self) -> NDArray[np.bool_] | None:
+        return np.ones(max(0, len(self) - 1), bool)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TableCollection):
@@ -250,7 +279,48 @@ class TableCollection(Collection):
     def __reduce__(self) -> tuple[Any, ...]:
         # the matrix once, not with every item
         columns = self._ids, self._label_sets, self._splits
-        return TableCollection, (self.X, *columns, self.feature_names, self.source, self.notes, self.limits)
+        given = (self.X, *columns, self.feature_names, self.source, self.notes, self.limits)
+        return TableCollection, given, {"_origin": self._origin}
+
+
+@dataclass(frozen=True)
+class _TableFile:
+    """The file of a table, how it was read, and the numbers of some of its rows."""
+
+    file: File
+    stamp: tuple[Any, ...]
+    given: tuple[tuple[str, Any], ...]
+    limits: Limits
+    rows: NDArray[np.int64] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class _TableRows:
+    """A partition of a table: rows of its file, which is read again."""
+
+    origin: _TableFile
+    label_sets: Coded[tuple[str, ...]]
+    splits: Coded[str | None]
+
+    def open(self) -> TableCollection:
+        """Read the file, unless it was the last one that was read, and return the rows."""
+        found = _table_of(self.origin)._chosen(self.origin.rows)
+        found.notes = ()
+        return found._with_columns(self.label_sets, self.splits)
+
+    def key(self) -> str:
+        """Describe the file and the rows."""
+        rows = hashlib.blake2b(self.origin.rows.tobytes()).hexdigest()
+        about = [(list(one.values), hashlib.blake2b(one.codes.tobytes()).hexdigest()) for one in
+                 (self.label_sets, self.splits)]  # fmt: skip
+        return repr((self.origin.file, self.origin.stamp, self.origin.given, rows, about))
+
+
+@functools.lru_cache(maxsize=1)
+def _table_of(origin: _TableFile) -> TableCollection:
+    origin.file.check(origin.stamp)
+    path = origin.file.path if isinstance(origin.file, FileContent) else origin.file.place
+    return open_table(path, limits=origin.limits, **dict(origin.given))
 
 
 class _Rows(LazyList[Item]):

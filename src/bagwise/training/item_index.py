@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.locks import locked
+from bagwise._io.storage import absolute
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import first_not_finite
@@ -505,7 +506,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         collection = Collection(joined, collection.modality, collection.source, limits=collection.limits)
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
-    place = "" if isinstance(source, Collection) else os.path.abspath(source)
+    place = "" if isinstance(source, Collection) else absolute(source)
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
 
 

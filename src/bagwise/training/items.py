@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from bagwise._io.storage import as_place
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.model.model import Model
 from bagwise.model.steps import StepCache
@@ -46,6 +47,7 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
         collection = source
         _check_modality(model, collection.modality, collection.source)
     else:
+        source = as_place(source)
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
         options = options.with_changes(**_as_in_fit(model, source, options))

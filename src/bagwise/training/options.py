@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bagwise._io.storage import as_place
 from bagwise._utils.checks import MOST_JOBS, check_integer
 from bagwise._utils.memory import parse_size
 from bagwise.descriptors import registry
@@ -378,7 +379,7 @@ def open_source(source: Any, options: FitOptions, **more: Any) -> Collection:
     """
     if isinstance(source, Collection):
         return source
-    given = reading_options(options) | more
+    source, given = as_place(source), reading_options(options) | more
     modality = modality_of(source, given) if options.modality == "auto" else options.modality
     if modality == "records":
         given["on_error"] = options.on_error

@@ -1,0 +1,250 @@
+"""Storage by URL: object stores and servers, through fsspec. Local paths never come here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from bagwise._io.atomic import write_atomically
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError, in_python
+
+__all__ = ["Storage", "Url", "absolute", "as_place", "is_url", "storage_errors"]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+_LOCAL = ("file", "local")
+# Packages of protocols, where fsspec does not name them.
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "az": "adlfs"}
+_PACKAGES |= {"abfs": "adlfs", "sftp": "paramiko", "ssh": "paramiko"}
+_PACKAGES |= dict.fromkeys(("http", "https"), "aiohttp and requests")
+
+
+def is_url(path: Any) -> bool:
+    """Whether a path is a URL that is not of this machine: ``s3://…``, or a chain such as ``zip://a.jpg::s3://…``.
+
+    >>> is_url("s3://bucket/photos"), is_url("file:///data"), is_url("photos"), is_url("C:/photos")
+    (True, False, False, False)
+    """
+    if isinstance(path, Url):
+        return True
+    return isinstance(path, str) and _URL.match(path) is not None and not _is_local(path)
+
+
+def _is_local(url: str) -> bool:
+    return "::" not in url and url.split("://", 1)[0].lower() in _LOCAL
+
+
+def as_place(path: Any, options: Mapping[str, Any] | None = None) -> Any:
+    """Return a `Url` for URLs, with their storage options; a local path for ``file://…``; others as they are."""
+    if isinstance(path, Url):
+        return path if options is None else Url(path.url, dict(options))
+    if is_url(path):
+        return Url(path, dict(options or {}))
+    if options:
+        raise BagwiseError(f"storage_options= are for URLs, such as s3://bucket/folder; got {os.fspath(path)!r}.")
+    if isinstance(path, str) and _URL.match(path):
+        return unquote(urlsplit(path).path) if path.startswith("file:///") else path.split("://", 1)[1]
+    return path
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path that holds in other folders, or a URL as messages show it."""
+    place = as_place(path)
+    return os.fspath(place) if isinstance(place, Url) else os.path.abspath(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Url(os.PathLike[str]):
+    """A file or folder by URL, with the options that its file system is opened with.
+
+    ``os.fspath`` and messages give it without passwords and queries; options are in neither. `memo` is for what was
+    found out about it, such as a list of files, while a collection is opened; it is not pickled.
+    """
+
+    url: str
+    options: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Url, (self.url, self.options)
+
+    def __fspath__(self) -> str:
+        return redacted(self.url)
+
+    def __str__(self) -> str:
+        return redacted(self.url)
+
+    def __repr__(self) -> str:
+        return f"Url({redacted(self.url)!r})"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it leads to files of this machine, at any place of its chain."""
+        protocols = [part.split("://", 1)[0].lower() if "://" in part else part for part in self.url.split("::")]
+        return any(protocol in _LOCAL for protocol in protocols)
+
+    def opened(self) -> tuple[Any, str]:
+        """Return fsspec's file system, and the path in it."""
+        core = require("fsspec.core", "dask", "Reading URLs")
+        protocol = self.url.split("://", 1)[0].split("::", 1)[0]
+        try:
+            return core.url_to_fs(self.url, **self.options)
+        except ImportError as error:
+            package = _PACKAGES.get(protocol.lower())
+            needs = package or "a package that is not there"
+            install = f"Install it with: pip install {needs.replace(' and', '')}" if package else "Install it"
+            raise BagwiseError(f"{self} cannot be opened: {protocol}:// needs {needs}. {install} ({error}).") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise BagwiseError(
+                f"{self} cannot be opened: {error}. Give a local path, or a URL that fsspec knows, such as "
+                f"s3://bucket/folder{in_python(', with storage_options= that its file system takes')}."
+            ) from error
+        except Exception as error:
+            raise _cannot(str(self), error) from error
+
+    def beside(self, name: str) -> Url:
+        """Return the URL of a relative name in the folder of this file."""
+        first, *rest = self.url.split("::")
+        return Url("::".join([f"{first.rsplit('/', 1)[0]}/{name}", *rest]), self.options)
+
+    def inside(self, name: str) -> Url:
+        """Return the URL of a relative name in this folder."""
+        first, *rest = self.url.split("::")
+        return Url("::".join([f"{first.rstrip('/')}/{name}", *rest]), self.options)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, without a query."""
+        first = self.url.split("::", 1)[0]
+        if first.lower().startswith(("http:", "https:")):
+            first = unquote(urlsplit(first).path)
+        return first.split("://", 1)[-1].rstrip("/").rsplit("/", 1)[-1]
+
+
+def redacted(url: str) -> str:
+    """Return a URL without user, password and query.
+
+    >>> redacted("https://me:secret@host/a.jpg?token=1")
+    'https://host/a.jpg'
+    """
+    url = re.sub(r"(://)[^/@]*@", r"\1", url)
+    return re.sub(r"(https?://[^?#:]*(?::\d+)?[^?#:]*)[?#][^:]*", r"\1", url)
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Turn whatever a file system raises into a `BagwiseError`; `what` cannot be read."""
+    try:
+        yield
+    except (BagwiseError, MemoryError):
+        raise
+    except Exception as error:  # of boto, aiohttp, google.auth, …: each has errors of its own
+        raise _cannot(what, error) from error
+
+
+def _cannot(what: str, error: Exception) -> BagwiseError:
+    if isinstance(error, FileNotFoundError):
+        return BagwiseError(f"{what} does not exist, or no longer")
+    about = f"{type(error).__name__}: {redacted(str(error)):.300}".rstrip(".: ")
+    if isinstance(error, PermissionError) or "credential" in str(error).lower():
+        advice = in_python("pass storage_options=", "set the variables or configuration files of its file system")
+        return BagwiseError(f"{what} cannot be read: access is denied ({about}). For credentials {advice}")
+    return BagwiseError(f"{what} cannot be read: {about}")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A folder for results: of this machine, or by URL. Files are written wholly or not at all. Picklable.
+
+    Locally, a file takes its name when it is complete. Object stores show an object when its upload is complete; on
+    other file systems by URL, a file has a temporary name before.
+
+    Examples
+    --------
+    >>> folder = Storage.of("memory://results")
+    >>> folder.write("a/1", b"x"), folder.names(), folder.read("a/1"), folder.exists("b")
+    (None, ['a/1'], b'x', False)
+    """
+
+    place: Any
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
+        """Return the storage of a folder, which need not exist yet."""
+        place = as_place(path, storage_options)
+        return cls(place if isinstance(place, Url) else Path(place).absolute())
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        if isinstance(self.place, Path):
+            target = self.place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(target, content)
+            return
+        with storage_errors(f"{self.place} cannot be written: {name}"):
+            system, path = self._at(name)
+            if _puts_whole(system):
+                system.pipe_file(path, content)
+                return
+            system.makedirs(system._parent(path), exist_ok=True)
+            system.pipe_file(f"{path}.part", content)
+            system.mv(f"{path}.part", path)
+
+    def read(self, name: str) -> bytes:
+        """Read a file; an error if there is none."""
+        if isinstance(self.place, Path):
+            try:
+                return (self.place / name).read_bytes()
+            except OSError as error:
+                raise BagwiseError(f"{self.place / name} cannot be read: {error.strerror}.") from error
+        with storage_errors(f"{self.place}/{name}"):
+            system, path = self._at(name)
+            return system.cat_file(path)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        if isinstance(self.place, Path):
+            return (self.place / name).is_file()
+        with storage_errors(f"{self.place}/{name}"):
+            system, path = self._at(name)
+            system.invalidate_cache()
+            return system.isfile(path)
+
+    def names(self) -> list[str]:
+        """Return the names of all files, sorted; none if the folder does not exist."""
+        if isinstance(self.place, Path):
+            found = [path for path in self.place.rglob("*") if path.is_file() and not path.name.endswith(".part")]
+            return sorted(path.relative_to(self.place).as_posix() for path in found)
+        with storage_errors(str(self.place)):
+            system, root = self.place.opened()
+            system.invalidate_cache()
+            start = len(root.rstrip("/")) + 1
+            return sorted(path[start:] for path in system.find(root) if not path.endswith(".part"))
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if isinstance(self.place, Path):
+            (self.place / name).unlink(missing_ok=True)
+            return
+        with storage_errors(f"{self.place}/{name}"):
+            system, path = self._at(name)
+            if system.isfile(path):
+                system.rm_file(path)
+
+    def _at(self, name: str) -> tuple[Any, str]:
+        return self.place.inside(name).opened()
+
+
+def _puts_whole(system: Any) -> bool:
+    """Whether a file system shows an object only when all of it is there."""
+    names = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
+    return bool({"s3", "gs", "gcs", "abfs", "az", "hf", "memory", "oci", "oss"} & set(names))

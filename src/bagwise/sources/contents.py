@@ -1,0 +1,237 @@
+"""Bytes of files: of this machine, or by URL."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from bagwise._io.storage import Url, as_place, redacted, storage_errors
+from bagwise._utils.memory import readable_size
+from bagwise.errors import BagwiseError
+from bagwise.sources.limits import Limits
+
+__all__ = ["File", "FileContent", "UrlContent", "as_file", "local_copy"]
+
+# Files by URL of at most this size are read by one request.
+_AT_ONCE = 1 << 25
+# Parts of larger files that are read, and kept, at a time: records and files of archives that follow each other are in
+# one of them.
+_BLOCK, _KEPT = 1 << 22, 16
+# Attributes by which file systems tell versions of a file.
+_VERSIONS = ("ETag", "etag", "md5Hash", "version_id", "LastModified", "mtime", "last_modified", "created")
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """The bytes of a file."""
+
+    path: str
+
+    @property
+    def source(self) -> str:
+        """The path."""
+        return self.path
+
+    def open(self) -> BinaryIO:
+        """Open the file."""
+        return open(self.path, "rb")
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read a part of the file; fewer bytes at its end."""
+        with self.open() as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Return size and modification time, to notice that the file was changed."""
+        status = os.stat(self.path)
+        return status.st_size, status.st_mtime_ns
+
+    def check(self, stamp: tuple[Any, ...] | None) -> None:
+        """Raise an error if the file was changed."""
+        if self.stamp() != stamp:
+            raise changed(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class UrlContent:
+    """The bytes of a file by URL.
+
+    `place` is a URL of the same file system, `path` the file's path in it; `size` and `version` are known from a list
+    of files.
+    """
+
+    place: Url
+    path: str
+    size: int | None = None
+    version: str | None = None
+
+    @classmethod
+    def listed(cls, place: Url, path: str, about: dict[str, Any]) -> UrlContent:
+        """Make the content of a file from what the file system says of it."""
+        version = next((str(about[name]) for name in _VERSIONS if about.get(name) is not None), None)
+        return cls(place, path, about.get("size"), version)
+
+    @property
+    def source(self) -> str:
+        """The URL."""
+        rest = self.place.url.split("::", 1)[1:]
+        return redacted("::".join([self.place.opened()[0].unstrip_protocol(self.path), *rest]))
+
+    def open(self) -> BinaryIO:
+        """Read a file of known size into memory if it is not large; otherwise open it."""
+        with storage_errors("it"):
+            if self.size is None or self.size > _AT_ONCE:
+                return io.BufferedReader(_RemoteFile(self.place.opened()[0].open(self.path, "rb")), 1 << 16)
+            content = self._request(0, self.size + 1) if self.size else b""
+        if len(content) != self.size:
+            raise changed("it")
+        return io.BytesIO(content)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read a part of the file; fewer bytes at its end. Small parts come from blocks that are kept in memory."""
+        if size > _BLOCK:
+            return self._request(offset, offset + size)
+        first, last = offset // _BLOCK, max(offset, offset + size - 1) // _BLOCK
+        parts = [_blocks.get(self, number) for number in range(first, last + 1)]
+        start = offset - first * _BLOCK
+        return b"".join(parts)[start : start + size]
+
+    def _request(self, start: int, end: int) -> bytes:
+        with storage_errors("it"):
+            size = self.size
+            end = end if size is None else min(end, size + 1)  # one more byte tells a file that has grown
+            if start >= end:
+                return b""
+            return self.place.opened()[0].cat_file(self.path, start=start, end=end)
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Return size, and what the file system tells versions of the file by."""
+        with storage_errors(self.source):
+            system, _ = self.place.opened()
+            system.invalidate_cache()
+            about = system.info(self.path)
+        return about.get("size"), *(str(about[name]) for name in _VERSIONS if about.get(name) is not None)
+
+    def check(self, stamp: tuple[Any, ...] | None) -> None:
+        """Raise an error if the file was changed; it is asked for once in a process."""
+        if not _unchanged(self, stamp):
+            raise changed(self.source)
+
+
+File = FileContent | UrlContent
+
+
+def as_file(given: File | str | os.PathLike[str]) -> File:
+    """Return the content of a path or URL, or what is one already."""
+    if isinstance(given, (FileContent, UrlContent)):
+        return given
+    place = as_place(given)
+    return UrlContent(place, place.opened()[1]) if isinstance(place, Url) else FileContent(os.fspath(place))
+
+
+@contextmanager
+def local_copy(path: str | os.PathLike[str], limits: Limits) -> Iterator[str]:
+    """Give a local path for a file: its own, or that of a copy if it is a URL, within the limit `table_bytes`."""
+    place = as_place(path)
+    if not isinstance(place, Url):
+        yield os.fspath(place)
+        return
+    with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
+        target = os.path.join(folder, f"copy{os.path.splitext(place.name)[1]}")
+        n_bytes = 0
+        with storage_errors(str(place)), as_file(place).open() as file, open(target, "wb") as copy:
+            while piece := file.read(_BLOCK):
+                n_bytes += len(piece)
+                limits.check("table_bytes", n_bytes, f"{place} has {readable_size(n_bytes)} and more")
+                copy.write(piece)
+        yield target
+
+
+def changed(what: str) -> BagwiseError:
+    """Build the error for a file that is not what it was."""
+    return BagwiseError(f"{what} was changed after it was opened. Open the collection again.")
+
+
+@functools.lru_cache(maxsize=1024)
+def _unchanged(content: UrlContent, stamp: tuple[Any, ...] | None) -> bool:
+    return content.stamp() == stamp
+
+
+class _Blocks:
+    """The last blocks of files by URL. A block that several threads want is requested once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[UrlContent, int], bytes] = OrderedDict()
+        self._awaited: dict[tuple[UrlContent, int], threading.Lock] = {}
+
+    def get(self, content: UrlContent, number: int) -> bytes:
+        """Return a block of a file, shorter at its end."""
+        key = (content, number)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            awaited = self._awaited.setdefault(key, threading.Lock())
+        with awaited:
+            with self._lock:
+                if key in self._kept:
+                    return self._kept[key]
+            try:
+                block = content._request(number * _BLOCK, (number + 1) * _BLOCK)
+            finally:
+                with self._lock:
+                    self._awaited.pop(key, None)
+            with self._lock:
+                self._kept[key] = block
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+            return block
+
+    def __reduce__(self) -> str:
+        return "_blocks"
+
+
+_blocks = _Blocks()
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file of fsspec; whatever its file system raises is a `BagwiseError`."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__()
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with storage_errors("it"):
+            return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read some bytes."""
+        with storage_errors("it"):
+            part = self._file.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
