@@ -1,6 +1,7 @@
 """Compare, exports and search in a real browser."""
 
 import io
+import re
 from urllib.parse import urljoin
 from xml.etree import ElementTree
 
@@ -69,7 +70,7 @@ def test_another_size_is_compared_by_keyboard(visit, space):
 
 def downloaded(page, name):
     with page.expect_download() as started:
-        page.get_by_role("button", name=name).click()
+        page.get_by_role("button", name=name).first.click()
     return started.value.path().read_bytes()
 
 
@@ -92,12 +93,34 @@ def test_figures_are_saved_as_pictures(visit):
     assert len(np.unique(np.asarray(picture.convert("L")))) > 10
 
 
-@pytest.mark.parametrize("path", ["/?n=5", "/groups?n=5", "/items?n=5&find=onerror", "/search?like=3", "/compare?n=5"])
-def test_every_page_shows_its_python_lines(visit, path):
+@pytest.mark.parametrize(
+    ("path", "figure"),
+    [
+        ("/?n=5", "Confusion matrix"),
+        ("/groups?n=5", None),  # drawn on a canvas
+        ("/items?n=5&find=onerror", "Classes"),
+        ("/items?item=0&n=5", "Contributions"),
+        ("/search?like=3", "Scores"),
+        ("/compare?n=5", "Answers"),
+        ("/steer?n=5", "Errors"),
+    ],
+)
+def test_every_page_saves_a_table_a_figure_and_its_python_lines(visit, path, figure):
     page = visit(path)
+    if figure == "Errors":
+        page.wait_for_selector(".figure")  # the classifiers are trained
     page.click("summary:text-is('Export')")
     expect(page.locator(".lines code")).to_contain_text("import")
     compile(page.locator(".lines code").inner_text(), "lines", "exec")
+    assert len(downloaded(page, re.compile("as CSV$")).splitlines()) > 1
+    if figure is not None:
+        drawn = ElementTree.fromstring(downloaded(page, f"{figure} as SVG"))
+        filled = {one.get("fill") for one in drawn.iter() if one.tag.endswith(("rect", "text"))}
+        assert len(filled) > 2
+        assert all(one.startswith("rgb") or one == "none" for one in filled)  # no style sheet is needed
+    picture = Image.open(io.BytesIO(downloaded(page, re.compile("as PNG$"))))
+    assert len(np.unique(np.asarray(picture.convert("L")))) > 10
+    assert page.locator("body > .unseen svg").count() == 0
 
 
 def test_a_search_is_asked_again_in_another_way(visit):

@@ -3,6 +3,7 @@
 import { address, changed, go } from "./address.js";
 import { api, count, h, percent, plural } from "./dom.js";
 import { exporting } from "./export.js";
+import { barsFigure, matrixFigure, matrixTable } from "./figures.js";
 
 const points = (fraction) => `${fraction > 0 ? "+" : fraction < 0 ? "−" : ""}${(100 * Math.abs(fraction)).toFixed(1)}`;
 
@@ -21,6 +22,9 @@ export async function show(facts, parameters) {
   content.push(exporting("compare", { given: { m: told.second.n_groups, against: told.against }, tables: [
     told.items?.crossed ? ["Answers", `${file}-answers`, () => crossedRows(told.items)] : null,
     told.groups.moved && told.against !== "size" ? ["Moved words", `${file}-words`, () => [["word", "from", "from name", "to", "to name"], ...told.groups.moved.map((one) => [one.name, one.from, one.from_name, one.to, one.to_name])]] : null,
+  ].filter(Boolean), drawings: [
+    told.items?.crossed ? ["Answers", `${file}-answers`, () => matrixFigure([`answers with ${names[0]}`, `answers with ${names[1]}`], told.items.classes, told.items.crossed)] : null,
+    told.items?.paired ? ["Errors", `${file}-errors`, () => barsFigure(`Errors on ${plural(told.items.paired.n_items, "item")}`, names.map((name, k) => [name, told.items.paired.errors[k], percent(told.items.paired.errors[k])]))] : null,
   ].filter(Boolean) }));
   return { content };
 }
@@ -81,13 +85,8 @@ function answers({ items }, to, [first, second]) {
   const said = h("p", {}, apart ? ["They disagree on ", h("a", { href: address("/items", { ...to, which: "disagree" }) }, `${count(apart)} of ${plural(n, "item")}`), ` (${percent(apart / n)}).`] : `They agree on all of ${plural(n, "item")}.`);
   const list = pairs.length ? h("ol", { class: "pairs" }, pairs.slice(0, 8).map(([i, j, times]) => h("li", {}, link(i, j, times, `${count(times)}: ${classes[i]} with ${first}, ${classes[j]} with ${second}`)))) : null;
   if (!crossed) return [said, list].filter(Boolean);
-  const most = Math.max(...pairs.map((pair) => pair[2]), 1);
-  const level = (times, i, j) => (i === j || !times ? 0 : Math.max(1, Math.round((8 * times) / most)));
-  const table = h("table", { class: "heat" }, h("caption", {}, `Rows are answers with ${first}, columns answers with ${second}. A number leads to its items.`),
-    h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
-    h("tbody", {}, crossed.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
-      row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${level(times, i, j)}` }, times ? link(i, j, times, count(times)) : ""))))));
-  return [said, list, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Answers of both" }, table)].filter(Boolean);
+  const says = `Rows are answers with ${first}, columns answers with ${second}. A number leads to its items.`;
+  return [said, list, ...matrixTable("Answers of both", says, classes, crossed, link)].filter(Boolean);
 }
 
 const crossedRows = ({ classes, crossed }) => [["first \\ second", ...classes], ...crossed.map((row, i) => [classes[i], ...row])];
@@ -101,11 +100,13 @@ function groups({ groups: told, first, second, against }, [one, other]) {
     + `${nested ? "" : `${plural(told.n_moved, "word")} ${told.n_moved === 1 ? "is" : "are"} in a group other than the one that shares most with ${told.n_moved === 1 ? "its" : "their"} former one. `}Adjusted Rand index ${told.adjusted_rand.toFixed(3)} (1: the same groups, 0: as by chance).`;
   const of = (n, group, name) => h("a", { href: address("/groups", { n, group }) }, name);
   const there = (group, name) => (against === "size" ? of(second.n_groups, group, name) : name); // groups of another model have no page
+  const here = (group, name) => of(first.n_groups, group, name);
+  const [divided, piece] = told.divided ? [there, here] : [here, there];
   const parts = told.changed.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups that are divided" }, h("table", { class: "parts" },
     h("caption", {}, `Groups whose words lie in several groups of the other side${told.changed.length < told.n_changed ? `: the ${told.changed.length} largest of ${count(told.n_changed)}` : ""}.`),
-    h("thead", {}, h("tr", {}, [`with ${one}`, `with ${other}`].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, told.changed.map((group) => h("tr", {}, h("th", { scope: "row" }, of(first.n_groups, group.group, group.name)),
-      h("td", {}, group.parts.map((part, k) => [k ? ", " : "", there(part.group, part.name), h("span", { class: "small" }, ` ${percent(part.share, 0)}`)]), group.n_parts > group.parts.length ? h("span", { class: "small" }, ` and ${count(group.n_parts - group.parts.length)} more`) : null)))))) : null;
+    h("thead", {}, h("tr", {}, (told.divided ? [other, one] : [one, other]).map((name) => h("th", { scope: "col" }, `with ${name}`)))),
+    h("tbody", {}, told.changed.map((group) => h("tr", {}, h("th", { scope: "row" }, divided(group.group, group.name)),
+      h("td", {}, group.parts.map((part, k) => [k ? ", " : "", piece(part.group, part.name), h("span", { class: "small" }, ` ${percent(part.share, 0)}`)]), group.n_parts > group.parts.length ? h("span", { class: "small" }, ` and ${count(group.n_parts - group.parts.length)} more`) : null)))))) : null;
   const moved = !nested && told.moved.length ? h("details", {}, h("summary", {}, told.moved.length < told.n_moved ? `The ${told.moved.length} most frequent of ${count(told.n_moved)} words in another group` : `${plural(told.n_moved, "word")} in another group`),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Moved words" }, h("table", { class: "parts" }, h("thead", {}, h("tr", {}, ["word", `group with ${one}`, `group with ${other}`].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, told.moved.map((word) => h("tr", {}, h("th", { scope: "row" }, word.name), h("td", {}, of(first.n_groups, word.from, word.from_name)), h("td", {}, there(word.to, word.to_name)))))))) : null;

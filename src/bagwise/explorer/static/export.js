@@ -11,7 +11,7 @@ const SCALE = 2; // pixels of PNG for one of a drawing
  * What a page exports, shown when it is opened.
  * @param {string} page name of the page on the server
  * @param {{tables?: Array, drawings?: Array, canvases?: Array, lines?: string, given?: object}} what
- *   tables: [label, file, () => rows]; drawings: [label, file, () => SVG element]; canvases: [label, file, () => canvas];
+ *   tables: [label, file, () => rows]; drawings: [label, file, () => SVG element, on the page or not]; canvases: [label, file, () => canvas];
  *   lines: Python lines, if they are known; given: parameters of the page that its address does not have
  */
 export function exporting(page, { tables = [], drawings = [], canvases = [], lines = null, given = {} } = {}) {
@@ -38,8 +38,8 @@ export function exporting(page, { tables = [], drawings = [], canvases = [], lin
     h("div", { class: "filters" },
       tables.map(([label, file, rows]) => button(`${label} as CSV`, async () => download(`${file}.csv`, csv(await rows())))),
       drawings.map(([label, file, make]) => [
-        button(`${label} as SVG`, () => download(`${file}.svg`, standalone(make()).text, "image/svg+xml")),
-        button(`${label} as PNG`, async () => savePicture(file, await raster(standalone(make()))))]),
+        button(`${label} as SVG`, async () => download(`${file}.svg`, (await drawn(make)).text, "image/svg+xml")),
+        button(`${label} as PNG`, async () => savePicture(file, await raster(await drawn(make))))]),
       canvases.map(([label, file, make]) => button(`${label} as PNG`, async () => savePicture(file, await make()))),
       note),
     h("p", { class: "small" }, "The Python lines that give the same:"),
@@ -55,6 +55,19 @@ export function exporting(page, { tables = [], drawings = [], canvases = [], lin
   return box;
 }
 
+/** A drawing as a document; one that is not on the page is put there as long as its style is asked for. */
+async function drawn(make) {
+  const made = await make();
+  if (made.isConnected) return standalone(made);
+  const place = h("div", { class: "unseen", "aria-hidden": "true" }, made);
+  document.body.append(place);
+  try {
+    return standalone(made);
+  } finally {
+    place.remove();
+  }
+}
+
 /** An SVG element as a document of its own, with the colours and fonts that it has on the page. */
 function standalone(drawn) {
   const { width, height } = drawn.viewBox.baseVal;
@@ -63,7 +76,7 @@ function standalone(drawn) {
   shown.forEach((element, k) => {
     const style = getComputedStyle(element);
     for (const name of DRAWN) copied[k].setAttribute(name, style.getPropertyValue(name));
-    for (const name of ["class", "role", "tabindex", "aria-label"]) copied[k].removeAttribute(name);
+    for (const name of ["class", "style", "role", "tabindex", "aria-label"]) copied[k].removeAttribute(name);
   });
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", width);

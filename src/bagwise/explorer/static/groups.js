@@ -19,7 +19,7 @@ export async function show(facts, parameters) {
   const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n });
   const drawn = icicle(tree, n, (size, group) => go(address("/groups", { n: size, group })));
   const table = one ? ["Words", `${facts.title}-${n}-group-${one.number}`, () => (tree.of === "occurrences" ? [["word", "occurrences"], ...one.words.map((word) => [word.name, word.total])] : [["word"], ...one.words.map((word) => [word.name])])]
-    : ["Groups", `${facts.title}-${n}-groups`, () => rows(facts, given)];
+    : ["Groups", `${facts.title}-${n}-groups`, () => groupRows(facts, given)];
   const exports = exporting("groups", { tables: [table], canvases: [["Hierarchy", `${facts.title}-hierarchy`, () => flattened(drawn.element.querySelector("canvas"))]] });
   const content = [h("h1", {}, "Words and groups"), drawn.element, exports, finder(facts, drawn)];
   if (one) content.push(whole(one, facts));
@@ -37,7 +37,8 @@ function filters(facts, given) {
       [["decides", "what they decide"], ["size", tree.of === "occurrences" ? "how often they occur" : `number of ${tree.of}`], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))));
 }
 
-async function rows(facts, given) {
+/** All groups of the cut as a table. */
+export async function groupRows(facts, given = {}) {
   const found = [["group", "name", "words", "share", "class", "weight"]];
   for (let first = 0, total = 1; first < total; first += 200) {
     const told = await api("groups", { n: facts.n_groups, ...given, first, most: 200 });

@@ -3,8 +3,9 @@
 import { address, changed, go } from "./address.js";
 import { api, count, h, plural } from "./dom.js";
 import { exporting } from "./export.js";
+import { classCounts } from "./figures.js";
 import { shared } from "./search.js";
-import { changes, heatPicture, shownContent, sum } from "./why.js";
+import { changes, heatPicture, shownContent, sum, sumFigure } from "./why.js";
 
 const FILTERS = ["label", "predicted", "right", "seen", "group", "at_least", "at_most", "which", "second", "m", "against", "selection", "find", "sort"];
 const PART = 60;
@@ -22,7 +23,7 @@ async function list(facts, parameters) {
   const grid = new Grid(first, (from) => api("items", { n, ...given, first: from, most: PART }), facts.modality);
   return {
     content: [h("h1", {}, "Items"), filters(facts, given), h("p", { class: "small", role: "status" }, `${plural(first.total, "item")}${first.total < facts.items.n ? ` of ${count(facts.items.n)}` : ""}`),
-      exporting("items", { tables: [["Items", `${facts.title}-items`, () => rows(facts, given)]] }), grid.element],
+      exporting("items", { tables: [["Items", `${facts.title}-items`, () => rows(facts, given)]], drawings: [["Classes", `${facts.title}-classes`, async () => classCounts(await rows(facts, given))]] }), grid.element],
     shown: () => grid.start(),
     leave: () => grid.stop(),
   };
@@ -187,5 +188,5 @@ function exported(facts, told, content) {
   const file = `${facts.title}-item`;
   const tables = told.why ? [["Contributions", file, () => [["term", `adds to ${facts.classes[told.why.of]}`], ["intercept", told.why.intercept], ...told.why.groups.map((one) => [one.name, one.contribution]), ["other groups", told.why.rest], ["score", told.why.of_score]]]] : [];
   if (told.columns) tables.push(["Columns", `${file}-columns`, () => [["column", "value", "adds"], ...told.columns]]);
-  return { tables, canvases: told.heat ? [["Heat map", `${file}-heat`, () => heatPicture(content)]] : [] };
+  return { tables, drawings: told.why ? [["Contributions", file, () => sumFigure(told.why, facts.classes)]] : [], canvases: told.heat ? [["Heat map", `${file}-heat`, () => heatPicture(content)]] : [] };
 }

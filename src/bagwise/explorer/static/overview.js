@@ -3,6 +3,7 @@
 import { count, h, percent, plural, svg } from "./dom.js";
 import { address, go } from "./address.js";
 import { exporting } from "./export.js";
+import { matrixFigure, matrixTable } from "./figures.js";
 
 export async function show(facts) {
   const content = [h("h1", {}, "Overview"), lead(facts)];
@@ -20,6 +21,7 @@ function exported(facts, content) {
   if (path) tables.push(["Curve", `${title}-errors`, () => [["groups", "error", "standard error"], ...path.sizes.map((size, k) => [size, path.errors[k], path.standard_errors[k]]), ...baselines.map((one) => [one.name, one.error, one.standard_error])]]);
   if (matrix) tables.push(["Confusion matrix", `${title}-confusion`, () => [["true \\ predicted", ...classes], ...matrix.map((row, i) => [classes[i], ...row])]]);
   const drawings = path ? [["Curve", `${title}-errors`, () => content.flatMap((one) => [...(one.querySelectorAll?.("svg.chart") ?? [])])[0]]] : [];
+  if (matrix) drawings.push(["Confusion matrix", `${title}-confusion`, () => matrixFigure(["true classes", "predicted classes"], classes, matrix)]);
   return exporting("overview", { tables, drawings });
 }
 
@@ -126,18 +128,12 @@ function labels(texts, knots, [left, right], lowest) {
 /** Each cell leads to its items. */
 function confusion(facts) {
   const { classes, confusion: matrix } = facts;
-  const wrong = matrix.map((row, i) => Math.max(...row.map((cell, j) => (i === j ? 0 : cell)))).reduce((a, b) => Math.max(a, b), 0);
   const pairs = matrix.flatMap((row, i) => row.map((times, j) => ({ i, j, times }))).filter(({ i, j, times }) => i !== j && times)
     .sort((a, b) => b.times - a.times).slice(0, 8);
   const link = (i, j, times, ...inside) => h("a", { href: address("/items", { label: i, predicted: j }), title: `${classes[i]}, predicted ${classes[j]}: ${plural(times, "item")}` }, ...inside);
   const list = h("ol", { class: "pairs" }, pairs.map(({ i, j, times }) => h("li", {},
     link(i, j, times, `${count(times)} of ${classes[i]} predicted as ${classes[j]}`))));
   if (classes.length > 60) return [list];
-  const level = (times, i, j) => (i === j || !times ? 0 : Math.max(1, Math.round((8 * times) / Math.max(wrong, 1))));
-  const table = h("table", { class: "heat" },
-    h("caption", {}, "Rows are true classes, columns predicted classes. A number leads to its items."),
-    h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
-    h("tbody", {}, matrix.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
-      row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${level(times, i, j)}` }, times ? link(i, j, times, count(times)) : ""))))));
-  return [pairs.length ? list : h("p", {}, "Every labelled item is classified rightly."), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" }, table)];
+  return [pairs.length ? list : h("p", {}, "Every labelled item is classified rightly."),
+    ...matrixTable("Confusion matrix", "Rows are true classes, columns predicted classes. A number leads to its items.", classes, matrix, link)];
 }

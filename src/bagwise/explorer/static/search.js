@@ -3,6 +3,7 @@
 import { address, changed, go } from "./address.js";
 import { api, count, h, plural } from "./dom.js";
 import { exporting } from "./export.js";
+import { barsFigure } from "./figures.js";
 import { cell } from "./items.js";
 import { shownContent, sum } from "./why.js";
 
@@ -106,7 +107,8 @@ function found(told, facts, picture, given = null) {
     h("div", { class: "two" }, h("div", {}, given ? h("p", {}, told.id) : null, shownContent(told, picture)), told.why ? h("section", { class: "why" }, h("h2", {}, "Answer of the model"), sum(told.why, facts.classes, null)) : null),
     h("section", {}, h("h2", {}, `${count(told.hits.length)} most similar items`), h("ul", { class: "strip" }, told.hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality), shared(hit)))))];
   const rows = () => [["id", "label", "score", "shares most", "adds"], ...told.hits.map((hit) => [hit.id, hit.label, hit.score, hit.shared[0]?.name, hit.shared[0]?.contribution])];
-  const what = { tables: [["Items", `${facts.title}-similar`, rows]] };
+  const scores = () => barsFigure(`${plural(told.hits.length, "most similar item")} and their scores`, told.hits.map((hit) => [hit.id, hit.score, hit.score.toFixed(4)]));
+  const what = { tables: [["Items", `${facts.title}-similar`, rows]], drawings: [["Scores", `${facts.title}-similar`, scores]] };
   if (given) parts.push(exporting("search", { ...what, given }));
   else if (told.lines) parts.push(exporting("search", { ...what, lines: told.lines }));
   return parts;

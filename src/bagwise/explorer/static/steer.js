@@ -4,6 +4,8 @@ import { address } from "./address.js";
 import { change, controls, edit, editable, may } from "./edits.js";
 import { api, count, h, percent, plural } from "./dom.js";
 import { exporting } from "./export.js";
+import { barsFigure } from "./figures.js";
+import { groupRows } from "./groups.js";
 
 const PART = 60;
 const AGAIN = 700; // milliseconds between questions how far the training is
@@ -45,7 +47,7 @@ function lead(facts) {
 }
 
 function state(facts, told) {
-  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), told.n_edits ? exported(facts, told) : null].filter(Boolean);
+  return [h("div", { class: "two" }, h("div", {}, error(told), saved(facts, told)), rules(facts, told)), edits(facts, told), exported(facts, told)];
 }
 
 const shownError = (found) => (found ? `${percent(found.error)} ± ${percent(found.standard_error)}` : "–");
@@ -97,7 +99,12 @@ function edits(facts, told) {
 function exported(facts, told) {
   const head = ["number", "when", "what", "groups_before", "groups_after", "error_before", "error_after", "standard_error"];
   const rows = () => [head, ...told.edits.map((one) => [one.number + 1, one.when, one.text, one.from, one.to, one.before?.error, one.after?.error, one.after?.standard_error])];
-  return exporting("steer", { tables: [["Edits", `${facts.title}-edits`, rows]], lines: told.python });
+  const errors = () => [...told.edits].reverse().filter((one) => one.after).flatMap((one, k) => [...(k || !one.before ? [] : [["before", one.before]]), [`${one.number + 1}. ${one.text}`, one.after]]);
+  const measured = errors().length ? errors() : told.now ? [[plural(told.n_groups, "group"), told.now]] : [];
+  const figure = () => barsFigure(errors().length ? "Error after each edit" : "Error", measured.map(([name, found]) => [name, found.error, shownError(found)]));
+  return exporting("steer", { lines: told.python,
+    tables: [...(told.n_edits ? [["Edits", `${facts.title}-edits`, rows]] : []), ["Groups", `${facts.title}-${facts.n_groups}-groups`, () => groupRows(facts)]],
+    drawings: measured.length ? [["Errors", `${facts.title}-edits`, figure]] : [] });
 }
 
 function list(facts, told) {

@@ -3,6 +3,7 @@
 import { address } from "./address.js";
 import { bar, count, h, plural, signed } from "./dom.js";
 import { flattened } from "./export.js";
+import { barsFigure } from "./figures.js";
 
 /** The content of an item with weights: a text with marked words, an image with a heat map, or columns. */
 export function shownContent(told, picture) {
@@ -60,6 +61,12 @@ export function sum(why, classes, explain) {
       why.groups.map((one) => row(h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
       why.n_rest ? row(plural(why.n_rest, "other group"), why.rest) : null,
       row("score", why.of_score, true))));
+}
+
+/** The same sum as a drawing. */
+export function sumFigure(why, classes) {
+  const rows = [["intercept", why.intercept], ...why.groups.map((one) => [one.name, one.contribution]), ...(why.n_rest ? [[plural(why.n_rest, "other group"), why.rest]] : []), ["score", why.of_score]];
+  return barsFigure(`Score of ${classes[why.of]}`, rows.map(([name, value]) => [name, value, signed(value)]));
 }
 
 /** What would change the answer: words to leave out, or columns to move. */
