@@ -103,12 +103,15 @@ def _groups(found: Comparison) -> dict[str, Any]:
         return {"problem": str(error)}
     first, second = found.first, found.second
     names = [_Names(first), _Names(second)]
+    of_first = np.bincount(overlap.pairs[:, 0], minlength=first.model.n_groups)  # parts of each group
+    side = int(found.against == "size" and second.model.n_groups < first.model.n_groups)  # larger groups are divided
     parts: dict[int, list[dict[str, Any]]] = {}
-    totals = np.bincount(overlap.pairs[:, 0], overlap.shares, first.model.n_groups)
-    for (one, other), n_words, share in zip(
+    totals = np.bincount(overlap.pairs[:, side], overlap.shares, (first, second)[side].model.n_groups)
+    for pair, n_words, share in zip(
         overlap.pairs.tolist(), overlap.n_shared.tolist(), overlap.shares.tolist(), strict=True
     ):
-        parts.setdefault(one, []).append({"group": other, "n_words": n_words, "share": share / (totals[one] or 1)})
+        whole, part = pair[side], pair[1 - side]
+        parts.setdefault(whole, []).append({"group": part, "n_words": n_words, "share": share / (totals[whole] or 1)})
     changed = [k for k in np.argsort(-totals, kind="stable").tolist() if len(parts.get(k, ())) > 1][:_SHOWN_GROUPS]
     moved = np.flatnonzero(overlap.moved)
     return {
@@ -117,15 +120,16 @@ def _groups(found: Comparison) -> dict[str, Any]:
         "n_only_second": overlap.n_only_second,
         "n_moved": len(moved),
         "adjusted_rand": overlap.adjusted_rand,
-        "n_same": sum(len(some) == 1 for some in parts.values()),
+        "n_same": int((of_first == 1).sum()),
+        "divided": side,
         "n_changed": sum(len(some) > 1 for some in parts.values()),
         "changed": [
             {
                 "group": k,
-                "name": names[0](k),
+                "name": names[side](k),
                 "share": float(totals[k]),
                 "n_parts": len(parts[k]),
-                "parts": [part | {"name": names[1](part["group"])} for part in parts[k][:_SHOWN_PARTS]],
+                "parts": [part | {"name": names[1 - side](part["group"])} for part in parts[k][:_SHOWN_PARTS]],
             }
             for k in changed
         ],
