@@ -40,6 +40,7 @@ _SHOWN_CLASSES = 3
 _MOST_FOUND = 50
 _MOST_ROW = 2000  # groups of the lowest row of the hierarchy above the words
 _LONGEST_NUMBER = 10  # characters
+_PATCHES_ACROSS = 6
 
 
 def routes(space: Workspace) -> list[BaseRoute]:
@@ -52,7 +53,8 @@ def routes(space: Workspace) -> list[BaseRoute]:
             found = cut.patches.get(int(request.path_params["number"]))
         if not found:
             return answer_json({"error": "This group has no patches."}, 404)
-        return Response(mosaic(found, 40, columns=6), media_type="image/png")
+        whole = len(found) - len(found) % _PATCHES_ACROSS  # no row with one or two patches
+        return Response(mosaic(found[: whole or None], 40, columns=_PATCHES_ACROSS), media_type="image/png")
 
     return [
         Route("/api/groups", locked(space, lambda q, _: groups(space, n(q), _query(q)))),
