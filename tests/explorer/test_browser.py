@@ -4,6 +4,7 @@ from urllib.parse import urljoin
 
 import pytest
 
+from bagwise.explorer import pages
 from browsing import IN_BROWSER, playwright, violations
 
 pytestmark = IN_BROWSER
@@ -131,6 +132,17 @@ def test_colours_are_kept(visit):
     page.reload()
     page.wait_for_selector("main h1")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+
+
+def test_items_are_filtered_by_a_group(visit, space):
+    page = visit("/items?n=5")
+    page.get_by_label("Contains group").select_option("3")
+    page.wait_for_url("**group=3**")
+    n = pages.items.items(space, 5, pages.items.ItemQuery(group=3))["total"]
+    expect(page.locator("main [role=status]").first).to_contain_text(f"{n} items")
+    expect(page.get_by_label("Contains group")).to_have_value("3")
+    page.get_by_label("Contains group").select_option("")
+    page.wait_for_url(lambda url: "group=" not in url)
 
 
 def test_a_list_is_saved(visit):

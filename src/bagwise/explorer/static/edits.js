@@ -89,19 +89,16 @@ async function names(facts) {
   return list;
 }
 
-/** A field for a group: its name, or its number where there are very many. `value()` is the number, or "" . */
-export function chooser(facts, label, { except = null, others = [] } = {}) {
+/** A field for a group: its name, or its number where there are very many. `value()` is the number, or "". Locked groups are left out unless `locked`. */
+export function chooser(facts, label, { except = null, others = [], locked = false, chosen = "", onchange = null } = {}) {
   if (facts.n_groups > MOST_NAMED) {
-    const field = h("input", { type: "number", min: 0, max: facts.n_groups - 1, "aria-label": `${label}, its number` });
+    const field = h("input", { type: "number", class: "number", min: 0, max: facts.n_groups - 1, value: chosen, "aria-label": `${label}, its number`, onchange });
     return { element: field, value: () => field.value };
   }
-  const field = h("select", { "aria-label": label }, others.map(([value, text]) => h("option", { value }, text)));
-  const fill = async () => {
-    field.removeEventListener("focus", fill);
-    const list = await names(facts);
-    field.append(...list.filter((one) => one.number !== except && !one.locked).map((one) => h("option", { value: one.number }, `${one.name} (${one.number})`)));
-  };
-  fill();
+  const field = h("select", { "aria-label": label, onchange }, others.map(([value, text]) => h("option", { value }, text)));
+  names(facts).then((list) => {
+    field.append(...list.filter((one) => one.number !== except && (locked || !one.locked)).map((one) => h("option", { value: one.number, selected: String(one.number) === chosen }, `${one.name} (${one.number})`)));
+  }, (error) => Object.assign(field, { disabled: true, title: error.message }));
   return { element: field, value: () => field.value };
 }
 

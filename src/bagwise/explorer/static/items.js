@@ -2,6 +2,7 @@
 
 import { address, changed, go } from "./address.js";
 import { api, count, h, plural } from "./dom.js";
+import { chooser } from "./edits.js";
 import { exporting } from "./export.js";
 import { classCounts } from "./figures.js";
 import { shared } from "./search.js";
@@ -43,7 +44,7 @@ function filters(facts, given) {
     facts.seen?.n_seen && facts.seen.n_new ? choice("seen", "Items", [["", "all"], ["new", "new"], ["training", "of the training"]]) : null,
     facts.confidence ? range(facts, given) : null,
     comparing(facts, given),
-    given.group !== "" ? h("span", {}, `with group ${given.group} `, h("button", { type: "button", onclick: () => go(changed({ group: "" }), true) }, "any group")) : null,
+    h("label", {}, "Contains group ", chooser(facts, "Contains group", { others: [["", "any"]], locked: true, chosen: given.group, onchange: change("group") }).element),
     given.selection ? h("span", {}, "selected on the map ", h("button", { type: "button", onclick: () => go(changed({ selection: "" }), true) }, "all items")) : null);
 }
 
