@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from importlib import resources
 
 import pytest
+from typer.testing import CliRunner
 
+from bagwise.cli.app import app
 from bagwise.explorer import Server, serving
 from bagwise.explorer.app import make_app
 from bagwise.explorer.pages.search import MOST_BYTES
@@ -101,6 +104,26 @@ def test_addresses_of_servers_on_all_addresses_and_on_port_80(space, monkeypatch
     for host in ("127.0.0.1", "localhost:80", "[::1]"):  # browsers leave port 80 out
         headers = {"host": host, "cookie": f"bagwise-80={server.token}"}
         assert asyncio.run(respond(server.app, "GET", "/colors.css", headers, b""))[0] == 200
+
+
+@pytest.mark.parametrize(("given", "says"), [([], "see the items and edit"), (["--read-only"], "can see the items.")])
+def test_a_server_that_others_reach_warns(explored, monkeypatch, given, says):
+    monkeypatch.setattr(Server, "run", lambda self, started: started())
+    command = ["explore", str(explored), "--no-open", *given]
+    told = CliRunner().invoke(app, [*command, "--host", "0.0.0.0"])
+    assert told.exit_code == 0
+    assert says in told.stderr
+    assert "Explorer: http://127.0.0.1:" in told.stdout
+    assert "knows the token" not in CliRunner().invoke(app, command).output
+
+
+def test_pages_are_small(space):
+    folders = [resources.files(package).joinpath("static") for package in ("bagwise.explorer", "bagwise.report")]
+    files = [f"/static/{file.name}" for folder in folders for file in folder.iterdir()]
+    served = make_app(space)
+    answers = [asyncio.run(respond(served, "GET", path, {}, b"")) for path in ("/", "/colors.css", *files)]
+    assert {status for status, *_ in answers} == {200}
+    assert sum(len(body) for *_, body in answers) < 500_000
 
 
 def test_long_texts_are_not_searched_for(ask):
