@@ -3,6 +3,7 @@
 #   make test   install, then lint, types, import rules, tests and doctests
 #   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
 # While you work: make test-fast. Now and then: make properties, make fuzz, make mutants (see CONTRIBUTING.md).
+# Before a release: make check-minimum, make dist.
 PYTHON ?= python3
 # installed first, so that nothing else chooses a build of it
 TORCH ?= torch==2.13.0
@@ -10,8 +11,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 # processes that run tests
 JOBS ?= 2
+# for `make dist`
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+comma := ,
 
-.PHONY: demo browser test test-fast lint types imports check properties fuzz mutants bench format clean clean-cache
+.PHONY: demo browser test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
+	clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -56,6 +61,33 @@ mutants: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/merging.py
 
+# the tests of merging, sources, models, reports and commands with the oldest versions that pyproject.toml admits
+MINIMUM := image,cli,plot,report,io
+MINIMUM_TESTS := tests/merging tests/kernels tests/descriptors tests/codebooks tests/model tests/sources tests/report tests/cli \
+	tests/retrieval tests/test_estimators.py
+check-minimum:
+	$(PYTHON) -m venv --clear .venv-minimum
+	$(PYTHON) tests/minimum.py $(subst $(comma), ,$(MINIMUM)) > .venv-minimum/constraints.txt
+	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-minimum/constraints.txt \
+		-e ".[$(MINIMUM)]" pytest pytest-xdist hypothesis
+	.venv-minimum/bin/python -m pip list --disable-pip-version-check
+	OMP_NUM_THREADS=1 .venv-minimum/bin/python -m pytest -n $(JOBS) --dist worksteal -W default $(MINIMUM_TESTS)
+
+# source distribution and wheel, checked, and tried in an empty environment of every Python that is there
+dist: $(BIN)/python
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	for python in $(PYTHONS); do \
+		$$python -c "import sys" 2> /dev/null || { echo "$$python is not there: not tried"; continue; }; \
+		for file in dist/*.whl dist/*.tar.gz; do \
+			rm -rf dist/empty && $$python -m venv dist/empty || exit 1; \
+			dist/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$file[image,cli,report]" || exit 1; \
+			(cd dist/empty && bin/python ../../tests/smoke.py) || exit 1; \
+		done; \
+	done; rm -rf dist/empty
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -65,7 +97,7 @@ clean-cache:
 	find src -name '*.nb[ci]' -delete
 
 clean: clean-cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) .venv-minimum .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'bagwise needs Python 3.11 or newer, this is ' + sys.version.split()[0] + '; set PYTHON=python3.x')"
