@@ -210,7 +210,8 @@ def test_an_image_has_a_heat_map_that_adds_up(tmp_path):
 def test_pictures_are_images_of_their_item(tmp_path):
     folder = write_image_folder(tmp_path / "images", n_each=2, side=40, color=True)
     fit = run_fit(folder, FitOptions(n_words=8, n_groups=3, folds=0))
-    app = make_app(open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder))
+    space = open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder)
+    app = make_app(space)
     status, headers, body = asyncio.run(respond(app, "GET", "/api/items/1/picture", {}, b""))
     assert (status, headers["content-type"]) == (200, "image/jpeg")
     pixels = np.asarray(Image.open(io.BytesIO(body)).convert("RGB")).astype(int)
@@ -221,6 +222,11 @@ def test_pictures_are_images_of_their_item(tmp_path):
     assert [status for status, _, _ in patches] == [200, 200, 200]
     assert all(Image.open(io.BytesIO(body)).size[1] == 40 for _, _, body in patches)
     assert asyncio.run(respond(app, "GET", "/api/groups/9/patches", {}, b""))[0] == 404
+    cut = space.cut()
+    for shown, size in ((4, (166, 40)), (7, (250, 40)), (16, (250, 82))):  # whole rows of six, with gaps of two pixels
+        cut.patches[0] = [png(np.full((8, 8), 9, np.uint8))] * shown
+        body = asyncio.run(respond(app, "GET", "/api/groups/0/patches", {}, b""))[2]
+        assert Image.open(io.BytesIO(body)).size == size
     pixels = (np.arange(1200) % 255).astype(np.uint8).reshape(20, 20, 3)
     status, _, body = asyncio.run(respond(app, "POST", "/api/search?k=2", {}, png(pixels)))
     assert (status, len(json.loads(body)["hits"])) == (200, 2)
