@@ -2,6 +2,7 @@
 
 import base64
 import io
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
@@ -49,14 +50,16 @@ def test_an_image_is_searched_for_by_a_file(visit, folder):
 
 
 def test_patches_and_heat_maps_are_in_colour(visit):
-    page = visit("/groups?n=5")
+    page = visit("/")
+    expect(page.locator("main")).to_contain_text("learned from 10 of these items: its answers")
+    page.click("nav >> text=Groups")
     expect(page.locator("img.patches")).to_have_count(5)
-    page.goto(page.url.split("/groups")[0] + "/items?item=0")
+    page.goto(urljoin(page.url, "/items?item=0"))
     page.click("summary:text-is('Export')")
     with page.expect_download() as started:
         page.get_by_role("button", name="Heat map as PNG").click()
     pixels = np.asarray(Image.open(io.BytesIO(started.value.path().read_bytes())).convert("RGB")).astype(int)
     assert np.ptp(pixels, axis=2).max() > 20
     for source in ("/api/groups/0/patches?n=5", "/api/items/0/picture"):
-        shown = Image.open(io.BytesIO(page.request.get(page.url.split("/items")[0] + source).body())).convert("RGB")
+        shown = Image.open(io.BytesIO(page.request.get(urljoin(page.url, source)).body())).convert("RGB")
         assert np.ptp(np.asarray(shown).astype(int), axis=2).max() > 20

@@ -31,7 +31,7 @@ export async function show(facts, parameters) {
 
 /** Names of both models; for one model at two sizes, their numbers of groups. */
 function titles({ against, first, second }) {
-  return against === "size" ? [plural(first.n_groups, "group"), plural(second.n_groups, "group")] : [first.title, against === "unedited" ? "before the edits" : second.title];
+  return against === "size" ? [plural(first.n_groups, "group"), plural(second.n_groups, "group")] : [first.title, against === "unedited" ? "the unedited model" : second.title];
 }
 
 function controls(told) {

@@ -8,7 +8,9 @@ import { matrixFigure, matrixTable } from "./figures.js";
 export async function show(facts) {
   const content = [h("h1", {}, "Overview"), lead(facts)];
   if (facts.path) content.push(section("Error and number of groups", curve(facts)));
-  const how = facts.held_out ? h("p", { class: "small" }, "Items that the model was learned from are predicted by models that were not trained on them.") : null;
+  const trained = facts.seen?.n_seen ?? 0;
+  const how = facts.held_out ? h("p", { class: "small" }, "Items that the model was learned from are predicted by models that were not trained on them.")
+    : trained ? h("p", { class: "small" }, `The model was learned from ${count(trained)} of these items: its answers for them say nothing about new items.`) : null;
   if (facts.confusion) content.push(section("Confusion matrix", ...[how].filter(Boolean), ...confusion(facts)));
   content.push(section("Model", h("dl", { class: "facts" }, facts.facts.map(([name, value]) =>
     h("div", {}, h("dt", {}, name), h("dd", {}, value))))), exported(facts, content));
