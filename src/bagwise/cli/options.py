@@ -88,6 +88,7 @@ READ_OPTIONS: Options = {
     "sheet": _option(str, _READING, "Sheet of an Excel file, or its number. Default: the first.", metavar="NAME"),
     "keep": _option(str, _READING, "Column of a table to use as a word although it seems to number the rows."),
     "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
+    "layer": _option(str, _READING, "Layer of an .h5ad file, or raw. Default: its matrix X."),
     "limits": _option(
         list[str],
         _READING,

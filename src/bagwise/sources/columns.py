@@ -14,7 +14,8 @@ from bagwise.errors import BagwiseError, argument
 from bagwise.sources.limits import Limits
 from bagwise.sources.row_lists import Coded
 
-__all__ = ["RawTable", "Reading", "TableColumns", "numbers_rows", "optional_columns", "shortened", "split_name"]
+__all__ = ["RawTable", "Reading", "TableColumns", "few_values", "numbers_rows", "optional_columns", "shortened"]
+__all__ += ["split_name"]
 
 # Folders that divide a collection rather than name a class.
 SPLIT_FOLDERS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
@@ -46,6 +47,7 @@ class Reading:
     sep: str | None = None
     sheet: str | None = None
     encoding: str | None = None
+    layer: str | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -136,7 +138,7 @@ class TableColumns:
         left = [i for i in texts if i in self.numbers]
         if len(left) == 1 and "labels" not in others and self.names[left[0]]:
             values = strings(left[0])
-            if _few_values(len(set(values)), len(values)):
+            if few_values(len(set(values)), len(values)):
                 self._special["labels"], others["labels"], self._by_text = left[0], values, True
                 if self._words is None:
                     name, other = self.names[left[0]], argument("label")
@@ -175,7 +177,7 @@ def numbers_rows(name: str) -> bool:
 def _may_label(name: str, values: NDArray[np.float64]) -> bool:
     if not _LIKELY_LABEL.fullmatch(name.lower()):
         return False
-    return _few_values(len(np.unique(values)), len(values)) and bool((values == np.rint(values)).all())
+    return few_values(len(np.unique(values)), len(values)) and bool((values == np.rint(values)).all())
 
 
 def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]) -> list[str]:
@@ -183,7 +185,7 @@ def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]
     coded = Coded.of(labels)  # an array of strings would be as wide as the longest
     rows = np.flatnonzero(coded.codes != (coded.values.index("") if "" in coded.values else -1))
     classes, codes = np.unique(coded.codes[rows], return_inverse=True)
-    if not _few_values(len(classes), len(rows)):
+    if not few_values(len(classes), len(rows)):
         return []
     first = rows[np.unique(codes, return_index=True)[1]]
     likely = np.arange(X.shape[1])
@@ -193,7 +195,8 @@ def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]
     return [names[i] for i in likely.tolist() if len(np.unique(X[first, i])) == len(classes)]
 
 
-def _few_values(n_values: int, n_rows: int) -> bool:
+def few_values(n_values: int, n_rows: int) -> bool:
+    """Whether a column with this number of values may be labels."""
     return 2 <= n_values <= min(_MOST_VALUES, n_rows // _TIMES)
 
 

@@ -20,7 +20,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import check_zip
 from bagwise.sources.columns import shortened
-from bagwise.sources.contents import FileContent, UrlContent, as_file
+from bagwise.sources.contents import FileContent, UrlContent, as_file, local_copy
 from bagwise.sources.items import Content, decode_text
 from bagwise.sources.limits import Limits, check_size
 from bagwise.sources.parquet import ParquetTable, opened_parquet
@@ -252,12 +252,17 @@ def read_rows(
 def column_names(
     path: Any, limits: Limits, *, sep: str | None = None, sheet: str | None = None, encoding: str | None = None
 ) -> list[str]:
-    """Return the names in the first line of a CSV, TSV or Excel file, or the columns of a Parquet file.
+    """Return the names in the first line of a CSV, TSV or Excel file, or the columns of a Parquet or AnnData file.
 
     None for others, such as folders.
     """
     path = as_place(path)
     end = ending(os.fspath(path))
+    if end == ".h5ad" and is_file(path):
+        from bagwise.sources.h5ad import obs_columns  # deferred: it reads tables by this module
+
+        with local_copy(path, limits) as local:
+            return obs_columns(local, limits)
     if end not in (".csv", ".parquet", *TAB_ENDINGS, *SHEET_ENDINGS) or not is_file(path):
         return []
     content: Content = as_file(path)

@@ -36,11 +36,12 @@ _OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
 # What to do with common files that are not read.
 _ADVICE = {".xls": "Save it as .xlsx or .csv.", ".ods": "Save it as .xlsx or .csv."}
 _ADVICE |= {".json": "Write one object per line into a .jsonl file.", ".pkl": "Save it as .csv, .npz or .parquet."}
+_ADVICE |= dict.fromkeys((".arrow", ".feather"), "Save it as .parquet.")
 _ADVICE |= dict.fromkeys((".pdf", ".doc", ".docx", ".rtf", ".html", ".htm"), "Convert such files to .txt.")
 # Named in the message on a source without items.
 _SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".tsv", ".txt", ".xlsx"])
 # Files that are tables for certain; .csv and .tsv may be texts as well.
-_TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet"])
+_TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet", ".h5ad"])
 
 
 def open_collection(
@@ -61,7 +62,8 @@ def open_collection(
         - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
           an item is its folder; outermost folders named train and test are splits.
         - A CSV, TSV, JSONL or Excel file with a text in every record; or a folder or an archive of them.
-        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``.
+        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
+          ``.h5ad``.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
         Items to open. "auto": the modality of the files, an error if there are several. (Texts and tables in the
         outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
@@ -77,7 +79,7 @@ def open_collection(
         - texts: ``encoding``; see `bagwise.sources.open_texts`.
         - records: columns ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_records`.
         - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
-        - table: ``label``, ``id``, ``split``, ``keep``; see `bagwise.sources.open_table`.
+        - table: ``label``, ``id``, ``split``, ``keep``, ``layer``; see `bagwise.sources.open_table`.
         - CSV, TSV and Excel files: ``sep``, ``sheet``, ``encoding``.
         - folders and archives: ``extensions``, the endings of files that are items.
         - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename

@@ -40,7 +40,7 @@ from bagwise.sources.parquet import ParquetTable
 from bagwise.sources.places import ending
 from bagwise.sources.row_lists import RowIds
 
-__all__ = ["READERS", "WITH_COLUMNS"]
+__all__ = ["READERS", "WITH_COLUMNS", "as_csr", "check_shape", "strings_of"]
 
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
@@ -76,10 +76,10 @@ def read_npz(path: str, reading: Reading) -> RawTable:
             names = list(arrays.files)
             if "format" in names and "shape" in names and data is None:
                 check_shape(tuple(arrays["shape"].tolist()), reading.limits)
-                return RawTable(_as_csr(sp.load_npz(path)), **_npz_others(arrays, label))
+                return RawTable(as_csr(sp.load_npz(path)), **_npz_others(arrays, label))
             splits = _npz_splits(names) if data is None and label is None else []
             if splits:
-                return _join([(split, _matrix(arrays[x], x), _strings(arrays[y])) for split, x, y in splits])
+                return _join([(split, _matrix(arrays[x], x), strings_of(arrays[y])) for split, x, y in splits])
             x = data or next((name for name in _NPZ_DATA if name in names), None)
             if x is None:
                 raise BagwiseError(
@@ -128,8 +128,8 @@ def check_shape(shape: Sequence[Any], limits: Limits) -> None:
 def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
     """Read what is stored beside the matrix: labels, and arrays ids, splits and feature_names."""
     label = label or next((name for name in _NPZ_LABELS if name in arrays.files), None)
-    found = {name: _strings(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
-    return optional_columns(found) | {"labels": None if label is None else _strings(_array(arrays, label))}
+    found = {name: strings_of(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
+    return optional_columns(found) | {"labels": None if label is None else strings_of(_array(arrays, label))}
 
 
 def _array(arrays: Any, name: str) -> Any:
@@ -167,7 +167,7 @@ def _matrix(array: Any, name: str) -> Any:
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
-def _strings(values: Any) -> list[str]:
+def strings_of(values: Any) -> list[str]:
     """Write labels as strings; whole numbers without a point."""
     array = np.asarray(values)
     if array.ndim != 1:
@@ -177,7 +177,7 @@ def _strings(values: Any) -> list[str]:
     return [str(value) for value in array.tolist()]
 
 
-def _as_csr(matrix: Any) -> Any:
+def as_csr(matrix: Any) -> Any:
     """Return a sparse matrix as CSR, after checking that its indices are within its shape."""
     if matrix.format in ("csr", "csc"):
         n_major, n_minor = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
@@ -203,7 +203,7 @@ def read_mtx(path: str, reading: Reading) -> RawTable:
     plain = _check_mtx(path, reading.limits)
     try:
         matrix = mmread(path if plain else _plain_mtx(path))
-        return RawTable(_as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
+        return RawTable(as_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix))
     except (ValueError, OverflowError, IndexError, TypeError) as error:
         raise BagwiseError(f"it is not a Matrix Market file, or damaged: {error}") from error
 
@@ -261,7 +261,7 @@ def read_svmlight(path: str, reading: Reading) -> RawTable:
         X, y = load_svmlight_file(path)
     except (ValueError, OverflowError) as error:
         raise BagwiseError(f"it is not an svmlight file, or damaged: {error}") from error
-    return RawTable(_as_csr(X), _strings(y))
+    return RawTable(as_csr(X), strings_of(y))
 
 
 def read_csv(path: str, reading: Reading) -> RawTable:

@@ -21,6 +21,7 @@ from bagwise.sources.collection import Collection, as_label_array
 from bagwise.sources.columns import RawTable, Reading
 from bagwise.sources.contents import File, FileContent, as_file, local_copy
 from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
+from bagwise.sources.h5ad import read_h5ad
 from bagwise.sources.items import Content, Item, several_labels
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.places import annotated, ending, is_file
@@ -42,6 +43,7 @@ def open_table(
     sep: str | None = None,
     sheet: str | None = None,
     encoding: str | None = None,
+    layer: str | None = None,
     labels: Any = None,
     splits: Any = None,
     limits: Limits | None = None,
@@ -59,6 +61,7 @@ def open_table(
     - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
     - ``.csv``, ``.tsv``, ``.xlsx`` and ``.parquet`` (need ``bagwise[io]``): all columns but label, id and split are
       numbers. A first line of numbers only is a row, not names.
+    - ``.h5ad`` of AnnData (needs ``bagwise[anndata]``): the matrix ``X`` or a layer; rows are cells, columns genes.
 
     Parameters
     ----------
@@ -83,6 +86,8 @@ def open_table(
         comma, numbers may have decimal commas.
     sheet : str, default=None
         ``.xlsx``: name of the sheet, or its number from 1; by default the first one.
+    layer : str, default=None
+        ``.h5ad``: name of a layer, or "raw". `label`, `id` and `split` are columns of ``obs``.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
@@ -97,26 +102,31 @@ def open_table(
     place = as_place(path)
     source = os.fspath(place)
     end = ending(source)
-    if end not in READERS or not is_file(place):
-        what = "is not a file" if end in READERS else "is not a table"
-        raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(READERS))}.")
-    if end not in WITH_COLUMNS and (id is not None or split is not None or keep):
+    readers = READERS | {".h5ad": read_h5ad}
+    if end not in readers or not is_file(place):
+        what = "is not a file" if end in readers else "is not a table"
+        raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(readers))}.")
+    if end == ".h5ad" and keep:
+        raise BagwiseError(f"{argument('keep')} is for columns of CSV, Excel and Parquet files, but this is {end}.")
+    if end not in (*WITH_COLUMNS, ".h5ad") and (id is not None or split is not None or keep):
         named = f"{argument('id')}, {argument('split')} and {argument('keep')}"
         raise BagwiseError(f"{named} are columns of CSV, Excel and Parquet files, but this is {end}.")
     if sep is not None and end not in (".csv", *TAB_ENDINGS):
         raise BagwiseError(f"{argument('sep')} is for CSV and TSV files, but this is {end}.")
     if sheet is not None and end not in SHEET_ENDINGS:
         raise BagwiseError(f"{argument('sheet')} is for Excel files, but this is {end}.")
+    if layer is not None and end != ".h5ad":
+        raise BagwiseError(f"{argument('layer')} is for .h5ad files, but this is {end}.")
     if data is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
     limits = as_limits(limits)
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
     words = None if words is None else tuple(words)
-    reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, limits)
+    reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, layer, limits)
     try:
         stamp = as_file(place).stamp()
         with local_copy(place, limits) as local:
-            table = READERS[end](local, reading)
+            table = readers[end](local, reading)
         _check(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
@@ -138,7 +148,8 @@ def open_table(
         notes=table.notes,
         limits=limits,
     )
-    collection._origin = _TableFile(file, stamp, (*given.items(), ("encoding", encoding)), limits, np.arange(n))
+    given |= {"encoding": encoding, "layer": layer}
+    collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(n))
     return annotated(collection, labels, splits)  # type: ignore[return-value]
 
 

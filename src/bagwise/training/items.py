@@ -15,6 +15,7 @@ from bagwise.sources.delimited import column_names
 from bagwise.sources.limits import as_limits
 from bagwise.sources.media import images_in_mode
 from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
+from bagwise.sources.places import ending
 from bagwise.training.options import FitOptions, open_source, reading_options
 from bagwise.training.provenance import versions
 
@@ -100,6 +101,8 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
     if model.modality == "texts" and options.encoding is None:
         changes["encoding"] = fitted.get("encoding")
     changes |= _fitted_endings(model, source, options)
+    if options.layer is None and ending(os.fspath(source)) == ".h5ad":
+        changes["layer"] = fitted.get("layer")
     if options.modality in ("records", "table"):
         there = column_names(
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding

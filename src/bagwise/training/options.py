@@ -61,7 +61,8 @@ SIFT_SCALES = (1.0, 2.0)
 UNLABELLED_TEXT_WORDS = 3_000  # merged by a criterion that takes time with their square times the number of texts
 _CONFIG_BYTES = 1 << 20  # of a configuration file
 # Options that say how a source is read.
-_READING = ("text", "label", "id", "split", "keep", "labels", "extensions", "sep", "sheet", "encoding", "limits")
+_COLUMNS = ("text", "label", "id", "split")
+_READING = (*_COLUMNS, "keep", "labels", "extensions", "sep", "sheet", "encoding", "layer", "limits")
 # The modalities of options that do not apply to all.
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
@@ -133,6 +134,8 @@ class FitOptions:
         Character between the fields of a CSV file; sheet of an Excel file. See `open_records`.
     encoding : str, default=None
         Encoding of texts and CSV files; None: UTF-8.
+    layer : str, default=None
+        Layer of an AnnData file, see `open_table`; None: its matrix X.
     limits : Limits, mapping or list of str, default=None
         Sources and items beyond them are refused: a `bagwise.sources.Limits`, or those that are not the defaults, by a
         mapping, or texts such as "pixels=200000000". They are never kept in files.
@@ -182,6 +185,7 @@ class FitOptions:
     sep: str | None = None
     sheet: str | None = None
     encoding: str | None = None
+    layer: str | None = None
     limits: Limits | None = None
     on_error: str = "skip"
     cache: str | None = None
