@@ -1,6 +1,7 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, pip and make:
 #   make demo   install, then learn handwritten digits, from images to a report; prints how to open it and the explorer
 #   make test   install, then lint, types, import rules, tests and doctests
+#   make docs   install, then build the documentation site; prints where it is
 #   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
 # While you work: make test-fast. Now and then: make properties, make fuzz, make mutants (see CONTRIBUTING.md).
 # Before a release: make check-minimum, make dist.
@@ -15,11 +16,17 @@ JOBS ?= 2
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 comma := ,
 
-.PHONY: demo browser test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
+.PHONY: demo docs browser test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
 	clean-cache
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
+
+# warnings are errors, examples of the gallery are run, links are checked; `make test` has a quick form of it
+docs: $(VENV)/.installed-docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/docs-trees docs build/docs
+	$(BIN)/python docs/_ext/check_links.py build/docs
+	@echo "Open build/docs/index.html"
 
 browser:
 	@command -v chromium > /dev/null || (apt-get update -qq && apt-get install -y -qq chromium) > /dev/null \
@@ -111,3 +118,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@

@@ -165,9 +165,9 @@ class LatentDirichlet(TopicModel):
     A pass takes O(nnz K) time at most; less when documents have few topics, as with a small `doc_topic_prior`. Memory:
     about three arrays of words x topics, three of documents x topics, and two numbers per non-zero.
 
-    After fitting, `topics_` count as known: `bound` is at most log p(document | topics_, doc_topic_prior_). Words that
-    no topic emits (there are none if `topic_word_prior` is above 0) have the probability 1e-200. Fractional counts are
-    accepted, except for "gibbs". An empty document has the proportions of the prior, and the ELBO 0.
+    After fitting, `topics_` count as known: `bound` is at most ``log p(document | topics_, doc_topic_prior_)``. Words
+    that no topic emits (there are none if `topic_word_prior` is above 0) have the probability 1e-200. Fractional counts
+    are accepted, except for "gibbs". An empty document has the proportions of the prior, and the ELBO 0.
 
     Differences from `sklearn.decomposition.LatentDirichletAllocation`: `solver` instead of `learning_method`, `tol`
     on the ELBO instead of `perp_tol` and `evaluate_every`; `score` leaves out the term of the topics, and `perplexity`

@@ -160,7 +160,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    A step takes O(n² n_words) time for the pairs of n bags and O(rows n_words n_features_in_) for their features;
+    A step takes O(n² n_words) time for the pairs of n bags and ``O(rows n_words n_features_in_)`` for their features;
     memory is a few n x n matrices. The gradient is analytic; `bagwise.nn` has the same for features that are learned
     as well.
 

@@ -1,0 +1,76 @@
+"""The documentation site, in its quick form: all pages, all references, all public names; ``make docs`` builds it."""
+
+import importlib
+import io
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+pytest.importorskip("sphinx")
+
+
+@pytest.fixture
+def extensions(monkeypatch):
+    """The modules of the site."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    return importlib.import_module
+
+
+def test_the_reference_lists_every_public_name_once(extensions):
+    api = extensions("public_api")
+    names = api.public_names()
+    listed = api.listed_names(ROOT / "docs" / "reference")
+    assert set(listed) <= set(names), "names that the library does not have"
+    shown = {id(names[name]) for name in listed}
+    assert len(shown) == len(listed), "one thing under two names"
+    missing = {name for name, thing in names.items() if id(thing) not in shown}
+    assert not missing, "add them to a page in docs/reference"
+
+
+def test_every_public_module_is_known(extensions):
+    """Packages with a stub, and modules beside them, are public: they have names to import."""
+    folder = ROOT / "src" / "bagwise"
+    stubs = {f"bagwise.{path.parent.name}" for path in folder.glob("*/__init__.pyi")}
+    modules = {f"bagwise.{path.stem}" for path in folder.glob("[!_]*.py")} - {"bagwise.warmup"}  # a function's name
+    assert stubs | modules <= set(extensions("public_api").MODULES)
+
+
+def test_all_pages_can_be_read_and_all_references_lead_somewhere(tmp_path, monkeypatch):
+    """Built from a copy, so that nothing is left in the sources. In this process, which has imported the library."""
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace
+
+    source = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("gallery", "generated"))
+    monkeypatch.setenv("BAGWISE_DOCS_QUICK", "1")
+    monkeypatch.chdir(ROOT)
+    said = io.StringIO()
+    with warnings.catch_warnings(), docutils_namespace():
+        warnings.simplefilter("ignore")
+        app = Sphinx(
+            source, ROOT / "docs", tmp_path / "out", tmp_path / "trees", "dummy", status=None, warning=said,
+            freshenv=True,
+        )  # fmt: skip
+        app.build()
+    assert said.getvalue().replace(str(source), "docs") == ""
+    pages = {path.relative_to(source).with_suffix("").as_posix() for path in source.rglob("*.md")}
+    assert pages - {name for name in pages if name.startswith("_")} <= set(app.env.found_docs)
+    assert "gallery/index" in app.env.found_docs
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_links_that_lead_nowhere_are_found(extensions, tmp_path):
+    checking = extensions("check_links")
+    (tmp_path / "a.html").write_text('<h1 id="top">A</h1><a href="b.html#there">b</a><a href="#top">up</a>')
+    (tmp_path / "b.html").write_text('<a id="there" href="a.html">a</a><a href="https://example.org">elsewhere</a>')
+    assert checking.broken_links(tmp_path) == []
+    (tmp_path / "b.html").write_text('<a href="c.html"></a><img src="https://example.org/x.png">')
+    assert sorted(checking.broken_links(tmp_path)) == [
+        "a.html: b.html#there has no such place",
+        "b.html: c.html is not there",
+        "b.html: loads https://example.org/x.png from elsewhere",
+    ]
