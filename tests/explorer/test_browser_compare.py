@@ -127,6 +127,7 @@ def test_a_search_is_asked_again_in_another_way(visit):
     page = visit("/items?item=3&n=5")
     page.click("text=Search with this item as the query")
     page.wait_for_selector(".strip .item")
+    expect(page.locator(".strip .excerpt")).to_have_count(24)
     before = page.locator(".strip .small").first.inner_text()
     page.get_by_label("Compare by").select_option("groups")
     page.get_by_label("Metric").select_option("chi2")

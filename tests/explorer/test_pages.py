@@ -167,6 +167,8 @@ def test_similar_items_are_those_of_the_index_without_the_item(answer, space):
     hits = answer("/api/items/3/similar?k=5")["hits"]
     assert len(hits) == 5
     assert 3 not in [hit["number"] for hit in hits]
+    rows = {row["number"]: row for row in answer("/api/items?most=200")["items"]}
+    assert [hit["excerpt"] for hit in hits] == [rows[hit["number"]]["excerpt"] for hit in hits]
     text = space.items.collection[3].load()
     found = answer("/api/search?n=5&k=6", method="POST", body=text.encode())
     assert found["hits"][0]["number"] == 3

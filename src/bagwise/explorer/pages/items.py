@@ -25,7 +25,7 @@ from bagwise.report.texts import clean
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.media import in_color
 
-__all__ = ["ItemQuery", "check_number", "explained", "item", "items", "python", "routes"]
+__all__ = ["ItemQuery", "check_number", "excerpt", "explained", "item", "items", "python", "routes"]
 
 _SIDES = (160, 640)  # of pictures, in pixels
 _SHOWN_TERMS = 12
@@ -186,7 +186,7 @@ def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
         return told
     if not held.ready:
         return told | {"opening": True, "items": [row | {"opening": True} for row in rows]}
-    return told | {"items": [row | _excerpt(held, row["number"]) for row in rows]}
+    return told | {"items": [row | excerpt(held, row["number"]) for row in rows]}
 
 
 def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArray[np.int64]:
@@ -270,7 +270,7 @@ def _second(other: Comparison, number: int) -> dict[str, Any]:
     return {"second": clean(other.classes[other.answers[1][number]]), "second_title": clean(other.second_title)}
 
 
-def _excerpt(items: Items, number: int) -> dict[str, str]:
+def excerpt(items: Items, number: int) -> dict[str, str]:
     """Return the beginning of a text, or why it cannot be read."""
     try:
         text = " ".join(items.item(number).load()[: 4 * _EXCERPT].split())

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bagwise.errors import BagwiseError
-from bagwise.explorer.pages.items import check_number, explained
+from bagwise.explorer.pages.items import check_number, excerpt, explained
 from bagwise.explorer.python_lines import search_lines
 from bagwise.explorer.requests import MOST_ROWS, answer_json, answered, needed_number, number_or, reading, size_of
 from bagwise.explorer.workspace import Workspace
@@ -165,7 +165,9 @@ def _hits(
     """Find items, with what adds most to their scores; words without names by their groups."""
     cut, by = space.cut(n), None if asked.by == "groups" else asked.by
     hits, shared = search_shared(index, query, k, by, cut.model if space.model.word_names is None else None)
-    numbers = [space.numbers[hit.id] for hit in hits]
+    numbers, held = [space.numbers[hit.id] for hit in hits], space.items
+    assert held is not None
+    texts = space.model.modality == "texts" and held.ready
     return [
         {
             "number": number,
@@ -182,6 +184,7 @@ def _hits(
             ],
             "n_shared": len(terms),
             "differences": not index.index.larger_is_nearer,
+            **(excerpt(held, number) if texts else {}),
         }
         for hit, number, terms in zip(hits, numbers, shared, strict=True)
     ]

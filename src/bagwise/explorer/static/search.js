@@ -96,7 +96,8 @@ async function likeItem(facts, like, how, place) {
     await new Promise((done) => setTimeout(done, 250));
     if (!place.isConnected) return [];
   }
-  const [told, { hits }] = await Promise.all([api(`items/${number}`, { n: facts.n_groups }), api(`items/${number}/similar`, how)]);
+  const told = await api(`items/${number}`, { n: facts.n_groups }); // opens the source, from which hits show how they begin
+  const { hits } = await api(`items/${number}/similar`, how);
   const picture = facts.modality === "images" ? `/api/items/${number}/picture?side=640` : null;
   return found({ ...told, hits, known: hits.length > 0 }, facts, picture, { like, ...how });
 }
