@@ -82,8 +82,8 @@ class Grid {
     this.total = first.total;
     this.ask = ask;
     this.modality = modality;
-    this.height = modality === "images" ? 228 : 172;
-    this.least = modality === "images" ? 172 : 300;
+    this.height = { images: 228, table: 100 }[modality] ?? 172; // rows of tables have an id and an answer
+    this.least = { images: 172, table: 172 }[modality] ?? 300;
     this.parts = new Map([[0, first.items]]);
     if (first.opening) this.again(0);
     this.inner = h("ul", { class: "grid" });
