@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from bagwise._io.atomic import write_atomically
+from bagwise._io.atomic import open_atomically, write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, in_python
 
-__all__ = ["Storage", "Url", "absolute", "as_place", "is_url", "storage_errors"]
+__all__ = ["Storage", "Url", "absolute", "as_place", "is_url", "open_for_writing", "storage_errors"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = ("file", "local")
@@ -33,7 +34,10 @@ def is_url(path: Any) -> bool:
     """
     if isinstance(path, Url):
         return True
-    return isinstance(path, str) and _URL.match(path) is not None and not _is_local(path)
+    found = _URL.match(path) if isinstance(path, str) else None
+    if found is None or _is_local(path):
+        return False
+    return found[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
 
 
 def _is_local(url: str) -> bool:
@@ -158,6 +162,24 @@ def _cannot(what: str, error: Exception) -> BagwiseError:
     return BagwiseError(f"{what} cannot be read: {about}")
 
 
+@contextmanager
+def open_for_writing(path: Any) -> Iterator[BinaryIO]:
+    """Open a path or URL for writing, wholly or not at all: see `open_atomically`.
+
+    What goes to a URL is written to a temporary file first, and uploaded when it is complete.
+    """
+    place = as_place(path)
+    if not isinstance(place, Url):
+        with open_atomically(place) as file:
+            yield file
+        return
+    with tempfile.NamedTemporaryFile(prefix="bagwise-") as file:
+        yield file  # type: ignore[misc]
+        file.flush()
+        folder, name = Storage(place.beside("")), place.name
+        folder.upload(name, file.name)
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """A folder for results: of this machine, or by URL. Files are written wholly or not at all. Picklable.
@@ -190,13 +212,20 @@ class Storage:
             target.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(target, content)
             return
+        self._put(name, lambda system, path: system.pipe_file(path, content))
+
+    def upload(self, name: str, local: str) -> None:
+        """Write a file from one of this machine; only to a URL."""
+        self._put(name, lambda system, path: system.put_file(local, path))
+
+    def _put(self, name: str, put: Callable[[Any, str], object]) -> None:
         with storage_errors(f"{self.place} cannot be written: {name}"):
             system, path = self._at(name)
             if _puts_whole(system):
-                system.pipe_file(path, content)
+                put(system, path)
                 return
             system.makedirs(system._parent(path), exist_ok=True)
-            system.pipe_file(f"{path}.part", content)
+            put(system, f"{path}.part")
             system.mv(f"{path}.part", path)
 
     def read(self, name: str) -> bytes:

@@ -26,10 +26,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
-from bagwise.sources.contents import File, as_file
+from bagwise.sources.contents import File, UrlContent, as_file
 from bagwise.sources.limits import Limits
 
-__all__ = ["check_name", "check_zip", "is_archive", "is_tar", "list_archive"]
+__all__ = ["check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
@@ -362,6 +362,8 @@ def _list_tar(archive: File, limits: Limits, copy: bool) -> Iterator[TarMember]:
     unpacked = _unpacked(archive, limits, stamp, copy)
     if unpacked is not None:
         found = list(_tar_files(unpacked.read, unpacked.n_bytes, archive.source, limits))
+    elif isinstance(archive, UrlContent):  # by blocks that are kept, in which members are read as well
+        found = list(_tar_files(archive.read, stamp[0], archive.source, limits))
     else:
         with archive.open() as file:
 
@@ -372,6 +374,15 @@ def _list_tar(archive: File, limits: Limits, copy: bool) -> Iterator[TarMember]:
             found = list(_tar_files(read, stamp[0], archive.source, limits))
     for name, offset, size in found:
         # "./a/b" is how `tar -c .` writes a/b
+        yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, unpacked)
+
+
+def tar_members(archive: File, limits: Limits) -> Iterator[TarMember]:
+    """Yield the first members of a tar archive, as long as they are asked for; a compressed one is read as a whole."""
+    stamp = archive.stamp()
+    unpacked = _unpacked(archive, limits, stamp, False)
+    read, n_bytes = (archive.read, stamp[0]) if unpacked is None else (unpacked.read, unpacked.n_bytes)
+    for name, offset, size in _tar_files(read, n_bytes, archive.source, limits):
         yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, unpacked)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -278,6 +278,10 @@ class Collection(Sequence[Item]):
         """Return a collection of the same items with other labels and splits."""
         new = zip(self._items, label_sets, splits, strict=True)
         return self._replaced([dataclasses.replace(item, labels=labels, split=split) for item, labels, split in new])
+
+    def _with_decoders(self, change: Callable[[Any], Any]) -> Collection:
+        """Return a collection of the same items with changed decoders."""
+        return self._replaced([dataclasses.replace(item, decoder=change(item.decoder)) for item in self])
 
     def _chosen(self, numbers: NDArray[np.int64]) -> Collection:
         chosen = (self._items[i] for i in numbers.tolist())

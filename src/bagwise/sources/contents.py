@@ -18,7 +18,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
 from bagwise.sources.limits import Limits
 
-__all__ = ["File", "FileContent", "UrlContent", "as_file", "local_copy"]
+__all__ = ["File", "FileContent", "PartContent", "UrlContent", "as_file", "local_copy"]
 
 # Files by URL of at most this size are read by one request.
 _AT_ONCE = 1 << 25
@@ -65,12 +65,12 @@ class FileContent:
 class UrlContent:
     """The bytes of a file by URL.
 
-    `place` is a URL of the same file system, `path` the file's path in it; `size` and `version` are known from a list
-    of files.
+    `place` is a URL of the same file system, `path` the file's path in it, or None if it is that of the URL; `size` and
+    `version` are known from a list of files.
     """
 
     place: Url
-    path: str
+    path: str | None = None
     size: int | None = None
     version: str | None = None
 
@@ -81,16 +81,29 @@ class UrlContent:
         return cls(place, path, about.get("size"), version)
 
     @property
+    def url(self) -> str:
+        """The URL, as it is opened."""
+        if self.path is None:
+            return self.place.url
+        outer, *rest = self.place.url.split("::", 1)
+        first = self.path if "://" in self.path else f"{outer.split('://', 1)[0]}://{self.path.removeprefix('/')}"
+        return "::".join([first, *rest])
+
+    @property
     def source(self) -> str:
-        """The URL."""
-        rest = self.place.url.split("::", 1)[1:]
-        return redacted("::".join([self.place.opened()[0].unstrip_protocol(self.path), *rest]))
+        """The URL, for messages."""
+        return redacted(self.url)
+
+    def _opened(self) -> tuple[Any, str]:
+        system, path = self.place.opened()
+        return system, path if self.path is None else self.path
 
     def open(self) -> BinaryIO:
         """Read a file of known size into memory if it is not large; otherwise open it."""
         with storage_errors("it"):
             if self.size is None or self.size > _AT_ONCE:
-                return io.BufferedReader(_RemoteFile(self.place.opened()[0].open(self.path, "rb")), 1 << 16)
+                system, path = self._opened()
+                return io.BufferedReader(_RemoteFile(system.open(path, "rb")), 1 << 16)
             content = self._request(0, self.size + 1) if self.size else b""
         if len(content) != self.size:
             raise changed("it")
@@ -111,14 +124,15 @@ class UrlContent:
             end = end if size is None else min(end, size + 1)  # one more byte tells a file that has grown
             if start >= end:
                 return b""
-            return self.place.opened()[0].cat_file(self.path, start=start, end=end)
+            system, path = self._opened()
+            return system.cat_file(path, start=start, end=end)
 
     def stamp(self) -> tuple[Any, ...]:
         """Return size, and what the file system tells versions of the file by."""
         with storage_errors(self.source):
-            system, _ = self.place.opened()
+            system, path = self._opened()
             system.invalidate_cache()
-            about = system.info(self.path)
+            about = system.info(path)
         return about.get("size"), *(str(about[name]) for name in _VERSIONS if about.get(name) is not None)
 
     def check(self, stamp: tuple[Any, ...] | None) -> None:
@@ -130,12 +144,34 @@ class UrlContent:
 File = FileContent | UrlContent
 
 
+@dataclass(frozen=True, slots=True)
+class PartContent:
+    """A part of a file, such as a file in a tar archive."""
+
+    file: File
+    name: str
+    offset: int
+    size: int
+
+    @property
+    def source(self) -> str:
+        """The file and the name of the part."""
+        return f"{self.file.source}!{self.name}"
+
+    def open(self) -> BinaryIO:
+        """Read the part into memory."""
+        content = self.file.read(self.offset, self.size)
+        if len(content) != self.size:
+            raise BagwiseError("the file ends before this part of it does")
+        return io.BytesIO(content)
+
+
 def as_file(given: File | str | os.PathLike[str]) -> File:
     """Return the content of a path or URL, or what is one already."""
     if isinstance(given, (FileContent, UrlContent)):
         return given
     place = as_place(given)
-    return UrlContent(place, place.opened()[1]) if isinstance(place, Url) else FileContent(os.fspath(place))
+    return UrlContent(place) if isinstance(place, Url) else FileContent(os.fspath(place))
 
 
 @contextmanager

@@ -182,16 +182,16 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
 
 def images_in_mode(collection: Collection, mode: str) -> Collection:
     """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
-    return collection._replaced([_in_mode(item, mode) for item in collection])
+    return collection._with_decoders(lambda decoder: _in_mode(decoder, mode))
 
 
 def in_color(item: Item) -> Item:
     """Return an item whose image file is decoded in colour, for people; the model may need no colours."""
-    return _in_mode(item, "rgb")
+    return replace(item, decoder=_in_mode(item.decoder, "rgb"))
 
 
-def _in_mode(item: Item, mode: str) -> Item:
-    return replace(item, decoder=replace(item.decoder, mode=mode)) if isinstance(item.decoder, ImageDecoder) else item
+def _in_mode(decoder: Any, mode: str) -> Any:
+    return replace(decoder, mode=mode) if isinstance(decoder, ImageDecoder) else decoder
 
 
 def has_color(image: NDArray[Any]) -> bool:

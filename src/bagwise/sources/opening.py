@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bagwise._io.storage import Url, as_place
+from bagwise._io.storage import Url, as_place, is_url
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
+from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Limits, as_limits
+from bagwise.sources.manifests import ManifestFile, as_manifest
 from bagwise.sources.media import IMAGE_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import (
     chosen_endings,
@@ -26,6 +28,7 @@ from bagwise.sources.places import (
 )
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
+from bagwise.sources.shards import Shards, as_shards
 
 __all__ = ["SeveralModalities", "has_endings", "modality_of", "open_collection"]
 
@@ -105,7 +108,7 @@ def open_collection(
     ...     reviews.labels, [text for _, text in reviews.load()]
     (array(['pos', 'neg'], dtype='<U3'), ['very good', 'boring'])
     """
-    path = as_place(path, storage_options)
+    path, options = _place_of(path, storage_options, modality, options)
     if modality == "auto":
         modality = modality_of(path, options)
     if modality not in _MODALITIES:
@@ -124,6 +127,28 @@ def open_collection(
         modality = "a table" if modality == "table" else modality
         raise BagwiseError(f"{argument(option)} is for {listed}, but {os.fspath(path)} holds {modality}. Leave it out.")
     return reader(path, **options)
+
+
+def _place_of(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the path, URL, manifest or shards that are opened, and the options that are left for the reader."""
+    place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
+    if modality in ("auto", *_FILES) and not {"text", "columns"} & set(options):
+        limits, others = as_limits(options.get("limits")), dict(options)
+        own = options.get("labels") is None  # otherwise columns are those of the file of labels
+        columns = {
+            name: others[name] for name in ("label", "id", "split", "sep") if own and others.get(name) is not None
+        }
+        left = {name: value for name, value in options.items() if name not in _OF_COLUMNS} if own else others
+        manifest = as_manifest(place, limits, **columns, options=storage_options)
+        if manifest is not None:
+            return manifest, left
+        found = as_shards(place, limits, columns.get("label"))
+        if found is not None:
+            unused = next((name for name in ("id", "split", "sep", "sheet") if columns.get(name)), None)
+            if unused is not None:
+                raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
+            return found, left
+    return as_place(place, None if isinstance(place, Url) else storage_options), options
 
 
 def _reader(modality: str) -> Callable[..., Collection]:
@@ -170,7 +195,14 @@ class SeveralModalities(BagwiseError):
 
 def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
-    path = as_place(path)
+    path, options = _place_of(path, None, "auto", dict(options))
+    if isinstance(path, ManifestFile):
+        return _modality_of_names(os.fspath(path), manifests.sample_names(path, as_limits(options.get("limits"))))
+    if isinstance(path, Shards):
+        names = shards.sample_names(path, as_limits(options.get("limits")))
+        # a text beside an image or a video is its caption
+        items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
+        return _modality_of_names(os.fspath(path), items)
     name = path.name if isinstance(path, Url) else os.path.basename(os.fspath(path))
     if ending(name) in _TABLES and is_file(path):
         return "table"
@@ -204,6 +236,20 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
     if len(there) > 1:
         raise SeveralModalities(os.fspath(path), {modality: len(names) for modality, names in there.items()})
     return next(iter(there))
+
+
+def _modality_of_names(source: str, names: Sequence[str]) -> str:
+    """Return the modality of the items of a manifest, by the endings of some."""
+    found = Counter(modality for name in names for modality in _FILES if ending(name) in _ENDINGS[modality])
+    if len(found) > 1:
+        raise SeveralModalities(source, found)
+    if not found:
+        some = f"; the first is {names[0]!r:.100}" if names else ""
+        raise BagwiseError(
+            f"{source} lists no images, texts or videos by the endings of its urls{some}. Say what they are, for "
+            f"instance by {argument('modality', 'images')}."
+        )
+    return next(iter(found))
 
 
 def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:

@@ -120,9 +120,12 @@ def is_file(path: Any) -> bool:
         return os.path.isfile(path)
     if path.url.split("::")[0].endswith("/"):
         return False
-    system, inner = path.opened()
-    with storage_errors(str(path)):
-        return bool(system.isfile(inner))
+    if is_file not in path.memo:
+        system, inner = path.opened()
+        with storage_errors(str(path)):
+            system.invalidate_cache()
+            path.memo[is_file] = bool(system.isfile(inner))
+    return path.memo[is_file]
 
 
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
@@ -197,7 +200,17 @@ def collect(
     `accepted` are their usual endings, for messages. `labels` and `splits` are ``"folders"``, None, or what
     `Collection.with_labels` and `with_splits` take.
     """
-    path = as_place(path)
+    from bagwise.sources.manifests import as_manifest, open_manifest  # deferred: they use what is here
+    from bagwise.sources.shards import as_shards, open_shards
+
+    path, limits = as_place(path), limits or Limits()
+    given: dict[str, Any] = {"labels": labels, "splits": splits, "limits": limits}
+    manifest = as_manifest(path, limits)
+    if manifest is not None:
+        return open_manifest(manifest, modality, decoder, **given)
+    shards = as_shards(path, limits)
+    if shards is not None:
+        return open_shards(shards, modality, decoder, accepted, **given)
     contents, ignored = list_place(path, limits)
     contents = without_file(contents, labels)
     chosen = choose(contents)
@@ -207,8 +220,8 @@ def collect(
     items = []
     for name in chosen:
         label, split = by_folder[name]
-        given = (label,) if _by_folder(labels) and label is not None else ()
-        items.append(Item(name, contents[name], decoder, given, split if _by_folder(splits) else None))
+        own = (label,) if _by_folder(labels) and label is not None else ()
+        items.append(Item(name, contents[name], decoder, own, split if _by_folder(splits) else None))
     others = sorted([*ignored, *(set(contents) - set(chosen))])
     notes = []
     tables = [name for name in others if "/" not in name and ending(name) in (".csv", ".tsv", ".xlsx")]

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Coded", "LazyList", "RowIds"]
 
+_AT_A_TIME = 1 << 16
+
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
@@ -156,7 +158,8 @@ class Coded(LazyList[H], Generic[H]):
         return len(self.codes)
 
     def __iter__(self) -> Iterator[H]:
-        return map(self.values.__getitem__, self.codes.tolist())
+        for start in range(0, len(self.codes), _AT_A_TIME):
+            yield from map(self.values.__getitem__, self.codes[start : start + _AT_A_TIME].tolist())
 
     def _at(self, number: int) -> H:
         return self.values[self.codes[number]]

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from bagwise._io.storage import as_place
 from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.collection import Collection, as_label_array
 from bagwise.sources.columns import RawTable, Reading
 from bagwise.sources.contents import File, FileContent, as_file, local_copy
 from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
 from bagwise.sources.h5ad import read_h5ad
-from bagwise.sources.items import Content, Item, several_labels
+from bagwise.sources.items import Content, Item
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.places import annotated, ending, is_file
+from bagwise.sources.row_collection import RowCollection
 from bagwise.sources.row_lists import Coded, LazyList, RowIds
 from bagwise.sources.table_files import READERS, WITH_COLUMNS, check_shape
 
@@ -171,7 +171,7 @@ def _check(table: RawTable, limits: Limits) -> None:
         raise BagwiseError(f"row {bad[0]}, column {bad[1]} is {bad[2]}. Fill in or remove such rows first.")
 
 
-class TableCollection(Collection):
+class TableCollection(RowCollection):
     """A collection of the rows of a matrix: ``collection[mask].X`` is ``collection.X[mask]``.
 
     Parameters
@@ -207,51 +207,13 @@ class TableCollection(Collection):
         notes: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> None:
-        super().__init__((), "table", source, notes=notes, limits=limits)
-        n = X.shape[0]
-        self._ids = ids if isinstance(ids, RowIds) else list(ids)
-        self._label_sets = Coded.of(label_sets)
-        self._splits: Coded[str | None] = Coded.same(None, n) if splits is None else Coded.of(splits)
-        for what, values in (("ids", self._ids), ("label_sets", self._label_sets), ("splits", self._splits)):
-            if len(values) != n:
-                raise BagwiseError(f"{source} has {n} rows but {len(values)} {what}.")
+        super().__init__(X.shape[0], ids, label_sets, splits, "table", source, notes=notes, limits=limits)
         self.X = X
         self._origin: _TableFile | None = None
         self.feature_names = None if feature_names is None else list(feature_names)
         self._items = _Rows(source, X, self._ids, self._label_sets, self._splits)
         if not isinstance(self._ids, RowIds) or not self._ids.differ:
             self._check(list(self._ids), ())
-        self._check((), self._label_sets.used())
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The id of each row. Numbers of rows become strings when they are asked for."""
-        return self._ids
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        """The label of each row, see `Collection.labels`."""
-        used, codes = np.unique(self._label_sets.codes, return_inverse=True)
-        several = next((k for k in used.tolist() if len(self._label_sets.values[k]) > 1), None)
-        if several is not None:
-            first = int(np.flatnonzero(self._label_sets.codes == several)[0])
-            raise several_labels(self._ids[first], self._label_sets.values[several])
-        labels = [next(iter(self._label_sets.values[k]), None) for k in used.tolist()]
-        return as_label_array(labels, len(codes))[codes]
-
-    @property
-    def label_sets(self) -> Sequence[tuple[str, ...]]:
-        """All labels of each row."""
-        return self._label_sets
-
-    @property
-    def splits(self) -> Sequence[str | None]:
-        """The split of each row, such as ``"train"``, or None."""
-        return self._splits
-
-    def _columns(self, numbers: NDArray[np.int64]) -> tuple[Any, ...]:
-        ids = self._ids.chosen(numbers) if isinstance(self._ids, RowIds) else [self._ids[i] for i in numbers.tolist()]
-        return ids, self._label_sets.chosen(numbers), self._splits.chosen(numbers)
 
     def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
         others = self.feature_names, self.source, self.notes, self.limits
@@ -271,7 +233,8 @@ class TableCollection(Collection):
             return super()._reference(start, stop)
         numbers = np.arange(start, stop)
         origin = replace(self._origin, rows=self._origin.rows[numbers])
-        return _TableRows(origin, self._label_sets.chosen(numbers).compact(), self._splits.chosen(numbers).compact())
+        _, labels, splits = self._columns(numbers)
+        return _TableRows(origin, labels.compact(), splits.compact())
 
     def _whole_files(self) -> NDArray[np.bool_] | None:
         return np.ones(max(0, len(self) - 1), bool)
@@ -285,7 +248,7 @@ class TableCollection(Collection):
         columns = (self._ids, other._ids), (self._label_sets, other._label_sets), (self._splits, other._splits)
         return not differ and all(one == two for one, two in columns)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the matrix once, not with every item

@@ -1,0 +1,387 @@
+"""Manifests: files that list items by URL, with labels and splits, so that large stores are not listed again."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._io.storage import Url, as_place, is_url, open_for_writing
+from bagwise._utils.extras import require
+from bagwise._utils.text import quote_formula
+from bagwise.errors import BagwiseError
+from bagwise.sources.archives import TarMember
+from bagwise.sources.collection import Collection
+from bagwise.sources.columns import USUAL_TEXT
+from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
+from bagwise.sources.delimited import TAB_ENDINGS, column_names
+from bagwise.sources.items import Content, Decoder, Item
+from bagwise.sources.limits import Limits
+from bagwise.sources.manifest_rows import USUAL_URL, ManifestFile, Row, first_rows, read_rows
+from bagwise.sources.places import annotated, ending, is_file
+from bagwise.sources.records import JSON_ENDINGS, RecordFormat
+from bagwise.sources.row_collection import RowCollection
+from bagwise.sources.row_lists import Coded, LazyList
+
+__all__ = ["ManifestCollection", "ManifestFile", "as_manifest", "open_manifest", "sample_names"]
+__all__ += ["write_manifest"]
+
+_ENDINGS = (".csv", ".parquet", *TAB_ENDINGS, *JSON_ENDINGS)
+_SAMPLE = 1000  # rows that are looked at for the modality
+_GROUP = 1 << 16  # rows of a group of Parquet
+
+
+def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
+    """Return a file as a manifest, None unless it is one: it has a column url (or uri), and none of texts."""
+    if isinstance(path, ManifestFile):
+        return path
+    place = as_place(path)
+    end = ending(os.fspath(place))
+    if end not in _ENDINGS or not is_file(place):
+        return None
+    try:
+        names = _names_of(place, end, limits, given.get("sep"))
+    except BagwiseError:
+        return None  # told by the reader of what it is
+    if not any(name in names for name in USUAL_URL) or any(name in names for name in USUAL_TEXT):
+        return None
+    return ManifestFile(place, **given)
+
+
+def _names_of(place: Any, end: str, limits: Limits, sep: str | None) -> Sequence[str]:
+    if end not in JSON_ENDINGS:
+        return column_names(place, limits, sep=sep)
+    with as_file(place).open() as file:
+        first = next(RecordFormat.of(os.fspath(place)).scan(file, 0, limits), None)
+    return list(first.fields) if first is not None and isinstance(first.fields, dict) else []
+
+
+def open_manifest(
+    file: ManifestFile, modality: str, decoder: Decoder, *, labels: Any = "folders", splits: Any = "folders",
+    limits: Limits
+) -> Collection:  # fmt: skip
+    """Open the items that a manifest lists. `labels` and `splits` are those of its columns unless they are given.
+
+    A CSV, TSV or JSONL file is held in memory, about 100 bytes for an item. Of a Parquet file, only labels and splits
+    are, 8 bytes for an item; rows are read, a group at a time, when items are asked for.
+    """
+    source = os.fspath(file)
+    try:
+        found = read_rows(file, limits)
+    except (BagwiseError, OSError) as error:
+        raise BagwiseError(f"{source} cannot be used as a manifest: {str(error).rstrip('.')}.") from error
+    label_sets: Coded[tuple[str, ...]] = found.labels.mapped(lambda label: (label,) if label else ())
+    if labels is None:
+        label_sets = Coded.same((), len(found.rows))
+    split_of = Coded.same(None, len(found.rows)) if splits is None else found.splits
+    place = _Place.of(file)
+    collection = ManifestCollection(
+        found.rows, place, modality, decoder, label_sets, split_of, found.files, source, limits=limits
+    )
+    return annotated(collection, labels, splits)
+
+
+def sample_names(file: ManifestFile, limits: Limits) -> list[str]:
+    """Return the names of the first items, whose endings tell their modality."""
+    return [_name(*row) for row in first_rows(file, limits, _SAMPLE)]
+
+
+def _name(id: str, url: str, size: int | None, offset: int | None) -> str:
+    """Return the name whose ending tells what an item is."""
+    return id if offset is not None else (Url(url).name if is_url(url) else url)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What relative URLs of a manifest are relative to, and the options of file systems."""
+
+    folder: Any
+    options: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+
+    @classmethod
+    def of(cls, file: ManifestFile) -> _Place:
+        if isinstance(file.place, Url):
+            return cls(Url(file.place.url, file.place.options), file.options)
+        return cls(os.path.dirname(os.path.abspath(file.place)), file.options)
+
+    def content(self, row: Row) -> Content:
+        """Return the bytes of a row."""
+        whole = self._file(row.url, row.size if row.offset is None else None)
+        if row.offset is None:
+            return whole
+        return PartContent(whole, row.id.rsplit("/", 1)[-1], row.offset, row.size or 0)
+
+    def _file(self, url: str, size: int | None) -> File:
+        if is_url(url):
+            options = self.options
+            if options is None and isinstance(self.folder, Url) and _protocol(self.folder.url) == _protocol(url):
+                options = self.folder.options
+            return UrlContent(Url(url, dict(options or {})), None, size)
+        if isinstance(self.folder, Url):
+            return UrlContent(self.folder.beside(url), None, size)
+        return FileContent(os.path.join(self.folder, as_place(url)))
+
+
+def _protocol(url: str) -> str:
+    return url.split("://", 1)[0]
+
+
+class ManifestCollection(RowCollection):
+    """A collection of the items that a manifest lists; see `open_manifest`."""
+
+    def __init__(
+        self,
+        rows: Any,
+        place: _Place,
+        modality: str,
+        decoder: Decoder,
+        label_sets: Sequence[tuple[str, ...]],
+        splits: Sequence[str | None] | None,
+        files: NDArray[np.int32] | None,
+        source: str,
+        notes: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(len(rows), _RowIds(rows), label_sets, splits, modality, source, notes, limits)
+        self._rows, self._place, self._decoder, self._files = rows, place, decoder, files
+        self._items = _Items(rows, place, decoder, self._label_sets, self._splits)
+
+    def _chosen(self, numbers: NDArray[np.int64]) -> ManifestCollection:
+        _, labels, splits = self._columns(numbers)
+        files = None if self._files is None else self._files[numbers]
+        return self._changed(self._rows.chosen(numbers), self._decoder, labels, splits, files)
+
+    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> ManifestCollection:
+        return self._changed(self._rows, self._decoder, label_sets, splits, self._files)
+
+    def _with_decoders(self, change: Callable[[Any], Any]) -> ManifestCollection:
+        return self._changed(self._rows, change(self._decoder), self._label_sets, self._splits, self._files)
+
+    def _changed(self, rows: Any, decoder: Decoder, labels: Any, splits: Any, files: Any) -> ManifestCollection:
+        others = self.source, self.notes, self.limits
+        return ManifestCollection(rows, self._place, self.modality, decoder, labels, splits, files, *others)
+
+    def _reference(self, start: int, stop: int) -> Any:
+        part = self[start:stop]
+        part.notes = ()
+        return _ManifestRows(part._changed(  # type: ignore[attr-defined]
+            part._rows, part._decoder, part._label_sets.compact(), part._splits.compact(), None  # type: ignore[attr-defined]
+        ))  # fmt: skip
+
+    def _whole_files(self) -> NDArray[np.bool_] | None:
+        if self._files is None:
+            return np.ones(max(0, len(self) - 1), bool)
+        return np.diff(self._files) != 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        columns = self._label_sets, self._splits, self._files
+        given = (self._rows, self._place, self.modality, self._decoder, *columns, self.source, self.notes, self.limits)
+        return ManifestCollection, given
+
+
+@dataclass(frozen=True)
+class _ManifestRows:
+    """A partition of a manifest."""
+
+    items: ManifestCollection
+
+    def open(self) -> Collection:
+        """Return the items."""
+        return self.items
+
+    def key(self) -> str:
+        """Describe the rows."""
+        own = self.items
+        about = [(one.values, hashlib.blake2b(one.codes.tobytes()).hexdigest()) for one in
+                 (own._label_sets, own._splits)]  # fmt: skip
+        return repr((own.modality, repr(own._decoder), own._rows.about(), about))
+
+
+class _RowIds(LazyList[str]):
+    """The ids of rows."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def chosen(self, numbers: NDArray[np.int64]) -> _RowIds:
+        """Return some ids."""
+        return _RowIds(self._rows.chosen(numbers))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        return (row.id for row in self._rows)
+
+    def _at(self, number: int) -> str:
+        return self._rows[number].id
+
+
+class _Items(LazyList[Item]):
+    """The items of a manifest."""
+
+    def __init__(self, rows: Any, place: _Place, decoder: Decoder, label_sets: Any, splits: Any) -> None:
+        self._rows, self._place, self._decoder, self._label_sets, self._splits = (
+            rows,
+            place,
+            decoder,
+            label_sets,
+            splits,
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self._item, self._rows, self._label_sets, self._splits)
+
+    def _at(self, number: int) -> Item:
+        return self._item(self._rows[number], self._label_sets[number], self._splits[number])
+
+    def _item(self, row: Row, labels: tuple[str, ...], split: str | None) -> Item:
+        return Item(row.id, self._place.content(row), self._decoder, labels, split)
+
+
+def write_manifest(
+    collection: Collection,
+    path: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    raw: bool = False,
+) -> Any:
+    """Write where the items of a collection are, with labels and splits, so that they need not be listed again.
+
+    The columns are id, url, label and split, if there are splits, size where it is known, and offset for items in tar
+    files. URLs of files in the folder of the manifest, or below it, are relative to it.
+
+    Parameters
+    ----------
+    collection : Collection
+        Of images, texts or videos: in folders, in tar files that are not compressed, or from another manifest.
+    path : path or URL
+        Ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, which needs ``bagwise[io]`` and is the best for many
+        items: its rows are read when they are asked for.
+    storage_options : mapping, default=None
+        See `bagwise.open_collection`.
+    raw : bool, default=False
+        CSV and TSV: write no apostrophe before names such as ``=x``, which are formulas for other programs.
+
+    Returns
+    -------
+    path : path or URL
+        As given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bagwise import open_collection
+    >>> from bagwise.sources import write_manifest
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat/1.txt", "dog/2.txt"):
+    ...         Path(folder, name).parent.mkdir()
+    ...         _ = Path(folder, name).write_text("a text")
+    ...     manifest = write_manifest(open_collection(folder), Path(folder, "manifest.csv"))
+    ...     print(manifest.read_text())
+    ...     open_collection(manifest).labels
+    id,url,label,size
+    cat/1.txt,cat/1.txt,cat,6
+    dog/2.txt,dog/2.txt,dog,6
+    <BLANKLINE>
+    array(['cat', 'dog'], dtype='<U3')
+    """
+    place = as_place(path, storage_options)
+    end = ending(os.fspath(place))
+    if end not in _ENDINGS:
+        raise BagwiseError(f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(place)}.")
+    if end == ".parquet":
+        require("pyarrow.parquet", "io", "Writing Parquet files")
+    several = next((item for item in collection if len(item.labels) > 1), None)
+    if several is not None:
+        raise BagwiseError(f"Manifests have one label per item, but {several.id!r} has {len(several.labels)}.")
+    names = ["id", "url", "label", *(["split"] if any(one is not None for one in collection.splits) else []), "size"]
+    if any(isinstance(item.content, (TarMember, PartContent)) for item in collection):
+        names.append("offset")
+    home = _Home(place)
+    rows = ([row[name] for name in names] for row in map(home.row, collection))
+    with open_for_writing(place) as file:
+        _WRITERS.get(end, _write_lines)(file, names, rows, end, raw)
+    return path
+
+
+class _Home:
+    """The folder of a manifest that is written, which URLs in it are relative to."""
+
+    def __init__(self, place: Any) -> None:
+        self._remote = isinstance(place, Url)
+        folder = place.beside("").url if isinstance(place, Url) else os.path.dirname(os.path.abspath(place))
+        self._folder = folder if self._remote else folder.rstrip(os.sep) + os.sep
+
+    def row(self, item: Item) -> dict[str, Any]:
+        """Return what the manifest says about an item."""
+        content, size, offset = item.content, None, None
+        if isinstance(content, (TarMember, PartContent)) and getattr(content, "unpacked", None) is None:
+            size, offset = content.size, content.offset
+            content = content.archive if isinstance(content, TarMember) else content.file
+        elif isinstance(content, FileContent):
+            size = os.path.getsize(content.path)
+        elif isinstance(content, UrlContent):
+            size = content.size
+        if not isinstance(content, (FileContent, UrlContent)):
+            raise BagwiseError(
+                f"A manifest lists files and parts of tar files that are not compressed, but {item.id!r} is "
+                f"{content.source}. Unpack what it is in first."
+            )
+        if self._remote and isinstance(content, FileContent):
+            raise BagwiseError(f"A manifest by URL cannot list files of this machine, such as {content.path}.")
+        label = item.labels[0] if item.labels else None
+        return {"id": item.id, "url": self._url(content), "label": label, "split": item.split, "size": size,
+                "offset": offset}  # fmt: skip
+
+    def _url(self, file: File) -> str:
+        full = file.path if isinstance(file, FileContent) else file.url
+        if not full.startswith(self._folder) or "::" in full:
+            return full
+        name = full[len(self._folder) :].replace(os.sep, "/")
+        return f"./{name}" if is_url(name) else name
+
+
+def _write_lines(file: Any, names: list[str], rows: Iterable[list[Any]], end: str, raw: bool) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True)
+    if end in JSON_ENDINGS:
+        for row in rows:
+            text.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+    else:
+        writer = csv.writer(text, delimiter="\t" if end in TAB_ENDINGS else ",", lineterminator="\n")
+        writer.writerow(names)
+        for row in rows:
+            cells = (
+                "" if one is None else one if raw or not isinstance(one, str) else quote_formula(one) for one in row
+            )
+            writer.writerow(cells)
+    text.detach()
+
+
+def _write_groups(file: Any, names: list[str], rows: Iterable[list[Any]], end: str, raw: bool) -> None:
+    arrow, parquet = (require(name, "io", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
+    kinds = {"size": arrow.int64(), "offset": arrow.int64()}
+    schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        rest = iter(rows)
+        while some := list(islice(rest, _GROUP)):
+            arrays = [
+                arrow.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)
+            ]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+_WRITERS: dict[str, Callable[..., None]] = {".parquet": _write_groups}

@@ -1,0 +1,323 @@
+"""Shards: tar files of samples, as those of WebDataset: members with equal names up to the first dot are a sample."""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from bagwise._io.storage import Url, as_place, storage_errors
+from bagwise._utils.checks import as_count
+from bagwise._utils.threads import map_in_order
+from bagwise.errors import BagwiseError, argument
+from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_members
+from bagwise.sources.collection import Collection
+from bagwise.sources.columns import USUAL_LABEL
+from bagwise.sources.contents import File, FileContent, UrlContent
+from bagwise.sources.items import Decoder, Item
+from bagwise.sources.limits import Limits, as_limits
+from bagwise.sources.partitions import Partition
+from bagwise.sources.places import annotated, arrange, is_file, list_place
+
+__all__ = ["Shards", "as_shards", "open_partitions", "open_shards", "sample_names"]
+
+_BRACES = re.compile(r"\{(?:(\d{1,15})\.\.(\d{1,15})|([^{}]*,[^{}]*))\}")
+_GLOB = re.compile(r"[*?\[]")
+# Members that are looked at for the modality; shards that are listed at a time, of those by URL.
+_SAMPLE, _AT_A_TIME = 200, 8
+
+
+@dataclass(frozen=True)
+class Shards(os.PathLike[str]):
+    """Tar files of samples: their names below the folder, and where they are.
+
+    `label` is the ending of members with the label, or a field of those that end in ``.json``; None: ``.cls``, or one
+    of the usual names. With `copy`, each file is read once, from its beginning to its end, into a temporary file.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    files: tuple[File, ...]
+    label: str | None = None
+    copy: bool = False
+
+    def __fspath__(self) -> str:
+        return self.source
+
+    def part(self, start: int, stop: int) -> Shards:
+        """Return some of the shards, to be read once."""
+        return replace(self, names=self.names[start:stop], files=self.files[start:stop], copy=True)
+
+
+def as_shards(path: Any, limits: Limits, label: str | None = None) -> Shards | None:
+    """Return a pattern of tar files, or a folder of nothing but tar files, as shards; None if it is neither.
+
+    Patterns are ``shard-{000..123}.tar``, ``{a,b}.tar``, and those of glob, such as ``*.tar``.
+    """
+    if isinstance(path, Shards):
+        return path
+    place = as_place(path)
+    given = place.url if isinstance(place, Url) else os.fspath(place)
+    if is_tar(given) and (_BRACES.search(given) or _GLOB.search(given)):
+        if not isinstance(place, Url) and os.path.lexists(given):
+            return None  # a file of this name
+        return _matching(place, given, limits, label)
+    if is_tar(given) or (not isinstance(place, Url) and not os.path.isdir(place)):
+        return None
+    if isinstance(place, Url) and is_file(place):
+        return None
+    if not isinstance(place, Url) and not _only_tars(Path(place)):
+        return None
+    contents, _ = list_place(place, limits)
+    if not contents or not all(map(is_tar, contents)):
+        return None
+    files = [one for one in contents.values() if isinstance(one, (FileContent, UrlContent))]
+    return Shards(os.fspath(place), tuple(contents), tuple(files), label)
+
+
+def _only_tars(folder: Path) -> bool:
+    """Whether a folder, or the first below it that has files, has nothing but tar files; a look is quick if not."""
+    found, below = False, []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                below.append(entry.path)
+            elif not is_tar(entry.name):
+                return False
+            else:
+                found = True
+    return found or (bool(below) and _only_tars(Path(min(below))))
+
+
+def _matching(place: Any, given: str, limits: Limits, label: str | None) -> Shards:
+    """Return the files that a pattern stands for."""
+    what = f"{os.fspath(place)} stands for more than {limits.members:,} files"
+    limits.check("members", _number(given), what)
+    files: list[File] = []
+    for path in _expanded(given):
+        if not isinstance(place, Url):
+            found = sorted(glob.glob(path)) if _GLOB.search(path) else [path]
+            files += [FileContent(os.path.abspath(one)) for one in found]
+        elif _GLOB.search(path.split("::")[0]):
+            with storage_errors(os.fspath(place)):
+                system, inner = Url(path, place.options).opened()
+                system.invalidate_cache()
+                files += [UrlContent(Url(path, place.options), one) for one in sorted(system.glob(inner))]
+        else:
+            files.append(UrlContent(Url(path, place.options)))
+    limits.check("members", len(files), what)
+    if not files:
+        raise BagwiseError(f"There is no file {os.fspath(place)}. Give a pattern such as shard-{{000..123}}.tar.")
+    full = [one.path if one.path is not None else one.place.url for one in files]
+    full = [path.replace(os.sep, "/") for path in full]
+    folders = [path.split("/")[:-1] for path in full]
+    n = next((k for k, parts in enumerate(zip(*folders, strict=False)) if len(set(parts)) > 1), min(map(len, folders)))
+    names = ["/".join(path.split("/")[n:]) for path in full]
+    return Shards(os.fspath(place), tuple(names), tuple(files), label)
+
+
+def _number(pattern: str) -> int:
+    """Return the number of names that a pattern with braces stands for."""
+    found = [several.split(",") if several else range(int(a), int(b) + 1) for a, b, several in _BRACES.findall(pattern)]
+    return math.prod(map(len, found))
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    """Yield what a pattern with braces stands for.
+
+    >>> list(_expanded("a-{08..10}-{x,y}.tar"))[:3]
+    ['a-08-x.tar', 'a-08-y.tar', 'a-09-x.tar']
+    """
+    found = _BRACES.search(pattern)
+    if found is None:
+        yield pattern
+        return
+    first, last, several = found.groups()
+    values: Any = several.split(",") if several is not None else range(int(first), int(last) + 1)
+    for value in values:
+        shown = value if several is not None else f"{value:0{len(first)}d}"
+        for rest in _expanded(pattern[found.end() :]):
+            yield f"{pattern[: found.start()]}{shown}{rest}"
+
+
+def sample_names(shards: Shards, limits: Limits) -> list[str]:
+    """Return the names of the first members of the first shard, whose endings tell the modality."""
+    return [member.name for member in islice(tar_members(shards.files[0], limits), _SAMPLE)]
+
+
+def open_shards(
+    shards: Shards,
+    modality: str,
+    decoder: Decoder,
+    endings: frozenset[str] | None,
+    *,
+    labels: Any = "folders",
+    splits: Any = "folders",
+    limits: Limits,
+) -> Collection:
+    """Open the samples of shards: of each, the member with one of these endings is an item.
+
+    Its id is the name of the shard and that of the member; splits are the outermost folders of shards, as of files.
+    """
+    by_folder = arrange(shards.names)
+    wanted = shards.label
+
+    def samples_of(number: int) -> list[Item]:
+        name, file = shards.names[number], shards.files[number]
+        split = by_folder[name][1] if isinstance(splits, str) and splits == "folders" else None
+        try:
+            listed = list_archive(file, limits, shards.copy)
+        except OSError as error:
+            raise BagwiseError(f"{file.source} cannot be read: {error.strerror or error}.") from error
+        members = [one for one in listed.values() if isinstance(one, TarMember)]
+        items = []
+        for sample in _samples(members):
+            member = _item_of(sample, endings)
+            if member is None:
+                continue
+            label = _label_of(sample, wanted, limits) if labels == "folders" else None
+            given = () if label is None else (label,)
+            items.append(Item(f"{name}/{member.name}", member, decoder, given, split))
+        return items
+
+    n_threads = _AT_A_TIME if any(isinstance(file, UrlContent) for file in shards.files) else 1
+    items = [item for found in map_in_order(samples_of, range(len(shards.files)), n_threads) for item in found]
+    limits.check("rows", len(items), f"{shards.source} has more than {limits.rows:,} samples")
+    if not items:
+        raise BagwiseError(
+            f"{shards.source} holds no {modality}: none of the members of its {len(shards.files)} tar files ends in "
+            f"{', '.join(sorted(endings or ['anything']))}. Others by {argument('extensions')}."
+        )
+    return annotated(Collection(items, modality, shards.source, limits=limits), labels, splits)
+
+
+def _samples(members: Sequence[TarMember]) -> Iterator[dict[str, TarMember]]:
+    """Yield samples: members that follow each other and have the same key, by what follows the first dot."""
+    key: tuple[str, str] | None = None
+    sample: dict[str, TarMember] = {}
+    for member in members:
+        folder, _, name = member.name.rpartition("/")
+        base, _, end = name.partition(".")
+        if not base or not end:  # hidden, or no part of a sample
+            continue
+        if (folder, base) != key:
+            if sample:
+                yield sample
+            key, sample = (folder, base), {}
+        sample[end.lower()] = member
+    if sample:
+        yield sample
+
+
+def _item_of(sample: Mapping[str, TarMember], endings: frozenset[str] | None) -> TarMember | None:
+    """Return the member of a sample that is the item: one without a second dot goes first (``jpg``, ``seg.png``)."""
+    fit = [end for end in sample if endings is None or f".{end.rsplit('.', 1)[-1]}" in endings]
+    return sample[min(fit, key=lambda end: (end.count("."), fit.index(end)))] if fit else None
+
+
+def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limits) -> str | None:
+    """Return the label of a sample: of the member that ends in ``.cls`` (or as wanted), or of a field of JSON."""
+    end = "cls" if wanted is None else wanted.lower().lstrip(".")
+    if end in sample:
+        return _text_of(sample[end], limits)
+    if "json" not in sample:
+        return None
+    try:
+        fields = json.loads(_text_of(sample["json"], limits) or "null")
+    except (ValueError, RecursionError) as error:
+        raise BagwiseError(f"{sample['json'].source} is not JSON: {error}.") from error
+    names = USUAL_LABEL if wanted is None else (wanted,)
+    value = next((fields[name] for name in names if name in fields), None) if isinstance(fields, dict) else None
+    if isinstance(value, (dict, list)):
+        raise BagwiseError(f"{sample['json'].source} has a label that is a JSON {type(value).__name__}.")
+    return None if value is None or value == "" else str(value)
+
+
+def _text_of(member: TarMember, limits: Limits) -> str | None:
+    limits.check("header_bytes", member.size, f"{member.source} is a label of {member.size:,} bytes")
+    with member.open() as file:
+        text = file.read().decode("utf-8", "replace").strip()
+    return text or None
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """A partition of shards that were not read yet."""
+
+    shards: Shards
+    modality: str
+    options: tuple[tuple[str, Any], ...]
+
+    def open(self) -> Collection:
+        """Read the shards, each once."""
+        from bagwise.sources.opening import open_collection
+
+        return open_collection(self.shards, self.modality, **dict(self.options))
+
+    def key(self) -> None:
+        """Items are not known yet."""
+        return None
+
+
+def open_partitions(
+    source: Any,
+    modality: str = "auto",
+    *,
+    n: int | None = None,
+    items_per_partition: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[Partition]:
+    """Divide a source into partitions, without reading shards.
+
+    Of shards, only the names of files are listed: each partition has whole files, which the process that opens it reads
+    once, from beginning to end, into a temporary file. Other sources are opened first, see `Collection.partitions`.
+
+    Parameters
+    ----------
+    source : path, URL or Collection
+        See `bagwise.open_collection`.
+    modality : str, default="auto"
+        Of shards, the first one tells it.
+    n : int, default=None
+        Number of partitions. Default for shards: one for each file.
+    items_per_partition : int, default=None
+        Or their size; not for shards.
+    storage_options, **options
+        See `bagwise.open_collection`.
+
+    Returns
+    -------
+    partitions : list of Partition
+        Those of shards have no `start`, `n_items` and `key`.
+    """
+    from bagwise.sources.opening import modality_of, open_collection
+
+    if isinstance(source, Collection):
+        return source.partitions(n, items_per_partition=items_per_partition)
+    limits, place = as_limits(options.get("limits")), as_place(source, storage_options)
+    shards = as_shards(place, limits, options.get("label"))
+    if shards is None:
+        opened = open_collection(source, modality, storage_options=storage_options, **options)
+        return opened.partitions(n, items_per_partition=items_per_partition)
+    if items_per_partition is not None:
+        raise BagwiseError(f"{shards.source} has shards, whose items are not known before they are read. Give n.")
+    if modality == "auto":
+        modality = modality_of(shards, options)
+    total = len(shards.files)
+    n = total if n is None else min(as_count(n, "n", least=1), total)
+    bounds = [-(-total * k // n) for k in range(n + 1)]
+    given = tuple((name, value) for name, value in options.items() if name != "label")
+    return [
+        Partition(number, None, None, shards.source, _Unread(shards.part(start, stop), modality, given))
+        for number, (start, stop) in enumerate(pairwise(bounds))
+    ]
