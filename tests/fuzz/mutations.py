@@ -16,8 +16,23 @@ _BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFF, 0x0A, 0x0D, 0x22, 0x2C, 0x2D, 0x30, 0x39
 _INTEGERS = (0, 1, -1, 2, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -(2**31), -(2**63))
 _NUMBERS = (
     *map(str, _INTEGERS),
-    *("1" + "0" * 400, "1e308", "1e400", "-1e400", "1e-320", "nan", "NaN", "inf", "-Infinity", "0x10", "1_000", "٣"),
+    *(
+        "1" + "0" * 400,
+        "9" * 5000,
+        "1e308",
+        "1e400",
+        "-1e400",
+        "1e-320",
+        "nan",
+        "NaN",
+        "inf",
+        "-Infinity",
+        "0x10",
+        "1_000",
+        "٣",
+    ),
 )
+_LITERALS = ("1" + "0" * 400, "9" * 5000, "1e400", "-1e999", "NaN", "Infinity", "1e-400")
 _TEXTS = ("", "\x00", "a" * 70_000, "\ud800", "‮", "../../etc/passwd", "=1+1", "é" * 300, "'\"\\", "\r\n", "None")
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _LITERAL = re.compile(r'"@@([^"@]*)@@"')
@@ -27,7 +42,7 @@ _LONGEST = 1 << 22  # bytes of an input
 def mutated(form, corpus, seed):
     """Give the input of a number: one of the files of the corpus, changed in one to four ways.
 
-    `form` is "bytes", "text", "tensors", "zip", "gz", "bz2" or "xz"; `corpus` is a list of bytes.
+    `form` is "bytes", "text", "json", "tensors", "zip", "gz", "bz2" or "xz"; `corpus` is a list of bytes.
     """
     rng = random.Random(seed)
     content = rng.choice(corpus)
@@ -140,9 +155,7 @@ def _any_json(rng):
     if kind < 3:
         return rng.choice(_INTEGERS)
     if kind == 3:
-        return (
-            f"@@{rng.choice(('1' + '0' * 400, '1e400', '-1e999', 'NaN', 'Infinity', '1e-400'))}@@"  # see `_write_json`
-        )
+        return f"@@{rng.choice(_LITERALS)}@@"  # see `_write_json`
     if kind == 4:
         return rng.choice(_TEXTS)
     if kind == 5:
@@ -187,6 +200,14 @@ def _change_json(rng, value, depth=0):
 def _write_json(value):
     """Write JSON; "@@1e400@@" stands for a number that Python would not write."""
     return _LITERAL.sub(r"\1", json.dumps(value))
+
+
+def _json(rng, content):
+    """Change a JSON file in one place."""
+    try:
+        return _write_json(_change_json(rng, json.loads(content))).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError):
+        return _flip(rng, content, ())
 
 
 _WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1}
@@ -296,6 +317,7 @@ def _packed(compress, decompress):
 
 _FORMS = {
     "text": _text,
+    "json": _json,
     "tensors": _tensors,
     "zip": _zip,
     "gz": _packed(lambda inside: gzip.compress(inside, mtime=0), gzip.decompress),

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import io
 import lzma
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 from PIL import Image
 
-from small_sources import images, table, texts, write_records, write_table, write_text_folder, zipped
+from small_sources import (
+    images,
+    table,
+    texts,
+    write_image_folder,
+    write_records,
+    write_table,
+    write_text_folder,
+    zipped,
+)
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -136,6 +146,28 @@ def _use_item_index(path):
         found.map.to_parts()
 
 
+def _use_index_folder(path):
+    """Load an index of the first version, a folder, with this list of items."""
+    from bagwise.training import ItemIndex
+
+    folder = path.parent / "items.index"
+    shutil.copytree(MODELS / "files1/items.index", folder)
+    (folder / "items.json").write_bytes(path.read_bytes())
+    ItemIndex.load(folder).similar(0, 2)
+
+
+def _use_group_names(path):
+    """Read names of groups, as `bagwise groups --rename FILE` does."""
+    from bagwise import Model
+    from bagwise.cli.groups import _names
+
+    _names([str(path)], Model.load(MODELS / "schema2/texts.bagwise"))
+
+
+_names_csv = b'group,name,word\n0,first,cat\n1,"second, quoted",the dog\n'
+_names_json = b'[{"group": 0, "name": "first", "words": [{"word": "cat"}]}, {"group": 1, "name": "second"}]'
+
+
 def _use_topics(path):
     from bagwise import LatentDirichlet
 
@@ -239,7 +271,11 @@ def _xlsx(folder):
 
 def _zip(folder):
     write_text_folder(folder / "texts", n_each=1)
-    return [zipped(folder / "texts", folder / "texts.zip")]
+    write_image_folder(folder / "images", n_each=1)
+    (folder / "records").mkdir()
+    write_records(folder / "records" / "a.csv", n_each=1)
+    (folder / "records" / "b.jsonl").write_bytes(_jsonl())
+    return [zipped(folder / name, folder / f"{name}.zip") for name in ("texts", "images", "records")]
 
 
 def _tar(compress=bytes, ending="tar"):
@@ -364,6 +400,7 @@ TARGETS = {
     "statistics": Target("tensors", ".statistics", _kept("files*/*.statistics"), _use_statistics),
     "bag index": Target("tensors", ".index", _kept("files1/[!i]*.index"), _use_bag_index),
     "item index": Target("tensors", ".index", _kept("files*/items.index", "files*/edited.index"), _use_item_index),
+    "index folder": Target("json", ".json", _kept("files1/items.index/items.json"), _use_index_folder),
     "topics": Target("tensors", ".topics", _kept("files*/*.topics"), _use_topics),
     "manifold": Target("tensors", ".manifold", _kept("files*/*.manifold"), _use_manifold),
     "cache": Target("bytes", ".arrays", _cache, _use_cache),
@@ -384,6 +421,15 @@ TARGETS = {
     "images": Target("bytes", ".png", _pictures, _use_picture),
     "videos": Target("bytes", ".avi", _videos, _use_video),
     "configuration": Target("text", ".toml", _written(("c.toml", _config)), _use_config),
+    "group names": Target(
+        "text", ".csv", _written(("n.csv", _names_csv), ("o.csv", b"group,name\n0,=1+1\n2,x\n")), _use_group_names
+    ),
+    "group names in JSON": Target(
+        "json",
+        ".json",
+        _written(("n.json", _names_json), ("o.json", b'{"0": "first", "1": "second"}')),
+        _use_group_names,
+    ),
     "text": Target(
         "text", ".txt", _written(("t.txt", "naïve café\n".encode()), ("b.txt", b"\xff\xfea\x00b\x00")), _use_text
     ),

@@ -244,7 +244,11 @@ def test_what_is_large_but_harmless_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("x = " + "[" * 10_000, "is not valid TOML"), ("# " + "x" * (1 << 20), "has more than 1,048,576 bytes")],
+    [
+        ("x = " + "[" * 10_000, "is not valid TOML"),
+        ("groups = " + "9" * 5000, "is not valid TOML"),
+        ("# " + "x" * (1 << 20), "has more than 1,048,576 bytes"),
+    ],
 )
 def test_configurations_are_bounded(content, message, tmp_path):
     (tmp_path / "fit.toml").write_text(content)

@@ -1,6 +1,7 @@
 """Files that once ended the process, hung, or raised an error that is none of the library: all are refused."""
 
 import bz2
+import csv
 import dataclasses
 import io
 import json
@@ -24,6 +25,7 @@ from bagwise import (
     runtime,
 )
 from bagwise._utils.matrices import checked_csr
+from bagwise.cli.groups import _names as group_names
 from bagwise.merging import Sketch, Statistics
 from bagwise.merging.criteria.base import AdditiveScore, TraceRatio
 from bagwise.merging.scoring import Information, Scoring
@@ -95,6 +97,20 @@ def test_files_of_others_are_refused(name, tmp_path):
         open_collection(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("9" * 5000 + ",x", "must be numbers from 0, got '999"), ("0," + "x" * 200_000, "cannot be read as CSV")],
+)
+def test_lists_of_group_names_are_refused(content, message, tmp_path):
+    (tmp_path / "names.csv").write_text(f"group,name\n{content}\n")
+    before = csv.field_size_limit(1 << 17)  # other readers may have changed it
+    try:
+        with pytest.raises(BagwiseError, match=f"names.csv {message}"):
+            group_names([str(tmp_path / "names.csv")], Model.load(MODELS / "schema2/texts.bagwise"))
+    finally:
+        csv.field_size_limit(before)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r\n\r\n", "\n \n"])
 @pytest.mark.parametrize("last", ["", "\n", "\r"])
 def test_unusual_ends_of_lines_of_matrices_are_read(end, last, tmp_path):
@@ -114,6 +130,14 @@ def test_statistics_that_are_not_finite_are_refused(part, value):
     changed.flat[3] = value
     with pytest.raises(BagwiseError, match=f"{part} must hold finite numbers"):
         dataclasses.replace(sums, **{part: changed})
+
+
+def test_statistics_whose_sparse_matrix_points_outside_are_refused():
+    sums = Statistics.of(sp.csr_array(X * (X > 5)), np.arange(len(X)) % 3, 3, gram=True)
+    damaged = sums.gram.copy()
+    damaged.indices[5] = 10**6
+    with pytest.raises(BagwiseError, match="in column 0 or 1000000"):
+        dataclasses.replace(sums, gram=damaged)
 
 
 @pytest.mark.parametrize("part", ["class_sums", "frequencies"])

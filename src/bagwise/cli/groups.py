@@ -209,8 +209,8 @@ def _names(given: Sequence[str], model: Any) -> dict[int, str]:
         else:
             raise BagwiseError(f"--rename takes a number and a name, such as 3=NAME, or an existing file; got {one!r}.")
         for key, label in pairs:
-            if not key.isdecimal():
-                raise BagwiseError(f"Groups in {one} must be numbers, got {key!r:.50}.")
+            if not key.isdecimal() or len(key) > 9:
+                raise BagwiseError(f"Groups in {one:.200} must be numbers from 0, got {key!r:.50}.")
             if names.setdefault(int(key), label) != label:
                 raise BagwiseError(f"--rename gives group {key} two names: {names[int(key)]!r} and {label!r}.")
     held = model.group_names()
@@ -230,7 +230,10 @@ def _entries_of(path: Path) -> list[dict[str, Any]]:
             raise BagwiseError(f"{path} is no JSON: {error}.") from error
         entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found
     else:
-        rows = csv.DictReader(io.StringIO(text, newline=""))
+        try:
+            rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        except csv.Error as error:
+            raise BagwiseError(f"{path} cannot be read as CSV: {error}.") from error
         entries = [{k: unquote_formula(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
     for entry in entries if isinstance(entries, list) else [None]:
         if not isinstance(entry, dict) or entry.get("group") is None or not isinstance(entry.get("name"), str):

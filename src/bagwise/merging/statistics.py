@@ -142,7 +142,9 @@ class Statistics:
                 if np.isnan(value).any():
                     raise BagwiseError(f"{name} must hold numbers, but some are NaN.")
                 continue
-            numbers = value.data if sp.issparse(value) else value
+            numbers = value
+            if sp.issparse(value):
+                numbers = checked_csr(value.data, value.indices, value.indptr, shape, rising=False).data
             if numbers.size and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
                 raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
         if not self.unit >= 0:

@@ -308,7 +308,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = tomllib.loads(text.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BagwiseError(f"The configuration {shown} cannot be read: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits
         raise BagwiseError(f"The configuration {shown} is not valid TOML: {error}") from error
     table = content.get("fit", content)
     nested = ["fit"]
