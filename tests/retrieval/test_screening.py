@@ -7,9 +7,12 @@ import pytest
 
 from bagwise import BagIndex, BagwiseError
 from bagwise._utils.devices import to_device, to_host
+from bagwise.retrieval._kernels import screen_chi2
+from bagwise.retrieval.blocks import DenseBlock, make_block
 from bagwise.retrieval.histograms import METRICS, Queries, prepare
-from bagwise.retrieval.screening import kth_smallest
-from bagwise.retrieval.store import make_block
+from bagwise.retrieval.screening import kth_smallest, relative_error, root_products
+
+CHI2 = METRICS["chi2"]
 
 
 def histograms(n, d=23, seed=0):
@@ -44,6 +47,30 @@ def test_the_same_items_and_keys_to_the_last_bit(xp, metric, k, removed):
     block.search_by(xp, queries, 5, *found, removed)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("spread", ["clusters", "sizes", "equal", "zero"])
+def test_bounds_by_square_roots_lose_no_item(spread, monkeypatch):
+    """Chi² of most items is bounded by products of square roots; the rest is the same to the last bit."""
+    rng, removed = np.random.default_rng(0), np.array([0, 3, 250], np.int64)
+    rows = rng.gamma(2.0, size=(300, 40)) * rng.gamma(0.3, size=(12, 40))[rng.integers(12, size=300)]
+    if spread == "sizes":
+        rows = 10.0 ** rng.uniform(-38, 36, rows.shape) * (rng.random(rows.shape) < 0.8)
+    rows = prepare(rows if spread in ("clusters", "sizes") else np.full_like(rows, spread == "equal"), CHI2, None)
+    block = DenseBlock(CHI2.totals(rows), rows)
+    queries, found = Queries.of(np.concatenate([rows[:8], rows[:8] * np.float32(1.5)]), CHI2), []
+    for least in (16, 17):
+        monkeypatch.setattr("bagwise.retrieval.blocks._ROOTED_QUERIES", least)
+        found.append((np.empty((16, 7)), np.empty((16, 7), dtype=np.int64)))
+        block.search(queries, 0, *found[-1], removed)
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    dense, relative = queries.dense(0, 16), relative_error(40)
+    about = root_products(dense, rows)
+    screen_chi2(relative, dense, queries.totals, rows, block.totals, 7, removed, about)
+    n_left_out = (about < 0).sum(axis=1)
+    assert (n_left_out == len(removed)).all() if spread == "equal" else (n_left_out >= len(removed)).all()
+    assert spread != "clusters" or n_left_out.mean() > 150
 
 
 def test_numbers_that_overflow_in_float32_are_compared_in_float64(xp):

@@ -10,8 +10,8 @@ from bagwise import BagIndex, BagwiseError, Model
 from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise.metrics import average_precision
 from bagwise.model.files import INDEX_KIND, model_bytes
+from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.retrieval.class_blend import BlendSettings
-from bagwise.retrieval.store import InvertedBlock
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
 from bagwise.training.index_words import IndexedWords

@@ -144,7 +144,7 @@ class Statistics:
                 continue
             numbers = value
             if sp.issparse(value):
-                numbers = checked_csr(value.data, value.indices, value.indptr, shape, rising=False).data
+                numbers = checked_csr(value.data, value.indices, value.indptr, (d, d), rising=False).data
             if numbers.size and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
                 raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
         if not self.unit >= 0:

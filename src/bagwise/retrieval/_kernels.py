@@ -222,6 +222,49 @@ def _error(kind, about, relative, query_total, total, n_words):
 
 
 @njit(cache=True, nogil=True)
+def screen_chi2(relative, queries, query_totals, rows, totals, k, removed, about):
+    """Replace products of square roots by about `shared` for chi²; by -1 where an item is not among the k nearest.
+
+    ``about[i, j]`` comes as about ``Σ √(q x)`` of two dense rows. Because ``(q - x)² / (q + x)`` is from one to two
+    times ``(√q - √x)²``, this bounds chi² from below. The k items with the least bounds have keys, the largest of which
+    no key of the k nearest exceeds; `screen_rows` does the rest for items whose bounds do not exceed it either. Cost
+    O(1) a pair, O(d) for those.
+    """
+    n_words = rows.shape[1]
+    sums = np.empty(_WIDTH, dtype=np.float32)
+    lower = np.empty(totals.shape[0])
+    bounds, nearest = np.empty(k), np.empty(k, dtype=np.int64)
+    for i in range(about.shape[0]):
+        total, size, gone = query_totals[i], 0, 0
+        for item in range(totals.shape[0]):
+            shared = np.float64(about[i, item])
+            bound = _key(EUCLIDEAN, shared, total, totals[item])
+            bound -= _error(EUCLIDEAN, shared, relative, total, totals[item], n_words)
+            lower[item] = bound if np.isfinite(bound) else -np.inf
+            if gone < removed.shape[0] and removed[gone] == item:
+                gone += 1
+                lower[item] = np.inf
+            elif size < k:
+                bounds[size], nearest[size] = lower[item], item
+                size += 1
+                if size == k:
+                    _heapify(bounds, nearest, k)
+            elif lower[item] < bounds[0]:
+                bounds[0], nearest[0] = lower[item], item
+                _sift_down(bounds, nearest, k, 0)
+        most = -np.inf
+        for place in range(k):
+            item = nearest[place]
+            shared = np.float64(_about_shared(CHI2, queries[i], rows[item], sums))
+            key = _key(CHI2, shared, total, totals[item])
+            key += _error(CHI2, shared, relative, total, totals[item], n_words)
+            most = max(most, key if np.isfinite(key) else np.inf)
+        for item in range(totals.shape[0]):
+            possible = lower[item] <= most
+            about[i, item] = _about_shared(CHI2, queries[i], rows[item], sums) if possible else -_ONE
+
+
+@njit(cache=True, nogil=True)
 def search_screened(kind, about, relative, queries, rows, totals, first, out_keys, out_items, removed):
     """`search_lists` for dense rows, from approximations ``about[i, j]`` of `shared` with a known error.
 

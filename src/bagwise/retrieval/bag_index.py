@@ -18,11 +18,12 @@ from bagwise._utils.devices import device_module
 from bagwise._utils.threads import number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INTERSECTION
+from bagwise.retrieval.blocks import Block
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
 from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
 from bagwise.retrieval.identifiers import Identifiers
-from bagwise.retrieval.store import Block, Store
+from bagwise.retrieval.store import Store
 
 __all__ = ["BagIndex"]
 

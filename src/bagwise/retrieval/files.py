@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import Chunks, PackedStrings, tensor
 from bagwise.errors import BagwiseError
 from bagwise.retrieval._plain import BLOCK_ITEMS
+from bagwise.retrieval.blocks import Block, DenseBlock, InvertedBlock
 from bagwise.retrieval.candidates import Cells
 from bagwise.retrieval.identifiers import Identifiers
-from bagwise.retrieval.store import Block, DenseBlock, InvertedBlock
 
 KIND, SCHEMA = "bagwise.BagIndex", 1
 TENSORS = {

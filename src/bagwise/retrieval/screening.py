@@ -16,10 +16,12 @@ from bagwise._utils.devices import to_device, to_host
 from bagwise.kernels._cuda import pair_sums
 from bagwise.retrieval._plain import CHI2, EUCLIDEAN, INNER, INTERSECTION
 
-__all__ = ["kth_smallest", "possible_items", "relative_error"]
+__all__ = ["kth_smallest", "possible_items", "relative_error", "root_products"]
 
 # Rounding of float32, and one percent more for rounding of the bounds themselves.
 _ROUNDING = 1.01 * 2.0**-24
+# Square roots that are held at a time: they fit into the cache.
+_ROOT_NUMBERS = 1 << 20
 
 _SOURCE = r"""
 // a block for each row; numbers as integers of the same order, of which eight bits are found at a time
@@ -73,6 +75,16 @@ def relative_error(n_words: int) -> float:
     """Bound of the error of a float32 sum of products, in any order, relative to the sum of their sizes."""
     error = (n_words + 8) * _ROUNDING
     return error / (1 - error) if error < 0.5 else float("inf")
+
+
+def root_products(queries: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``np.sqrt(queries) @ np.sqrt(rows).T`` without memory for the square roots of all rows."""
+    roots, step = np.sqrt(queries), max(_ROOT_NUMBERS // max(rows.shape[1], 1), 1)
+    products = np.empty((len(queries), len(rows)), dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # rows of a damaged file may be anything
+        for low in range(0, len(rows), step):
+            products[:, low : low + step] = roots @ np.sqrt(rows[low : low + step]).T
+    return products
 
 
 def possible_items(

@@ -16,7 +16,7 @@ from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import group_features, normalize_features
 from bagwise.retrieval._plain import BLOCK_ITEMS
-from bagwise.retrieval.store import InvertedBlock
+from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.training.group_data import spread
 from bagwise.training.item_index import ItemIndex
 
