@@ -269,6 +269,10 @@ class Storage:
             if system.isfile(path):
                 system.rm_file(path)
 
+    def file(self, name: str) -> Any:
+        """Return the path or URL of a file."""
+        return self.place.inside(name) if isinstance(self.place, Url) else self.place / name
+
     def _at(self, name: str) -> tuple[Any, str]:
         return self.place.inside(name).opened()
 

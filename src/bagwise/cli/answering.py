@@ -26,7 +26,10 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = ["AnyModelPath", "predict"]
 
 _PANEL = "Use a model"
-AnyModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, or an index, which holds one.")]
+AnyModelPath = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Model file or its URL, or an index, which holds one.", parser=source_path),
+]
 Groups = Annotated[int | None, typer.Option("--groups", min=1, help="Another number of groups.")]
 
 _FORMATS = ("table", "csv", "jsonl", "parquet")

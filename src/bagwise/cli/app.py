@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bagwise.cli import answering, explaining, exploring, groups, learning, models, searching, using
+from bagwise.cli import answering, explaining, exploring, groups, learning, listing, models, searching, using
 from bagwise.cli.session import BAD_USAGE, EXIT_CODES
 
 __all__ = ["app"]
@@ -85,6 +85,7 @@ for _command in (
     learning.demo,
     learning.fit,
     learning.compare,
+    listing.list,
     answering.predict,
     explaining.explain,
     using.transform,

@@ -20,6 +20,7 @@ __all__ = [
     "Force",
     "MapMethod",
     "ModelPath",
+    "ModelPlace",
     "Options",
     "QueryText",
     "Raw",
@@ -29,8 +30,6 @@ __all__ = [
 ]
 __all__ += ["fit_options", "source_path"]
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
-
 
 def source_path(given: str) -> Any:
     """Return the path or URL of a source."""
@@ -38,6 +37,10 @@ def source_path(given: str) -> Any:
     return place if isinstance(place, Url) else Path(place)
 
 
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
+ModelPlace = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit, or its URL.", parser=source_path)
+]
 SourcePath = Annotated[
     Path,
     typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.", parser=source_path),

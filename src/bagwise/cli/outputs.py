@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bagwise._io.atomic import open_atomically, write_atomically
+from bagwise._io.storage import Url
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
@@ -18,8 +19,6 @@ __all__ = ["CsvWriter", "FitOutputs", "check_feature_file", "check_outputs", "ch
 __all__ += ["name_of_source", "output_file", "prepare_folder", "write_clusters", "write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
-# Columns that are not features.
-_RESERVED = ("id", "label", "split")
 _CSV_ROWS = 256
 _DEMO_NAME = "digits.zip"
 
@@ -92,12 +91,17 @@ def check_page(path: Path | None, force: bool, option: str) -> None:
     check_outputs([path], force, option)
 
 
-def check_feature_file(path: Path) -> None:
+def check_feature_file(path: Any, given: str) -> None:
     """Raise if the format of a feature file is unknown, or its library is missing."""
-    if path.suffix.lower() not in _WRITERS:
-        raise BagwiseError(f"The name of the feature file must end in {', '.join(_WRITERS)}; got {path}.")
-    if path.suffix.lower() == ".parquet":
-        require("pyarrow", "io", "Writing Parquet files")
+    end = os.path.splitext(os.fspath(path))[1].lower()
+    if end in _WRITERS and not isinstance(path, Url):
+        return
+    if end != ".parquet" and not given.endswith("/"):
+        raise BagwiseError(
+            f"The name of the feature file must end in {', '.join(_WRITERS)} or .parquet, or in / for a folder of "
+            f"parts; got {given}. To a URL, only Parquet is written."
+        )
+    require("pyarrow", "io", "Writing Parquet files")
 
 
 class CsvWriter:
@@ -115,26 +119,17 @@ class CsvWriter:
 def write_features(path: Path, features: Any, collection: Any, names: Sequence[str], raw: bool = False) -> None:
     """Write a feature matrix with ids, labels and splits of items, in a format that `open_collection` reads.
 
-    The ending of the path, ``.npz``, ``.csv`` or ``.parquet``, gives the format. ``.npz`` keeps sparse features sparse.
+    The ending of the path, ``.npz`` or ``.csv``, gives the format; Parquet is written while items are read, see
+    `bagwise.model.write_features`. ``.npz`` keeps sparse features sparse.
     `raw` is for CSV, see `CsvWriter`.
     """
-    unique = _column_names(names)
+    from bagwise.model.feature_sets import unique_names
+
+    unique = unique_names(names)
     if path.suffix.lower() == ".csv":
         _write_csv(path, features, collection, unique, raw)
     else:
         _WRITERS[path.suffix.lower()](path, features, collection, unique)
-
-
-def _column_names(names: Sequence[str]) -> list[str]:
-    """Make names unique and different from the reserved ones."""
-    taken = set(_RESERVED)
-    unique = []
-    for name in map(str, names):
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        unique.append(name)
-    return unique
 
 
 def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
@@ -156,15 +151,6 @@ def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw
             for k, row in enumerate(rows):
                 writer.writerow([*(values[start + k] for values in others.values()), *(f"{x:.9g}" for x in row)])
         text.detach()
-
-
-def _write_parquet(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    arrow = require("pyarrow", "io", "Writing Parquet files")
-    parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
-    dense = _dense(features)
-    columns = {**_other_columns(collection), **{name: dense[:, k] for k, name in enumerate(names)}}
-    with open_atomically(path) as file:
-        parquet.write_table(arrow.table(columns), file)
 
 
 def _other_columns(collection: Any) -> dict[str, list[str]]:
@@ -193,7 +179,6 @@ def _dense(rows: Any) -> Any:
 _WRITERS: dict[str, Callable[[Path, Any, Any, list[str]], None]] = {
     ".npz": _write_npz,
     ".csv": _write_csv,
-    ".parquet": _write_parquet,
 }
 
 

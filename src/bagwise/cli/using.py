@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from bagwise._io.storage import Url
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, ModelPath, Raw, SourcePath, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, ModelPlace, Raw, SourcePath, command, fit_options, source_path
 from bagwise.cli.outputs import (
     check_feature_file,
     check_outputs,
@@ -39,29 +41,62 @@ _EXAMPLES = 3
 @command(_PANEL, READ_OPTIONS)
 def transform(
     session: Session,
-    model: ModelPath,
+    model: ModelPlace,
     source: SourcePath,
-    out: Annotated[Path, typer.Option(help="Feature file: .npz, .csv or .parquet.")],
+    out: Annotated[
+        str,
+        typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL."),
+    ],
+    histograms: Annotated[
+        bool, typer.Option("--histograms", help="Parquet: sparse histograms of all words, not features of groups.")
+    ] = False,
     raw: Raw = False,
     force: Force = False,
     **options: Any,
 ) -> None:
     """Write the grouped features of items as a table with ids, labels and named columns."""
-    check_feature_file(out)
-    check_outputs([out], force)
+    target = source_path(out)
+    check_feature_file(target, out)
+    in_parts, parquet = out.endswith("/"), out.endswith(("/", ".parquet"))
+    if histograms and not parquet:
+        raise BagwiseError(f"--histograms are written as Parquet, to a .parquet file or a folder/; got {out}.")
+    if not isinstance(target, Url) and not in_parts:
+        check_outputs([target], force)
     loaded = load_model(model)
-    collection, histograms = counted(session, loaded, source, fit_options(options))
-    features = loaded.group(histograms)
-    write_features(out, features, collection, loaded.feature_names().tolist(), raw)
-    session.say(f"{features.shape[0]:,} items, {features.shape[1]:,} features")
-    session.answer(n_items=features.shape[0], n_features=features.shape[1])
-    session.wrote(out, "features")
+    if parquet:
+        written = _write_parquet(session, loaded, source, target, (histograms, force), fit_options(options))
+        n_items, n_features = written.n_items, written.n_features
+    else:
+        collection, counts = counted(session, loaded, source, fit_options(options))
+        features = loaded.group(counts)
+        write_features(target, features, collection, loaded.feature_names().tolist(), raw)
+        n_items, n_features = features.shape
+    session.say(f"{n_items:,} items, {n_features:,} {'words' if histograms else 'features'}")
+    session.answer(n_items=n_items, n_features=n_features)
+    session.wrote(target, "features")
+
+
+def _write_parquet(session: Session, model: Any, source: Any, out: Any, how: tuple[bool, bool], options: Any) -> Any:
+    """Write features while items are read; parts of a folder that an interrupted run has written stay."""
+    from bagwise.model.feature_sets import write_features as write_while_reading
+    from bagwise.training import open_items
+
+    session.resumes = True if not os.fspath(out).endswith(".parquet") else None
+    collection = open_items(model, source, options)
+    given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    given |= dict(zip(("histograms", "force"), how, strict=True))
+    written = write_while_reading(model, collection, out, **given, progress=session.progress)
+    skipped = (*collection.skipped, *written.skipped)
+    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    if written.n_resumed:
+        session.note(f"Parts of an earlier run that were kept: {written.n_resumed:,}.")
+    return written
 
 
 @command(_PANEL, READ_OPTIONS)
 def evaluate(
     session: Session,
-    model: ModelPath,
+    model: ModelPlace,
     source: SourcePath,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
     force: Force = False,
@@ -106,7 +141,7 @@ def evaluate(
 @command(_PANEL, READ_OPTIONS)
 def cluster(
     session: Session,
-    model: ModelPath,
+    model: ModelPlace,
     source: SourcePath,
     clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
     method: Annotated[str, typer.Option(help="kmeans, spectral, or auto.")] = "auto",
@@ -202,6 +237,8 @@ def load_model(path: Path) -> Any:
     from bagwise.model import Model
     from bagwise.runtime import KIND
 
+    if isinstance(path, Url):
+        return Model.load(path)
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     if kind_of(path) != KIND:

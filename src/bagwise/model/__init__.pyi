@@ -1,4 +1,5 @@
 from .explanation import Explanation as Explanation
+from .feature_sets import write_features as write_features
 from .model import Head as Head
 from .model import Model as Model
 from .model import PathErrors as PathErrors

@@ -38,6 +38,8 @@ from bagwise.model.parts import (
     softmax,
 )
 from bagwise.runtime import ITEMS, MOST_GROUPS, MOST_WORDS, OPTIONAL
+from bagwise.sources.contents import local_copy
+from bagwise.sources.limits import Limits
 
 if TYPE_CHECKING:
     from bagwise.model.explanation import Explanation
@@ -538,9 +540,12 @@ class Model(SmallForms, ModelViews):
     def load(cls, path: str | os.PathLike[str], *, trust_pattern: bool = False) -> Model:
         """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs.
 
+        The file may be a URL, such as ``s3://bucket/photos.bagwise``: it is copied to a temporary file first.
+
         A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
         """
-        return model_files.read_model(path, cls, trust_pattern=trust_pattern)
+        with local_copy(path, Limits()) as local:
+            return model_files.read_model(local, cls, trust_pattern=trust_pattern)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Model):

@@ -189,7 +189,12 @@ def local_copy(path: str | os.PathLike[str], limits: Limits) -> Iterator[str]:
                 n_bytes += len(piece)
                 limits.check("table_bytes", n_bytes, f"{place} has {readable_size(n_bytes)} and more")
                 copy.write(piece)
-        yield target
+        try:
+            yield target
+        except BagwiseError as error:  # names the file
+            if target not in str(error):
+                raise
+            raise BagwiseError(str(error).replace(target, os.fspath(place))) from error
 
 
 def changed(what: str) -> BagwiseError:
