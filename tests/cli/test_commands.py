@@ -3,6 +3,7 @@ import dataclasses
 import json
 import shlex
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -256,6 +257,27 @@ def test_features_can_be_opened_again(stripes, tmp_path, ending):
     found = features.X.toarray() if sp.issparse(features.X) else features.X
     np.testing.assert_allclose(found, model.transform(source).toarray(), rtol=1e-6, atol=1e-9)
     assert sp.issparse(features.X) == (ending == "npz")
+
+
+def test_a_manifest_is_a_source_and_features_go_to_parts(stripes, tmp_path):
+    with zipfile.ZipFile(stripes / "stripes.zip") as archive:
+        archive.extractall(tmp_path / "stripes")
+    manifest, model = tmp_path / "stripes.csv", stripes / "stripes.bagwise"
+    found = as_json("list", tmp_path / "stripes", "--out", manifest)
+    source = open_collection(tmp_path / "stripes")
+    assert (found["n_items"], found["written"]) == (len(source), [str(manifest)])
+    assert found["classes"] == {
+        str(label): n for label, n in zip(*np.unique(source.labels, return_counts=True), strict=True)
+    }
+    assert "exists already. Give --force" in bagwise("list", tmp_path / "stripes", "--out", manifest, code=1)
+    bagwise("transform", model, manifest, "--out", f"{tmp_path}/parts/")
+    bagwise("transform", model, manifest, "--out", tmp_path / "one.parquet")
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["_SUCCESS", "part-00000.parquet"]
+    parts, one = (open_collection(tmp_path / name) for name in ("parts/part-00000.parquet", "one.parquet"))
+    np.testing.assert_array_equal(parts.X, one.X)
+    assert one.ids == source.ids
+    assert "Parquet" in bagwise("transform", model, manifest, "--histograms", "--out", tmp_path / "h.csv", code=1)
+    assert "in / for a folder" in bagwise("transform", model, manifest, "--out", tmp_path / "h.xlsx", code=1)
 
 
 def test_clusters_are_numbered_by_size_and_compared_with_labels(words, tmp_path):
