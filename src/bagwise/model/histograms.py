@@ -14,6 +14,7 @@ from bagwise._utils.matrices import as_format, first_not_finite
 from bagwise.errors import BagwiseError
 from bagwise.model.steps import from_json, pack_matrix, to_json, unpack_matrix
 from bagwise.sources.collection import Collection
+from bagwise.sources.frames import frame_columns, open_frame
 from bagwise.sources.items import Skipped
 
 __all__ = ["Histograms", "WordSample", "as_histograms"]
@@ -93,3 +94,16 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
         row, column, value = found
         raise BagwiseError(f"X must hold finite numbers, but row {row}, column {column} is {value}.")
     return matrix
+
+
+def open_frame_like(frame: Any, modality: str, fitted: Mapping[str, Any], words: Any, **given: Any) -> Collection:
+    """Open a table in memory for a model: columns that are not given are those of its fit, if they are there."""
+    there = frame_columns(frame)
+    for name in ("image", "text", "label", "id", "split"):
+        if given.get(name) is None and fitted.get(name) in there:
+            given[name] = fitted[name]
+    if given.get("layer") is None and fitted.get("layer") in getattr(frame, "layers", ()):
+        given["layer"] = fitted["layer"]
+    if modality == "table" and words is not None:
+        given["words"] = words
+    return open_frame(frame, modality, **given)

@@ -306,12 +306,13 @@ class Model(SmallForms, ModelViews):
 
         Parameters
         ----------
-        X : Collection, iterable of items, Bags, iterable of Bags, or matrix
-            Images and videos are arrays, texts are str. Models of images and videos also take bags, and iterators
-            over them such as ``model.descriptor.iter_transform(collection, on_error="skip")``. A matrix, dense or
-            sparse, holds histograms; the number of its columns is checked, and their names if they have any. Models
-            with several vocabularies take a tuple of Bags, one per vocabulary, or an iterator over such tuples. Image
-            files of a collection are read in colour if a descriptor needs that.
+        X : Collection, iterable of items, Bags, iterable of Bags, matrix, or table in memory
+            Images and videos are arrays, texts are str. Tables in memory are those that `open_collection` takes. Models
+            of images and videos also take bags, and iterators over them such as
+            ``model.descriptor.iter_transform(collection, on_error="skip")``. A matrix, dense or sparse, holds
+            histograms; the number of its columns is checked, and their names if they have any. Models with several
+            vocabularies take a tuple of Bags, one per vocabulary, or an iterator over such tuples. Image files of a
+            collection are read in colour if a descriptor needs that.
         n_jobs : int, default=None
             Threads, for images, videos and bags. None: one, or those of the descriptor.
 
@@ -319,13 +320,17 @@ class Model(SmallForms, ModelViews):
         -------
         histograms : CSR array, or ndarray if X is a dense matrix, of shape (n, n_cells * d)
         """
-        from bagwise.model.vectorizers import as_histograms
+        from bagwise.model.histograms import as_histograms, open_frame_like
         from bagwise.sources.collection import Collection
+        from bagwise.sources.frames import frame_columns, is_frame
 
+        n_columns = self.n_cells * self.hierarchy.n_words
+        if is_frame(X) and (not hasattr(X, "columns") or len(frame_columns(X)) != n_columns):
+            X = open_frame_like(X, self.modality, self.options, self.word_names)
         if isinstance(X, Collection) and X.modality != self.modality:
             raise BagwiseError(f"This model takes {self.modality}, got a collection of {X.modality} from {X.source}.")
         if len(getattr(X, "shape", ())) == 2:
-            return as_histograms(X, self.n_cells * self.hierarchy.n_words, self.word_names, self.modality)
+            return as_histograms(X, n_columns, self.word_names, self.modality)
         return self.vectorizer.transform(X, n_jobs=n_jobs).matrix
 
     def group(self, histograms: Any, n: int | None = None, *, normalize: Sequence[str] | None = None) -> Any:

@@ -1,4 +1,5 @@
 from .collection import Collection as Collection
+from .frames import open_frame as open_frame
 from .items import Item as Item
 from .items import ItemError as ItemError
 from .items import ItemIterator as ItemIterator

@@ -13,6 +13,7 @@ from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
+from bagwise.sources.frames import is_frame, modality_of_frame, open_frame
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.manifests import ManifestFile, as_manifest
@@ -48,7 +49,7 @@ _TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet",
 
 
 def open_collection(
-    path: str | os.PathLike[str],
+    path: Any,
     modality: str = "auto",
     *,
     storage_options: Mapping[str, Any] | None = None,
@@ -58,7 +59,7 @@ def open_collection(
 
     Parameters
     ----------
-    path : path or URL
+    path : path, URL, or table in memory
         Of this machine, or any URL that fsspec opens (``s3://…``, ``gs://…``, ``hf://…``, ``https://…``, chains such as
         ``zip://a.jpg::s3://…``), which needs ``bagwise[dask]`` and the package of the protocol:
 
@@ -67,6 +68,8 @@ def open_collection(
         - A CSV, TSV, JSONL or Excel file with a text in every record; or a folder or an archive of them.
         - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
           ``.h5ad``.
+        - In memory: a DataFrame of pandas or Polars, a pyarrow.Table, a Dataset or DatasetDict of Hugging Face, an
+          AnnData, or a mapping of columns; see `bagwise.sources.open_frame`.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
         Items to open. "auto": the modality of the files, an error if there are several. (Texts and tables in the
         outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
@@ -83,6 +86,7 @@ def open_collection(
         - records: columns ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_records`.
         - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
         - table: ``label``, ``id``, ``split``, ``keep``, ``layer``; see `bagwise.sources.open_table`.
+        - tables in memory: columns ``image``, ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_frame`.
         - CSV, TSV and Excel files: ``sep``, ``sheet``, ``encoding``.
         - folders and archives: ``extensions``, the endings of files that are items.
         - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename
@@ -107,7 +111,20 @@ def open_collection(
     ...     reviews = open_collection(path)
     ...     reviews.labels, [text for _, text in reviews.load()]
     (array(['pos', 'neg'], dtype='<U3'), ['very good', 'boring'])
+    >>> open_collection({"text": ["very good", "boring"], "label": ["pos", "neg"]})
+    <Collection: 2 texts, 2 classes, from the dict>
     """
+    if is_frame(path):
+        accepted = _options_of(open_frame)[1:]
+        for option in options:
+            if option not in accepted:
+                raise unknown_name("option of a table in memory", option, accepted)
+        return open_frame(path, modality, **options)
+    if not isinstance(path, (str, os.PathLike, Shards)):
+        raise BagwiseError(
+            f"A collection is opened from a path, a URL or a table in memory, got {type(path).__name__}. Lists of "
+            'texts and images are one by name: {"text": texts, "label": labels}.'
+        )
     path, options = _place_of(path, storage_options, modality, options)
     if modality == "auto":
         modality = modality_of(path, options)
@@ -195,6 +212,8 @@ class SeveralModalities(BagwiseError):
 
 def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
+    if is_frame(path):
+        return modality_of_frame(path, options)
     path, options = _place_of(path, None, "auto", dict(options))
     if isinstance(path, ManifestFile):
         return _modality_of_names(os.fspath(path), manifests.sample_names(path, as_limits(options.get("limits"))))

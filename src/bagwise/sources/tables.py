@@ -127,18 +127,26 @@ def open_table(
         stamp = as_file(place).stamp()
         with local_copy(place, limits) as local:
             table = readers[end](local, reading)
-        _check(table, limits)
+        check_table(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
     except (BagwiseError, OSError) as error:
         raise BagwiseError(f"{source} cannot be read: {error}") from error
-    n = table.X.shape[0]
-    labels_of = Coded.same("", n) if table.labels is None else Coded.of(table.labels)
     given = {name: getattr(reading, name) for name in ("data", "label", "id", "split", "keep", "words", "sep", "sheet")}
     file = as_file(place)
     if isinstance(file, FileContent):
         file = FileContent(os.path.abspath(file.path))  # so that other processes find it
-    collection = TableCollection(
+    collection = collection_of(table, source, limits)
+    given |= {"encoding": encoding, "layer": layer}
+    collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
+    return annotated(collection, labels, splits)  # type: ignore[return-value]
+
+
+def collection_of(table: RawTable, source: str, limits: Limits) -> TableCollection:
+    """Make a collection of a table that was checked."""
+    n = table.X.shape[0]
+    labels_of = Coded.same("", n) if table.labels is None else Coded.of(table.labels)
+    return TableCollection(
         table.X,
         ids=table.ids if table.ids is not None else RowIds(range(n)),
         label_sets=labels_of.mapped(lambda label: (label,) if label else ()),
@@ -148,12 +156,10 @@ def open_table(
         notes=table.notes,
         limits=limits,
     )
-    given |= {"encoding": encoding, "layer": layer}
-    collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(n))
-    return annotated(collection, labels, splits)  # type: ignore[return-value]
 
 
-def _check(table: RawTable, limits: Limits) -> None:
+def check_table(table: RawTable, limits: Limits) -> None:
+    """Raise an error unless a table has as many labels and names as rows and columns, and finite numbers."""
     n, d = table.X.shape
     check_shape((n, d), limits)
     if n == 0 or d == 0:

@@ -26,6 +26,7 @@ from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.sources.collection import Collection
+from bagwise.sources.frames import is_frame
 from bagwise.training.index_features import SIMILARITIES, add_rows, chosen_by, class_scores, features, weighted_words
 from bagwise.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
 from bagwise.training.item_map import MAP_TENSORS, ItemMap
@@ -60,7 +61,7 @@ _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both":
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 # How items were read; what is new since the first version is only stored if it was said.
 _READ_1 = ("modality", "text", "label", "encoding")
-_READING = (*_READ_1, "id", "sep", "sheet", "extensions")
+_READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
 
 # Model, index, header, ids, labels, blend, answers and map of a file.
 _Parts: TypeAlias = (
@@ -506,7 +507,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         collection = Collection(joined, collection.modality, collection.source, limits=collection.limits)
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
-    place = "" if isinstance(source, Collection) else absolute(source)
+    place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
 
 

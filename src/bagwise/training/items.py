@@ -7,11 +7,13 @@ from typing import Any
 
 from bagwise._io.storage import as_place
 from bagwise.errors import BagwiseError, OptionError
+from bagwise.model.histograms import open_frame_like
 from bagwise.model.model import Model
 from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Histograms, Progress, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.delimited import column_names
+from bagwise.sources.frames import is_frame
 from bagwise.sources.limits import as_limits
 from bagwise.sources.media import images_in_mode
 from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
@@ -47,6 +49,9 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     if isinstance(source, Collection):
         collection = source
         _check_modality(model, collection.modality, collection.source)
+    elif is_frame(source):
+        given = reading_options(options)
+        collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
     else:
         source = as_place(source)
         options = options.with_changes(modality=_modality_for(model, source, options))

@@ -61,7 +61,7 @@ SIFT_SCALES = (1.0, 2.0)
 UNLABELLED_TEXT_WORDS = 3_000  # merged by a criterion that takes time with their square times the number of texts
 _CONFIG_BYTES = 1 << 20  # of a configuration file
 # Options that say how a source is read.
-_COLUMNS = ("text", "label", "id", "split")
+_COLUMNS = ("image", "text", "label", "id", "split")
 _READING = (*_COLUMNS, "keep", "labels", "extensions", "sep", "sheet", "encoding", "layer", "limits")
 # The modalities of options that do not apply to all.
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
@@ -121,6 +121,8 @@ class FitOptions:
         Folds of cross-validation along the merging path; 0: none.
     modality : str, default="auto"
         Items to open, see `open_collection`.
+    image : str, default=None
+        Column of images, for tables in memory; see `open_collection`.
     text, label, id, split : str, default=None
         Columns with texts, labels, ids and splits, for files of records and tables. Where items are files, the last
         three are columns of the file that `labels` is.
@@ -175,6 +177,7 @@ class FitOptions:
     C: float = 1.0
     folds: int = 5
     modality: str = "auto"
+    image: str | None = None
     text: str | None = None
     label: str | None = None
     id: str | None = None
