@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import typer.testing
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from bagwise.cli.app import app
@@ -16,6 +17,7 @@ from bagwise.cli.app import app
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 SOURCES = Path(__file__).parent.parent / "src"
+SCHEMA = json.loads((SOURCES.parent / "docs" / "reference" / "output-schema.json").read_text("utf-8"))
 # Holds a fit up in the middle of its work, so that a signal arrives there.
 WAIT_IN_MERGING = """
 import bagwise.training.fit, time
@@ -35,10 +37,23 @@ def bagwise(*arguments, code=0):
 
 
 def as_json(*arguments, code=0):
-    """Run a command with ``--json`` and give what it printed, which must be one object and nothing else."""
+    """Run a command with ``--json`` and give what it printed: one object of the documented schema and nothing else."""
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
     assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
+    told = json.loads(result.stdout)
+    check_output(told)
+    return told
+
+
+def check_output(told):
+    """Raise an AssertionError unless an object is as docs/reference/output-schema.json says."""
+    wrong = _validator("error" if "error" in told else f"commands/{told['command']}").iter_errors(told)
+    assert not [f"{one.json_path}: {one.message}" for one in wrong], "see docs/reference/output-schema.json"
+
+
+@functools.cache
+def _validator(name):
+    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]})
 
 
 def process(*arguments, script=None, **options):

@@ -8,6 +8,11 @@ import warnings
 from pathlib import Path
 
 import pytest
+import typer.main
+from jsonschema import Draft202012Validator
+
+from bagwise.cli.app import app
+from commands import SCHEMA, check_output
 
 ROOT = Path(__file__).parent.parent
 pytest.importorskip("sphinx")
@@ -74,3 +79,23 @@ def test_links_that_lead_nowhere_are_found(extensions, tmp_path):
         "b.html: c.html is not there",
         "b.html: loads https://example.org/x.png from elsewhere",
     ]
+
+
+def test_the_schema_of_outputs_has_every_command_and_explains_every_field():
+    Draft202012Validator.check_schema(SCHEMA)
+    assert set(SCHEMA["$defs"]["commands"]) == set(typer.main.get_command(app).commands)
+    parts = [
+        *SCHEMA["$defs"]["commands"].values(),
+        *(one for name, one in SCHEMA["$defs"].items() if name != "commands"),
+    ]
+    fields = [field for part in parts for field in part.get("properties", {}).values()]
+    assert all(one["description"].endswith(".") for one in (*parts, *fields))
+    for told in (SCHEMA["$defs"]["commands"], {"error": SCHEMA["$defs"]["error"]}):
+        assert all("command" in one["required"] for one in told.values())
+
+
+def test_an_output_that_is_not_as_documented_is_noticed():
+    check_output({"command": "warmup", "seconds": 1.5})
+    for told in ({"command": "warmup"}, {"command": "warmup", "seconds": "1.5"}, {"command": "warmup", "more": 1}):
+        with pytest.raises(AssertionError, match="output-schema"):
+            check_output(told)

@@ -11,7 +11,8 @@ from typing import Any
 # Where people import from. The command line and names that begin with an underscore are private.
 MODULES = (
     "bagwise", "bagwise.sources", "bagwise.bags", "bagwise.descriptors", "bagwise.codebooks", "bagwise.merging",
-    "bagwise.criteria", "bagwise.topics", "bagwise.kernels", "bagwise.retrieval", "bagwise.clustering",
+    "bagwise.criteria", "bagwise.topics", "bagwise.topics.tables", "bagwise.kernels", "bagwise.retrieval",
+    "bagwise.clustering",
     "bagwise.baselines", "bagwise.metrics", "bagwise.nn", "bagwise.model", "bagwise.runtime", "bagwise.distributed",
     "bagwise.training", "bagwise.report", "bagwise.explorer", "bagwise.errors", "bagwise.datasets",
 )  # fmt: skip

@@ -2,9 +2,9 @@
 How does the hierarchy look in SciPy?
 =====================================
 
-:meth:`bagwise.Hierarchy.to_linkage` gives the merges as a linkage matrix, which SciPy and other libraries draw and cut.
-Here are the 13 measurements of scikit-learn's wines, merged by what they tell about the three cultivars (AIB): below,
-measurements that say the same about the classes come together first.
+:meth:`bagwise.Hierarchy.to_linkage` gives the merges as a linkage matrix, which SciPy and other libraries draw and
+cut. Here are the 13 measurements of scikit-learn's wines, merged by what they tell about the three cultivars (AIB):
+below, measurements that say the same about the classes come together first.
 """
 
 import matplotlib.pyplot as plt
@@ -20,5 +20,5 @@ linkage = merger.hierarchy_.to_linkage()
 figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
 threshold = linkage[-3:, 2].min()  # the last three merges join four groups
 dendrogram(linkage, labels=wine.feature_names, orientation="left", color_threshold=threshold, ax=axes)
-axes.set(title="13 measurements of wines, merged by AIB; colours are the four groups", xlabel="merge")
+axes.set(title="measurements of wines, in four groups", xlabel="merge")
 plt.show()
