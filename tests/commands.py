@@ -20,11 +20,11 @@ SOURCES = Path(__file__).parent.parent / "src"
 SCHEMA = json.loads((SOURCES.parent / "docs" / "reference" / "output-schema.json").read_text("utf-8"))
 # Holds a fit up in the middle of its work, so that a signal arrives there.
 WAIT_IN_MERGING = """
-import bagwise.training.fit, time
+import bagwise.training.learning, time
 def wait(*args, **options):
     print("merging", flush=True)
     time.sleep(600)
-bagwise.training.fit.Engine = wait
+bagwise.training.learning.Engine = wait
 """
 
 

@@ -2,8 +2,8 @@
 
 SLOW = (
     "cli/",
+    "distributed/",
     "experiments/",
-    "test_distributed.py",
     "test_estimators.py",
     "test_import.py",
     "test_scripts.py",

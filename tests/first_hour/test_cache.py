@@ -10,7 +10,7 @@ import pytest
 
 import bagwise.codebooks.kmeans as clustering
 import bagwise.model.visual as visual
-import bagwise.training.fit as fitting
+import bagwise.training.learning as fitting
 from bagwise import Model
 from bagwise.descriptors import ColorCells, DenseSIFT
 from commands import as_json, bagwise

@@ -10,7 +10,7 @@ import typer
 
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.cli.options import FIT_OPTIONS, Force, MapMethod, command, fit_options, source_path
+from bagwise.cli.options import FIT_OPTIONS, Force, MapMethod, Scheduler, Workers, command, fit_options, source_path
 from bagwise.cli.outputs import (
     FitOutputs,
     check_outputs,
@@ -89,6 +89,8 @@ def fit(
         bool, typer.Option("--dry-run", help="Print the steps with estimates of memory and time; write nothing.")
     ] = False,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
@@ -102,7 +104,10 @@ def fit(
         return
     check_outputs([outputs.model, outputs.report, outputs.index], force)
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
-    run_fit(session, source, chosen, outputs, compact, map_method)
+    from bagwise.distributed import connected
+
+    with connected(scheduler, workers) as client:
+        run_fit(session, source, chosen, outputs, compact, map_method, client)
 
 
 @command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
@@ -200,6 +205,7 @@ def run_fit(
     outputs: FitOutputs,
     compact: bool = False,
     map_method: str = "spectral",
+    client: Any = None,
 ) -> None:
     """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model."""
     from bagwise.training import evaluate_model
@@ -207,10 +213,11 @@ def run_fit(
 
     if outputs.report is not None or outputs.markdown is not None:
         require("jinja2", "report", "Writing reports (--report, --markdown)")
-    fitted = fit(source, options, progress=session.progress)
+    fitted = fit(source, options, progress=session.progress, client=client)
     evaluation, started = None, time.perf_counter()
     if fitted.test is not None and fitted.model.heads:
-        evaluation = evaluate_model(fitted.model, fitted.test, progress=session.progress, **options.to_dict())
+        how: dict[str, Any] = {"progress": session.progress, "client": client}
+        evaluation = evaluate_model(fitted.model, fitted.test, **how, **options.to_dict())
         fitted.timings["evaluation"] = time.perf_counter() - started
     session.progress.clear()
     _print_fit(session, fitted, evaluation)

@@ -25,7 +25,9 @@ __all__ = [
     "QueryText",
     "Raw",
     "Row",
+    "Scheduler",
     "SourcePath",
+    "Workers",
     "command",
 ]
 __all__ += ["fit_options", "source_path"]
@@ -54,6 +56,14 @@ Row = Annotated[int | None, typer.Option(min=0, help="Only this row of a table, 
 
 MapMethod = Annotated[
     str, typer.Option("--map", help="Map of the items in the index, for bagwise explore: spectral, tsne or none.")
+]
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Run on the Dask cluster of this scheduler, such as tcp://host:8786.", metavar="ADDRESS"),
+]
+Workers = Annotated[
+    int | None, typer.Option(help="Run on this many worker processes of this machine, by Dask.", metavar="N")
 ]
 
 # Name of a parameter: its annotated type and default.
@@ -145,6 +155,9 @@ FIT_OPTIONS: Options = {
     "random_state": _option(int, _LEARNING, "Random seed. Default: 0.", "--seed"),
     "memory_limit": _option(
         str, _RUNNING, "Descriptors beyond this size go to a temporary file. Default: 32MiB.", metavar="SIZE"
+    ),
+    "partition": _option(
+        int, _RUNNING, "With a cluster: items that a worker takes at a time. Default: 64 images, 10000 texts or rows."
     ),
     "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
     **READ_OPTIONS,

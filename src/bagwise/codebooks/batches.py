@@ -15,11 +15,13 @@ from bagwise._utils.devices import is_on_device, to_host
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 
-__all__ = ["Reservoir", "as_batches", "batches_of_width", "sample_vectors"]
+__all__ = ["Reservoir", "Sample", "as_batches", "batches_of_width", "sample_vectors"]
 
 # Arrays that come one by one are put into batches of about this many vectors, and no more than this many bags.
 _BATCH_ROWS = 1 << 16
 _BATCH_BAGS = 1 << 12
+
+Sample = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[Any]]
 
 
 def as_batches(bags: Any) -> Iterator[Bags]:
@@ -126,15 +128,19 @@ class Reservoir:
 
     Each vector gets a random number, in order of arrival; those with the k smallest are kept. So the sample does not
     depend on how vectors are split into batches. Vectors of zeros (flat patches) are left out.
+
+    Parts of the vectors may be sampled apart and joined (`joined`): `first` is the number of vectors before a part, all
+    of whose random numbers `random` must have drawn, and `limit` a number above those of all vectors that are kept in
+    the end, so that not every part holds k of them.
     """
 
-    def __init__(self, k: int, random: np.random.Generator) -> None:
+    def __init__(self, k: int, random: np.random.Generator, *, first: int = 0, limit: float = 1.0) -> None:
         self._k = as_count(k, "n_samples", least=1)
         self._random = random
-        self._held: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[Any]]] = []
+        self._held: list[Sample] = []
         self._n_held = 0
-        self._limit = 1.0
-        self.n_seen = 0
+        self._limit = limit
+        self.n_seen = first
         self.n_features: int | None = None
 
     def add(self, values: NDArray[Any]) -> None:
@@ -164,7 +170,18 @@ class Reservoir:
 
     def vectors(self) -> NDArray[Any]:
         """Return the sample, in order of arrival."""
+        return self.sample()[2]
+
+    def sample(self) -> Sample:
+        """Return the random numbers of the sampled vectors, their places in the order of arrival, and the vectors."""
         if not self._held:
-            return np.empty((0, self.n_features or 0), np.float32)
+            return np.empty(0), np.empty(0, np.int64), np.empty((0, self.n_features or 0), np.float32)
         self._shrink()
-        return self._held[0][2]
+        return self._held[0]
+
+    @classmethod
+    def joined(cls, k: int, *samples: Sample) -> Sample:
+        """Return the sample of parts of the vectors, in their order, from the samples of each."""
+        both = cls(k, np.random.default_rng())
+        both._held = [sample for sample in samples if len(sample[0])]
+        return both.sample() if both._held else samples[0]

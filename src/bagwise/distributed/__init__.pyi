@@ -1,3 +1,4 @@
+from .clusters import connected as connected
 from .sums import class_sums as class_sums
 from .sums import cooccurrence as cooccurrence
 from .sums import gram as gram

@@ -333,8 +333,13 @@ class Engine:
         return criterion.scoring(data, self._labels, **self._weighted())
 
     def matrices_of(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return A and B of groups of words, for trace ratios of samples in memory."""
+        """Return A and B of groups of words, for trace ratios."""
         assert isinstance(self.criterion, TraceRatio)
+        if isinstance(self.data, Statistics):
+            words = np.arange(len(labels))
+            join = sp.csr_array((np.ones(len(labels)), (labels, words)))
+            A, B = self.criterion.matrices_from_sums(self.data, words, self._n_threads)
+            return join @ (join @ A).T, join @ (join @ B).T
         X = pool(self.data, labels, int(labels.max()) + 1)
         store = DenseStore.from_structures(_as_float64(X), *self._structures(self.criterion), self._n_threads)
         return store.A, store.B

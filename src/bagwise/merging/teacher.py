@@ -123,7 +123,12 @@ def balanced_weights(scores: Values, sample_weight: Values | None = None) -> Val
     """
     codes, given = answers(scores), np.ones(len(scores)) if sample_weight is None else sample_weight
     sizes = np.bincount(codes, given, minlength=max(scores.shape[1], 2))
-    return given / (sizes + _RARE * sizes.mean())[codes]
+    return given / class_sizes(sizes)[codes]
+
+
+def class_sizes(sizes: NDArray[Any]) -> Values:
+    """Return the sizes of classes that the weights of their items are divided by, see `balanced_weights`."""
+    return sizes + _RARE * sizes.mean()
 
 
 def mean_squares(X: Any, sample_weight: Values | None = None) -> Values:

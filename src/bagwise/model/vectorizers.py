@@ -10,7 +10,7 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, Self
@@ -27,10 +27,11 @@ from bagwise.model.histograms import Histograms, WordSample, as_histograms
 from bagwise.model.steps import StepCache, from_json, to_json
 from bagwise.runtime import hash_words, split_text
 from bagwise.sources.collection import Collection, load_texts
-from bagwise.sources.items import ItemIterator
+from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
 
 __all__ = [
     "Histograms",
+    "Part",
     "Progress",
     "Run",
     "TableVectorizer",
@@ -100,8 +101,22 @@ class Run:
     progress: Progress = no_progress
 
 
+@dataclass(frozen=True)
+class Part:
+    """Items of a part of a collection that were read once: a vocabulary is learned from them, and counted in them."""
+
+    content: Iterable[Any]
+    kept: NDArray[np.intp]  # items that could be read, by their numbers in the part
+    skipped: tuple[Skipped, ...] = ()
+    sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # vectors, and those not zero
+
+
 class Vectorizer(ABC):
-    """Turns items of one modality into histograms over the full vocabulary."""
+    """Turns items of one modality into histograms over the full vocabulary.
+
+    The steps of a fit can be taken one by one, for parts of a collection that lie on several machines: `read_part` for
+    each, `summary` of what was read, `join` for two summaries, `learn` from that of all, and `count_part` for each.
+    """
 
     modality: str
     n_words: int  # size of the vocabulary
@@ -129,7 +144,7 @@ class Vectorizer(ABC):
         started = time.perf_counter()
         settings |= {"fitting": fitting, "on_error": run.on_error, "n_samples": run.n_samples}
         if not fitting:
-            settings["learned"] = {name: sha256(array.tobytes()).hexdigest() for name, array in self._learned().items()}
+            settings["learned"] = self.fingerprint()
         held = run.steps.load("histograms", X, settings, f"histograms of {len(X):,} {self.modality}")
         if held is not None:
             if fitting:
@@ -139,6 +154,10 @@ class Vectorizer(ABC):
         found = compute(X, run)
         run.steps.save("histograms", X, settings, found.pack(X) | (self._learned() if fitting else {}))
         return found
+
+    def fingerprint(self) -> dict[str, str]:
+        """Return hashes of the vocabulary."""
+        return {name: sha256(array.tobytes()).hexdigest() for name, array in self._learned().items()}
 
     def _settings(self) -> dict[str, Any] | None:
         """Return all parameters that histograms depend on, as JSON values; None where there is nothing to cache."""
@@ -152,6 +171,26 @@ class Vectorizer(ABC):
         """Set the vocabulary to that of `_learned`."""
 
     @abstractmethod
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Read the items of a part. `keep` holds batches of what was read until they are counted."""
+
+    @abstractmethod
+    def summary(self, part: Part, before: Any = None, limits: Any = None) -> Any:
+        """Return what the vocabulary is learned from; `before` and `limits` are those of `VisualVectorizer`."""
+
+    @abstractmethod
+    def join(self, one: Any, other: Any) -> Any:
+        """Return the summary of two neighbouring parts."""
+
+    @abstractmethod
+    def learn(self, summary: Any, run: Run, source: str = "the source", sizes: Any = None) -> None:
+        """Learn the vocabulary; `sizes` are the sums of those of all parts."""
+
+    @abstractmethod
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
+        """Count words; `wanted` are items of the part to return a `WordSample` of."""
+
+    @abstractmethod
     def _fit_transform(self, X: Any, run: Run) -> Histograms: ...
 
     @abstractmethod
@@ -160,6 +199,17 @@ class Vectorizer(ABC):
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `Model` that describe the fitted vectorizer."""
+
+
+@dataclass(frozen=True)
+class WordTotals:
+    """Words of texts in ascending order, how often each occurs, and in how many texts."""
+
+    words: list[str]
+    occurrences: NDArray[np.int64]
+    n_texts: NDArray[np.int64]
+    n_kept: int  # texts that could be read
+    n_items: int
 
 
 class TextVectorizer(Vectorizer):
@@ -197,7 +247,7 @@ class TextVectorizer(Vectorizer):
     def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.word_names = tuple(from_json(arrays["word_names"]))
         self.n_words = len(self.word_names)
-        self.__dict__.pop("_fitted_counter", None)
+        self.__dict__.pop("_vocabulary", None)
 
     def _counter(self, **options: Any) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
@@ -229,23 +279,70 @@ class TextVectorizer(Vectorizer):
 
     def _fit_transform(self, X: Any, run: Run) -> Histograms:
         """Learn the most frequent words and count them."""
-        started, texts = time.perf_counter(), self._texts(X, run.on_error)
-        counter = self._counter(min_df=min(self.min_count, texts.n_items), max_features=self.max_words)
+        started, source = time.perf_counter(), X.source if isinstance(X, Collection) else "the list"
+        part = self.read_part(X, run)
+        if not len(part.kept):
+            raise NothingReadError(part.skipped, source)
+        self.learn(self.summary(part), run, source)
+        return dataclasses.replace(
+            self.count_part(part, run), seconds={"counting words": time.perf_counter() - started}
+        )
+
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Count all words of the texts: pairs of words, in their order, and counts."""
+        texts, counter = self._texts(X, run.on_error), self._counter()
+        words: list[str] = []
         try:
             counts = counter.fit_transform(_with_progress(texts, run.progress))
+            words = counter.get_feature_names_out().tolist()
+        except NothingReadError as error:
+            return Part(keep([(words, sp.csr_array((0, 0), dtype=np.int64))]), np.empty(0, np.intp), error.skipped)
         except BagwiseError:
             raise
-        except ValueError as error:  # scikit-learn's message about an empty vocabulary
+        except ValueError:  # scikit-learn's about an empty vocabulary
+            counts = sp.csr_array((len(texts.kept), 0), dtype=np.int64)
+        return Part(keep([(words, counts)]), np.array(texts.kept, np.intp), tuple(texts.skipped))
+
+    def summary(self, part: Part, before: Any = None, limits: Any = None) -> WordTotals:
+        """Return how often each word occurs, and in how many texts."""
+        ((words, counts),) = part.content
+        n_texts = np.bincount(counts.indices, minlength=len(words))
+        occurrences = np.asarray(counts.sum(axis=0), dtype=np.int64).ravel()
+        return WordTotals(words, occurrences, n_texts, len(part.kept), len(part.kept) + len(part.skipped))
+
+    def join(self, one: WordTotals, other: WordTotals) -> WordTotals:
+        """Add up the occurrences of words."""
+        words = sorted({*one.words, *other.words})
+        place = {word: number for number, word in enumerate(words)}
+        sums = np.zeros((2, len(words)), np.int64)
+        for totals in (one, other):
+            own = np.fromiter(map(place.__getitem__, totals.words), np.intp, len(totals.words))
+            sums[0, own] += totals.occurrences
+            sums[1, own] += totals.n_texts
+        return WordTotals(words, sums[0], sums[1], one.n_kept + other.n_kept, one.n_items + other.n_items)
+
+    def learn(self, summary: WordTotals, run: Run, source: str = "the source", sizes: Any = None) -> None:
+        """Take the most frequent of the words that occur in enough texts, as `CountVectorizer` does."""
+        enough = np.flatnonzero(summary.n_texts >= min(self.min_count, summary.n_items))
+        if len(enough) > self.max_words:
+            enough = np.sort(enough[(-summary.occurrences[enough]).argsort()[: self.max_words]])
+        if not len(enough):
             rare = f" that occurs in {self.min_count} of them. Add texts, or lower min_count"
             raise BagwiseError(
-                f"The {len(texts.kept)} texts of {texts.source} have no word{rare if self.min_count > 1 else ''}."
-            ) from error
-        self.word_names = tuple(map(str, counter.get_feature_names_out()))
+                f"The {summary.n_kept} texts of {source} have no word{rare if self.min_count > 1 else ''}."
+            )
+        self.word_names = tuple(summary.words[number] for number in enough.tolist())
         self.n_words = len(self.word_names)
         self.__dict__.pop("_vocabulary", None)
-        matrix = sp.csr_array(counts, dtype=np.float32)
-        seconds = {"counting words": time.perf_counter() - started}
-        return Histograms(matrix, np.array(texts.kept), tuple(texts.skipped), seconds=seconds)
+
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
+        """Keep the counts of the words that were learned."""
+        ((words, counts),) = part.content
+        column = np.array([self._vocabulary.get(word, -1) for word in words], np.int32)[counts.indices]
+        known = column >= 0
+        starts = np.concatenate([[0], np.cumsum(known)])[counts.indptr].astype(np.int32 if known.size < 2**31 else None)
+        rows = (counts.data[known].astype(np.float32), column[known].astype(starts.dtype), starts)
+        return Histograms(sp.csr_array(rows, shape=(counts.shape[0], self.n_words)), part.kept, part.skipped)
 
     def _transform(self, X: Any, run: Run) -> Histograms:
         """Count the words of texts."""
@@ -290,6 +387,12 @@ class TableVectorizer(Vectorizer):
 
     def _fit_transform(self, X: Any, run: Run) -> Histograms:
         """Check that the table holds finite numbers, and none below 0 if it is sparse."""
+        part = self.read_part(X, run)
+        self.learn(self.summary(part), run, X.source)
+        return self.count_part(part, run)
+
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Check that the rows hold finite numbers, and none below 0 if they are sparse."""
         values = X.X.data if sp.issparse(X.X) else X.X
         if values.size and not np.isfinite(values).all():
             raise BagwiseError(f"{X.source} holds NaN or infinity; counts of words must be finite.")
@@ -298,10 +401,29 @@ class TableVectorizer(Vectorizer):
                 f"{X.source} is sparse and holds negative numbers (the smallest is {values.min():g}), but counts of "
                 "words are never negative. Remove such columns, or give a dense table, which may hold measurements."
             )
-        self.n_words = X.X.shape[1]
-        self.word_names = None if X.feature_names is None else tuple(X.feature_names)
         matrix = sp.csr_array(X.X, dtype=np.float32) if sp.issparse(X.X) else np.asarray(X.X, np.float32)
-        return Histograms(matrix, np.arange(len(X)))
+        names = None if X.feature_names is None else tuple(X.feature_names)
+        return Part(keep([(matrix, names)]), np.arange(len(X)))
+
+    def summary(self, part: Part, before: Any = None, limits: Any = None) -> tuple[int, tuple[str, ...] | None]:
+        """Return the number of columns and their names."""
+        ((matrix, names),) = part.content
+        return matrix.shape[1], names
+
+    def join(self, one: Any, other: Any) -> Any:
+        """Check that both have the same columns."""
+        if one != other:
+            raise BagwiseError(f"Parts of the table have other columns: {one[0]} and {other[0]}, or others by name.")
+        return one
+
+    def learn(self, summary: Any, run: Run, source: str = "the source", sizes: Any = None) -> None:
+        """Take the columns for words."""
+        self.n_words, self.word_names = summary
+
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
+        """Return the rows."""
+        ((matrix, _),) = part.content
+        return Histograms(matrix, part.kept)
 
     def _transform(self, X: Any, run: Run) -> Histograms:
         """Check the shape and the names of the columns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from numbers import Integral
@@ -20,18 +20,18 @@ from bagwise._utils.memory import parse_size
 from bagwise._utils.threads import number_of_threads
 from bagwise.bags import Bags
 from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
-from bagwise.codebooks.batches import Reservoir, batches_of_width
+from bagwise.codebooks.batches import Reservoir, Sample, batches_of_width
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.descriptors.describing import Describer, describe_items
 from bagwise.errors import BagwiseError
 from bagwise.model.histograms import Histograms, WordSample, as_histograms
 from bagwise.model.parts import DescriptorRecord, LazyDescriptor
-from bagwise.model.vectorizers import Run, Vectorizer
+from bagwise.model.vectorizers import Part, Run, Vectorizer
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import ItemIterator, Skipped
+from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
 from bagwise.sources.media import images_in_mode
 
-__all__ = ["N_SAMPLED_VECTORS", "VisualVectorizer"]
+__all__ = ["N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
 
 _BATCH_SIZE = 32
 N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
@@ -123,11 +123,11 @@ class VisualVectorizer(Vectorizer):
                 run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
             self._set_codebooks(
-                self._learn_words(X, reservoir, size, random, run, k)
-                for k, (reservoir, size, random) in enumerate(zip(reservoirs, self._asked, randoms, strict=True))
+                self._learn_words(X if isinstance(X, Collection) else None, reservoir.vectors(), random, run, k)
+                for k, (reservoir, random) in enumerate(zip(reservoirs, randoms, strict=True))
             )
             times.append(time.perf_counter())
-            counting = _Counting(self, run, describing.kept, n_items)
+            counting = _Counting(self, run, describing.kept, sampled_items(n_items, run.n_samples))
             for batch in zip(*spools, strict=True):
                 counting.add(self._checked(batch))
                 run.progress("Counting words", counting.n_rows, len(describing.kept))
@@ -135,11 +135,66 @@ class VisualVectorizer(Vectorizer):
         stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
         return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
 
-    def _learn_words(
-        self, X: Any, reservoir: Reservoir, size: int, random: np.random.Generator, run: Run, k: int
-    ) -> NDArray[Any]:
-        """Learn vocabulary number k, unless an earlier run has learned it from the same items."""
-        steps, settings = run.steps, self._settings() if isinstance(X, Collection) else None
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Describe the items: batches of bags, a tuple with one entry per vocabulary."""
+        describing = self._describe(X, run)
+        sizes = np.zeros((len(self.vocabularies), 2), np.int64)
+
+        def batches() -> Iterator[tuple[Any, ...]]:
+            for batch in describing:
+                for k, bags in enumerate(batch):
+                    sizes[k] += len(bags.values), np.count_nonzero(bags.values.any(axis=1))
+                yield batch
+
+        try:
+            content = keep(batches())
+        except NothingReadError as error:
+            return Part(keep(()), np.empty(0, np.intp), error.skipped, sizes)
+        return Part(content, np.array(describing.kept, np.intp), tuple(describing.skipped), sizes)
+
+    def summary(self, part: Part, before: Any = None, limits: Any = None) -> list[Sample]:
+        """Sample descriptors for each vocabulary, as if all parts were read one after the other.
+
+        `before` are the numbers of vectors in earlier parts, `limits` those of `Reservoir`.
+        """
+        n = len(self.vocabularies)
+        before, limits = [0] * n if before is None else before, [1.0] * n if limits is None else limits
+        reservoirs = [
+            Reservoir(N_SAMPLED_VECTORS, self._random_after(int(first)), first=int(first), limit=float(limit))
+            for first, limit in zip(before, limits, strict=True)
+        ]
+        for batch in part.content:
+            for bags, reservoir in zip(batch, reservoirs, strict=True):
+                reservoir.add(bags.values)
+        return [reservoir.sample() for reservoir in reservoirs]
+
+    def join(self, one: list[Sample], other: list[Sample]) -> list[Sample]:
+        """Join samples."""
+        return [Reservoir.joined(N_SAMPLED_VECTORS, *both) for both in zip(one, other, strict=True)]
+
+    def learn(self, summary: list[Sample], run: Run, source: str = "the source", sizes: Any = None) -> None:
+        """Learn the words of each vocabulary by k-means."""
+        self._set_codebooks(
+            self._learn_words((sample[2],), sample[2], self._random_after(int(sizes[k, 0])), run, k)
+            for k, sample in enumerate(summary)
+        )
+
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
+        """Count the words of the descriptors."""
+        counting = _Counting(self, run, part.kept.tolist(), set(wanted))
+        for batch in part.content:
+            counting.add(self._checked(batch))
+        return counting.histograms(part.skipped)
+
+    def _random_after(self, n_vectors: int) -> np.random.Generator:
+        """Return the random generator as it is after so many vectors were offered to a reservoir."""
+        random = generator(self.random_state)
+        random.bit_generator.advance(n_vectors)  # type: ignore[attr-defined]
+        return random
+
+    def _learn_words(self, data: Any, vectors: NDArray[Any], random: np.random.Generator, run: Run, k: int) -> Any:
+        """Learn vocabulary number k, unless an earlier run has learned it from the same `data`; None: do not look."""
+        steps, settings, size = run.steps, None if data is None else self._settings(), self._asked[k]
         if steps is not None and settings is not None:
             settings = {
                 "descriptor": settings["descriptors"][k],
@@ -148,7 +203,7 @@ class VisualVectorizer(Vectorizer):
                 "fewer": self.fewer,
                 "on_error": run.on_error,
             }
-            held = steps.load("words", X, settings, f"{size:,} words")
+            held = steps.load("words", data, settings, f"{size:,} words")
             if held is not None:
                 return held["codebook"]
 
@@ -160,10 +215,10 @@ class VisualVectorizer(Vectorizer):
 
         given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
         if steps is None or settings is None:
-            return kmeans_words(reservoir.vectors(), size, n_init=1, **given).words
-        unfinished = steps.checkpoint("unfinished", X, settings)
-        words = kmeans_words(reservoir.vectors(), size, n_init=1, checkpoint=unfinished, **given).words
-        steps.save("words", X, settings, {"codebook": words})
+            return kmeans_words(vectors, size, n_init=1, **given).words
+        unfinished = steps.checkpoint("unfinished", data, settings)
+        words = kmeans_words(vectors, size, n_init=1, checkpoint=unfinished, **given).words
+        steps.save("words", data, settings, {"codebook": words})
         unfinished.remove()
         return words
 
@@ -179,12 +234,12 @@ class VisualVectorizer(Vectorizer):
         if isinstance(X, Bags) or isinstance(nested, Bags) or sp.issparse(first):
             if not self.codebooks and not sp.issparse(first):
                 raise BagwiseError("This model has no codebook: it takes images or counts of patterns, got Bags.")
-            counting = _Counting(self, run, None, 0)
+            counting = _Counting(self, run, None, set())
             for batch in self._batches(X):
                 counting.add(batch)
             return counting.histograms(())
         describing = self._describe(X, run)
-        counting = _Counting(self, run, describing.kept, describing.n_items)
+        counting = _Counting(self, run, describing.kept, sampled_items(describing.n_items, run.n_samples))
         for batch in describing:
             counting.add(self._checked(batch))
             run.progress("Counting words", describing.n_done, describing.n_items)
@@ -253,12 +308,11 @@ class VisualVectorizer(Vectorizer):
 class _Counting:
     """Histograms of one batch of bags after the other, and samples of some of their items."""
 
-    def __init__(self, vectorizer: VisualVectorizer, run: Run, kept: list[int] | None, n_items: int) -> None:
+    def __init__(self, vectorizer: VisualVectorizer, run: Run, kept: list[int] | None, wanted: set[int]) -> None:
         self._vectorizer = vectorizer
         self._n_threads = number_of_threads(run.n_jobs)
         self._kept = kept  # grows while items are described
-        n_samples = run.n_samples if vectorizer.codebooks else 0
-        self._wanted = set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
+        self._wanted = wanted if vectorizer.codebooks else set()
         self._tables: list[Any] = []
         if self._wanted:
             from bagwise.codebooks.distances import WordDistances
@@ -302,9 +356,15 @@ class _Counting:
 
     def histograms(self, skipped: Sequence[Skipped]) -> Histograms:
         """Return the histograms of all batches."""
-        matrix = sp.csr_array(sp.vstack(self._parts, format="csr"))
+        none = sp.csr_array((0, n_cells(self._vectorizer.pyramid) * self._vectorizer.n_words), dtype=np.float32)
+        matrix = sp.csr_array(sp.vstack(self._parts, format="csr")) if self._parts else none
         kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept)
         return Histograms(matrix, kept, tuple(skipped), self._samples)
+
+
+def sampled_items(n_items: int, n_samples: int) -> set[int]:
+    """Return the numbers of so many items, evenly spaced."""
+    return set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
 
 
 def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:

@@ -21,8 +21,8 @@ from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped, SkippedItemsWarning
-from bagwise.training.fit import cross_validate
 from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
+from bagwise.training.learning import cross_validate
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
 from bagwise.training.options import FitOptions
 from bagwise.training.preparing import Prepared, class_codes, prepare
@@ -96,7 +96,9 @@ class Evaluation:
         return confusion_matrix(self.codes, self.at(size), labels=np.arange(len(self.classes)))
 
 
-def evaluate_model(model: Model, source: Any, *, progress: Progress | None = None, **options: Any) -> Evaluation:
+def evaluate_model(
+    model: Model, source: Any, *, client: Any = None, progress: Progress | None = None, **options: Any
+) -> Evaluation:
     """Classify labelled items along the path: at 2, 5, 10, 20, … groups, as far as the model has classifiers for them.
 
     Parameters
@@ -104,6 +106,8 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
     model : Model
     source : Collection or path
         With labels the model knows; items without a label are not used. Of a source with splits, "test" is used.
+    client : distributed.Client, default=None
+        Workers of this Dask cluster read the items and count their words.
     progress : callable, default=None
         See `fit_model`.
     **options
@@ -134,7 +138,7 @@ def evaluate_model(model: Model, source: Any, *, progress: Progress | None = Non
         collection = collection.split("test")[0]
     n_items, collection = len(collection), _labelled(collection, model)
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
-    found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress)
+    found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
     collection = collection[found.kept]
     codes = class_codes(collection, model.classes)
     usual = {*path_sizes(model.hierarchy.n_words, model.n_groups), *(() if model.path is None else model.path.sizes)}

@@ -21,7 +21,8 @@ from bagwise.merging.compact import MOST_FITTED
 from bagwise.model.vectorizers import no_progress
 from bagwise.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
 from bagwise.sources.collection import Collection
-from bagwise.training.fit import _learn_tables, cross_validate, learn_groups
+from bagwise.training.fit import _learn_tables
+from bagwise.training.learning import cross_validate, learn_groups
 from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method, choose_weighting, sizes_of
 from bagwise.training.options import FitOptions, make_vectorizer
 from bagwise.training.preparing import WordData

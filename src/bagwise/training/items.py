@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from bagwise._io.storage import as_place
+from bagwise.distributed.executors import executor_of
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.model.histograms import open_frame_like
 from bagwise.model.model import Model
@@ -19,6 +20,7 @@ from bagwise.sources.media import images_in_mode
 from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
 from bagwise.sources.places import ending
 from bagwise.training.options import FitOptions, open_source, reading_options
+from bagwise.training.parts import transform_parts
 from bagwise.training.provenance import versions
 
 __all__ = ["N_SAMPLED_ITEMS", "count_words", "open_items", "step_cache"]
@@ -125,6 +127,7 @@ def count_words(
     *,
     n_samples: int = 0,
     progress: Progress | None = None,
+    client: Any = None,
 ) -> Histograms:
     """Count the words of the items that can be read, over the full vocabulary.
 
@@ -134,17 +137,21 @@ def count_words(
     collection : Collection
         Items of the model's modality, see `open_items`.
     options : FitOptions, default=None
-        `on_error`, `n_jobs` and `cache` are used.
+        `on_error`, `n_jobs`, `cache` and `partition` are used.
     n_samples : int, default=0
         Number of images to return a `WordSample` of, for the patches of a report.
     progress : callable, default=None
         See `fit_model`.
+    client : distributed.Client, default=None
+        Workers of this Dask cluster read the items and count their words.
 
     Returns
     -------
     histograms : Histograms
     """
     options = FitOptions() if options is None else options
+    if client is not None:
+        return transform_parts(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
     reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
     report = progress or no_progress
     steps = step_cache(options, report)

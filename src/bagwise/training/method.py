@@ -120,12 +120,8 @@ class Method:
             return weighted
         return WordWeighting("count", None, "l1", self.vocabularies).apply(counts) if distances else counts
 
-    def merge(self, X: Any, merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
-        """Merge the words of each vocabulary by itself; `merge_part` takes the columns of a vocabulary."""
-        return merge_vocabularies(self.vocabularies or (X.shape[1],), merge_part)
-
     def merger(self) -> Any:
-        """Return an estimator that does the same as `merge`, for cross-validation."""
+        """Return an estimator that merges the words of each vocabulary by itself, for cross-validation."""
         return _EachVocabulary(WordMerger(criterion=self.criterion), self.vocabularies)
 
 
@@ -234,14 +230,18 @@ def refined_size(options: FitOptions, n_classes: int) -> int:
     return max(20, 3 * n_classes) if options.n_groups == "auto" else int(options.n_groups)
 
 
-def choose_weighting(method: Method, counts: Any) -> WordWeighting:
-    """Return how words are weighted before they are summed; TF-IDF weights are learned from counts of whole items."""
+def choose_weighting(method: Method, counts: Any, idf: NDArray[np.float64] | None = None) -> WordWeighting:
+    """Return how words are weighted before they are summed; TF-IDF weights are learned from counts of whole items.
+
+    With `idf`, inverse document frequencies are given.
+    """
     if method.scaling is not None:
         shift, scale = method.scaling
         weights = None if scale is None else scale.astype(np.float32).astype(np.float64)
         return WordWeighting(weights=weights, shift=shift.astype(np.float64))
     if method.root is None:
-        return WordWeighting("log", inverse_document_frequencies(counts).astype(np.float32).astype(np.float64), "l2")
+        found = inverse_document_frequencies(counts) if idf is None else idf
+        return WordWeighting("log", found.astype(np.float32).astype(np.float64), "l2")
     if method.root == "before":
         return WordWeighting("sqrt", None, "l2", method.vocabularies)
     return WordWeighting("count", None, "l1", method.vocabularies) if method.vocabularies else WordWeighting()
@@ -369,10 +369,31 @@ class FollowedPath:
             progress("Training a classifier on all words", 1, n_teachers)
             merged = Teacher.of(svm.fit(whole, codes), whole)
         progress("Training a classifier on all words", n_teachers, n_teachers)
+        scores = teacher.scores(X)
+
+        def moments_of(labels: NDArray[np.int64], size: int) -> ScoreMoments:
+            return ScoreMoments.of(pool(X, labels, size, n_cells=n_cells), scores)
+
+        return cls.of(teacher, merged, sizes, n_cells, n_refined, moments_of, progress)
+
+    @classmethod
+    def of(
+        cls,
+        teacher: Teacher,
+        merged: Teacher,
+        sizes: Sequence[int],
+        n_cells: int,
+        n_refined: int,
+        moments_of: Callable[[NDArray[np.int64], int], ScoreMoments],
+        progress: Progress = no_progress,
+    ) -> FollowedPath:
+        """Merge words by one classifier, and fit the weights of groups to the scores of another.
+
+        `moments_of` is called with the groups of words and their number, once.
+        """
         hierarchy = merge_refined(
             merged.mass, merged.coef.T, "classifier", n_refined, partial(progress, "Merging words")
         )
-        scores = teacher.scores(X)
         coefs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         moments: ScoreMoments | None = None
         finer = np.empty(0, dtype=np.int64)  # groups that the moments are of
@@ -385,7 +406,7 @@ class FollowedPath:
                 coefs[size] = mean
                 continue
             if moments is None:
-                moments = ScoreMoments.of(pool(X, labels, size, n_cells=n_cells), scores)
+                moments = moments_of(labels, size)
             else:
                 moments = moments.merged(_between(finer, spread), n_cells * size)
             finer = spread

@@ -149,6 +149,9 @@ class FitOptions:
     memory_limit : int, float or str, default=None
         Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. Without classes, "auto" takes
         "lpp" where the data of "mmi" would exceed it; None: 80 % of the free memory.
+    partition : int, default=None
+        With a cluster: number of items that a worker takes at a time. None: 64 images, 8 videos, 10,000 texts or rows.
+        The model does not depend on it.
     random_state : int, default=0
         The same seed gives the same model.
     n_jobs : int, default=-1
@@ -193,6 +196,7 @@ class FitOptions:
     on_error: str = "skip"
     cache: str | None = None
     memory_limit: int | float | str | None = None
+    partition: int | None = None
     random_state: int = 0
     n_jobs: int = -1
 
@@ -212,7 +216,7 @@ class FitOptions:
             raise OptionError("n_groups", f'n_groups must be an integer or "auto", got {self.n_groups!r}.')
         if self.n_groups != "auto":
             self._check_integer("n_groups", 1)
-        for name, least in (("n_words", 2), ("step", 1), ("patch", 1)):
+        for name, least in (("n_words", 2), ("step", 1), ("patch", 1), ("partition", 1)):
             if getattr(self, name) is not None:
                 self._check_integer(name, least)
         for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0)):

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.errors import BagwiseError
+from bagwise._utils.memory import readable_size
+from bagwise.codebooks.pyramids import n_cells
+from bagwise.distributed.executors import Executor
+from bagwise.errors import BagwiseError, parameter_name
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
@@ -19,6 +22,8 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
 from bagwise.training.items import N_SAMPLED_ITEMS, step_cache
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
+from bagwise.training.parts import count_parts, stacked
+from bagwise.training.sums import PartedRows, exceeds, sample_items
 
 __all__ = [
     "FitLog",
@@ -49,6 +54,7 @@ class WordData:
     skipped: tuple[Skipped, ...] = ()
     samples: Mapping[int, WordSample] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    rows: PartedRows | None = None  # histograms of all items, if those here are a sample of them
 
     @property
     def n_words(self) -> int:
@@ -146,12 +152,15 @@ def open_training(source: Any, options: FitOptions) -> Opened:
     return Opened(collection, test, options, log, () if note is None else (note,))
 
 
-def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
-    """Open a source, count its words and read its classes: all that comes before merging."""
+def prepare(source: Any, options: FitOptions, progress: Progress, executor: Executor | None = None) -> Prepared:
+    """Open a source, count its words and read its classes: all that comes before merging.
+
+    With an `executor`, items are read and counted in partitions, where it runs them.
+    """
     opened = open_training(source, options)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, progress)
-    data = vectorize(collection, options, progress, steps)
+    data = vectorize(collection, options, progress, steps, executor)
     data = replace(data, skipped=(*collection.skipped, *data.skipped))
     log.timings.update(data.seconds)
     if data.skipped:
@@ -169,22 +178,56 @@ def prepare(source: Any, options: FitOptions, progress: Progress) -> Prepared:
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
+    if data.rows is not None:
+        data, codes = _sampled(data, data.rows, codes, classes, options, log)
     return Prepared(data, classes, codes, test, log, options, opened.found, steps)
 
 
+def _sampled(
+    data: WordData, rows: PartedRows, codes: Any, classes: tuple[str, ...], options: FitOptions, log: FitLog
+) -> tuple[WordData, Any]:
+    """Take a sample of the items for what needs items; the histograms of all stay where they are."""
+    n, rows = len(data.collection), rows.labelled(codes, len(classes))
+    chosen = sample_items(data.collection.ids, codes, rows.counted, options)
+    log.notes.append(
+        f"The histograms of {n:,} items take {readable_size(sum(rows.counted.n_bytes))}, more than this process may "
+        f"hold ({parameter_name('memory_limit')}): words and classifiers are learned from sums over all items, and "
+        f"errors, report and index are those of a sample of {len(chosen):,} items."
+    )
+    row_of = {int(item): row for row, item in enumerate(chosen)}
+    samples = {row_of[row]: one for row, one in data.samples.items()}
+    sample = replace(data, collection=data.collection[chosen], histograms=rows.sample(chosen), samples=samples)
+    return replace(sample, rows=rows), None if codes is None else codes[chosen]
+
+
 def vectorize(
-    collection: Collection, options: FitOptions, progress: Progress, steps: StepCache | None = None
+    collection: Collection,
+    options: FitOptions,
+    progress: Progress,
+    steps: StepCache | None = None,
+    executor: Executor | None = None,
 ) -> WordData:
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     has_classes = bool(class_names(collection, options))
     vectorizer = make_vectorizer(options, collection.modality, has_classes=has_classes)
+    n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
+    if executor is not None:
+        how: dict[str, Any] = {"n_samples": n_samples, "progress": progress, "steps": steps}
+        counted = count_parts(vectorizer, collection, options, executor, **how)
+        read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
+        about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
+        if not exceeds(counted, options):
+            return replace(WordData(*about), histograms=stacked(executor, counted.rows))
+        pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
+        grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
+        return WordData(*about, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
     found = vectorizer.fit_transform(
         collection,
         on_error=options.on_error,
         n_jobs=options.n_jobs,
-        n_samples=N_SAMPLED_ITEMS if collection.modality == "images" else 0,
+        n_samples=n_samples,
         progress=progress,
         steps=steps,
     )

@@ -1,6 +1,5 @@
 """Sums over Dask collections: the same as in memory, on any scheduler, also if a worker dies."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import dask.sizeof
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client, LocalCluster
 
 from bagwise import BagwiseError, Hierarchy, SketchMerger, WordMerger, WordMergerCV, distributed, merge_words
 from bagwise.merging import Sketch, Statistics, merge_statistics
@@ -29,23 +27,6 @@ def data():
     X, y = topic_counts(np.random.default_rng(0), ROWS, WORDS)
     X[:, [3, 8]] = 2.0
     return X, np.array(["cat", "dog"])[y]
-
-
-@pytest.fixture(scope="module")
-def client():
-    """A cluster of two processes on this machine."""
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-            memory_limit="1GiB",
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
 
 
 def sparse_chunks(X):

@@ -1,0 +1,97 @@
+"""Clients of a Dask cluster: that of a scheduler, or of workers on this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bagwise._utils.checks import check_integer
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError, argument
+
+__all__ = ["connected"]
+
+_SECONDS = 20  # until a scheduler has to answer
+_MOST_WORKERS = 1024
+
+
+@contextmanager
+def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Any]:
+    """Connect to a scheduler, or start worker processes on this machine; close what was opened at the end.
+
+    Parameters
+    ----------
+    scheduler : str, default=None
+        Address, such as ``"tcp://host:8786"``.
+    workers : int, default=None
+        Number of worker processes, of one thread each.
+
+    Yields
+    ------
+    client : distributed.Client or None
+        None if neither is given.
+
+    Examples
+    --------
+    >>> from bagwise.distributed import connected
+    >>> with connected() as client:
+    ...     client is None
+    True
+    """
+    if scheduler is None and workers is None:
+        yield None
+        return
+    if scheduler is not None and workers is not None:
+        raise BagwiseError(
+            f"{argument('scheduler')} and {argument('workers')} exclude each other: the first uses the workers of a "
+            "scheduler, the second starts workers on this machine. Give one."
+        )
+    distributed = require("distributed", "dask", "A cluster")
+    if scheduler is not None:
+        try:
+            client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise BagwiseError(
+                f"There is no answer from a scheduler at {argument('scheduler', scheduler)} within {_SECONDS} seconds "
+                f"({type(error).__name__}). Give the address that dask scheduler prints, such as tcp://host:8786."
+            ) from error
+        with client:
+            _check_workers(client, scheduler)
+            yield client
+        return
+    count = check_integer(workers, "workers", 1, _MOST_WORKERS)
+    with (
+        distributed.LocalCluster(
+            n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _check_workers(client: Any, scheduler: str) -> None:
+    """Raise an error if no worker comes, or one has another version of bagwise."""
+    try:
+        client.wait_for_workers(1, timeout=_SECONDS)
+    except TimeoutError as error:
+        raise BagwiseError(
+            f"The scheduler {scheduler} has no workers. Start some where bagwise is installed: dask worker {scheduler}"
+        ) from error
+    versions = client.run(_version)
+    strange = {worker: version for worker, version in versions.items() if version != _version()}
+    if strange:
+        worker, version = next(iter(strange.items()))
+        has = "does not have bagwise" if version is None else f"has bagwise {version}"
+        raise BagwiseError(
+            f"The worker {worker} {has}, but this process has {_version()}. Install the same version on all machines."
+        )
+
+
+def _version() -> str | None:
+    try:
+        import bagwise
+    except ImportError:
+        return None
+    return bagwise.__version__

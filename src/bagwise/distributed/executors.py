@@ -1,0 +1,291 @@
+"""Where the parts of a job run: in this process, or on the workers of a Dask cluster.
+
+A step of a job is a function that is mapped over parts, and perhaps a tree of sums over what it gives. Both executors
+run the same functions in the same order of sums, so that results do not depend on where they were computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError, argument
+
+__all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of"]
+
+Progress = Callable[[str, int, int], None]
+
+
+class Executor(ABC):
+    """Runs functions over parts. What `map`, `reduce` and `share` return are handles, which `gather` makes values.
+
+    `keep` holds batches until they are read again; it is called where a part is computed.
+    """
+
+    keep: Callable[[Iterable[Any]], Iterable[Any]]
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self.progress: Progress = progress or (lambda step, done, total: None)
+
+    @abstractmethod
+    def map(
+        self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
+    ) -> list[Any]:
+        """Call a function with each part, or with one of each of several sequences; return when all are done.
+
+        `step` is the name of the step for progress, and `sizes` what each part counts. Parts may be handles.
+        """
+
+    @abstractmethod
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the values of handles, in this process."""
+
+    @abstractmethod
+    def share(self, value: Any) -> Any:
+        """Return a handle of a value that all parts need."""
+
+    def reduce(self, join: Callable[[Any, Any], Any], parts: Sequence[Any], step: str = "") -> Any:
+        """Join neighbours in pairs, these again, and so on: a tree in the order of the parts. Returns a handle."""
+        left = list(parts)
+        while len(left) > 1:
+            pairs = len(left) // 2
+            joined = self.map(join, left[: 2 * pairs : 2], left[1 : 2 * pairs : 2], step=step)
+            left = joined + left[2 * pairs :]
+        return left[0]
+
+    def map_reduce(
+        self,
+        function: Callable[..., Any],
+        join: Callable[[Any, Any], Any],
+        *parts: Sequence[Any],
+        step: str = "",
+        sizes: Sequence[int] | None = None,
+    ) -> Any:
+        """Map and reduce, and return the value."""
+        return self.gather([self.reduce(join, self.map(function, *parts, step=step, sizes=sizes))])[0]
+
+
+class LocalExecutor(Executor):
+    """Runs parts one after the other in this process. Handles are the values themselves."""
+
+    def map(
+        self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
+    ) -> list[Any]:
+        """Call a function with each part."""
+        total, results = len(parts[0]) if sizes is None else sum(sizes), []
+        for k, given in enumerate(zip(*parts, strict=True)):
+            results.append(function(*given))
+            if step:
+                self.progress(step, k + 1 if sizes is None else sum(sizes[: k + 1]), total)
+        return results
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the values."""
+        return list(handles)
+
+    def share(self, value: Any) -> Any:
+        """Return the value."""
+        return value
+
+    keep = list
+
+
+class DaskExecutor(Executor):
+    """Runs parts on the workers of a `distributed.Client`. Handles are futures.
+
+    A function that raises an error ends the step, and so does Ctrl-C: what is not finished is cancelled.
+    """
+
+    def __init__(self, client: Any, progress: Progress | None = None) -> None:
+        super().__init__(progress)
+        self.client = client
+        self._distributed = require("distributed", "dask", "A cluster")
+
+    def map(
+        self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
+    ) -> list[Any]:
+        """Call a function with each part, on workers."""
+        if not parts[0]:
+            return []
+        with self._connected(), _large_graphs():
+            futures = self.client.map(function, *parts, pure=False)
+            self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes))
+        return futures
+
+    def _wait(self, futures: list[Any], step: str, sizes: list[int]) -> None:
+        size_of = {future.key: size for future, size in zip(futures, sizes, strict=True)}
+        done, total = 0, sum(sizes)
+        if step:
+            self.progress(step, 0, total)
+        try:
+            for future in self._distributed.as_completed(futures):
+                if future.status == "error":
+                    raise future.exception()
+                if future.status != "finished":
+                    raise self._distributed.client.FutureCancelledError(future.key, future.status)
+                done += size_of[future.key]
+                if step:
+                    self.progress(step, done, total)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is what counts; the scheduler may be gone
+                self.client.cancel(futures, force=True)
+            raise
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Turn errors of the cluster itself into errors that say what to do."""
+        known = self._distributed
+        again = f"With a cache ({argument('cache')}) the same call goes on from the parts that were finished."
+        try:
+            yield
+        except BagwiseError:
+            raise
+        except known.scheduler.KilledWorker as error:
+            raise BagwiseError(
+                f"Workers were lost again and again while they computed the same part ({error.task}), most likely for "
+                f"want of memory. Give workers more memory, or make parts smaller. {again}"
+            ) from error
+        except (
+            known.client.FutureCancelledError,
+            known.comm.CommClosedError,
+            known.client.FuturesCancelledError,
+            TimeoutError,
+            OSError,
+        ) as error:
+            if isinstance(error, OSError) and self.client.status == "running" and not _of_connection(error):
+                raise
+            raise BagwiseError(
+                f"The connection to the scheduler {self._address()} was lost, or the job was cancelled there "
+                f"({type(error).__name__}). Start a scheduler and workers, and run it again. {again}"
+            ) from error
+
+    def _address(self) -> str:
+        scheduler = getattr(self.client, "scheduler", None)
+        return str(getattr(scheduler, "address", "of the client"))
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        """Fetch the values of futures."""
+        with self._connected():
+            return self.client.gather(list(handles))
+
+    def share(self, value: Any) -> Any:
+        """Put a value on a worker; others fetch it there. It is part of the job, so that lost workers do no harm."""
+        with self._connected(), _large_graphs():
+            future = self.client.submit(_same, value, pure=False)
+            self._wait([future], "", [1])
+        return future
+
+
+def executor_of(client: Any, progress: Progress | None = None) -> Executor:
+    """Return the executor of a `distributed.Client`; an executor is returned as it is, for None one of this process.
+
+    >>> type(executor_of(None)).__name__
+    'LocalExecutor'
+    """
+    if client is None:
+        return LocalExecutor(progress)
+    if isinstance(client, Executor):
+        client.progress = progress or client.progress
+        return client
+    known = require("distributed", "dask", "A cluster")
+    if not isinstance(client, known.Client) or client.asynchronous:
+        got = "an asynchronous Client" if isinstance(client, known.Client) else type(client).__name__
+        raise BagwiseError(
+            f"client must be a distributed.Client that is not asynchronous; got {got}. Make one by "
+            'Client("tcp://scheduler:8786"), or Client(n_workers=4, threads_per_worker=1) for this machine.'
+        )
+    return DaskExecutor(client, progress)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _of_connection(error: OSError) -> bool:
+    return isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _large_graphs() -> Any:
+    """Let rows of tables that are in memory travel with the tasks without a warning."""
+    return require("dask", "dask", "A cluster").config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
+
+
+class Spilled:
+    """Batches in a temporary file of this process: what a worker holds of a part takes no memory.
+
+    Iterating reads one batch at a time. A pickle has the content of the file, so that it may move to another worker,
+    which then has a file of its own. The file is removed with the object.
+
+    Parameters
+    ----------
+    batches : iterable
+        Objects that can be pickled.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> held = Spilled(iter([[1, 2], [3]]))
+    >>> list(held), list(pickle.loads(pickle.dumps(held)))
+    ([[1, 2], [3]], [[1, 2], [3]])
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self.path, file = _new_file()
+        self._remove = weakref.finalize(self, _remove, self.path)
+        self.n_batches = 0
+        with file:
+            for batch in batches:
+                pickle.dump(batch, file, protocol=pickle.HIGHEST_PROTOCOL)
+                self.n_batches += 1
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        return self.path.stat().st_size
+
+    def __iter__(self) -> Iterator[Any]:
+        with open(self.path, "rb") as file:
+            for _ in range(self.n_batches):
+                yield pickle.load(file)
+
+    def __reduce__(self) -> Any:
+        return _received, (self.n_batches, np.fromfile(self.path, np.uint8))
+
+
+def _received(n_batches: int, content: NDArray[np.uint8]) -> Spilled:
+    held = Spilled(())
+    held.n_batches = n_batches
+    content.tofile(held.path)
+    return held
+
+
+def _new_file() -> tuple[Path, Any]:
+    """Open a new file in the folder of the worker, which Dask removes with it, or in that of temporary files."""
+    folder = None
+    with contextlib.suppress(ImportError, ValueError):
+        from distributed import get_worker
+
+        folder = get_worker().local_directory
+    try:
+        number, name = tempfile.mkstemp(prefix="bagwise-", suffix=".part", dir=folder)
+    except OSError as error:
+        raise BagwiseError(f"A worker cannot write to {folder or tempfile.gettempdir()}: {error.strerror}.") from error
+    return Path(name), os.fdopen(number, "wb")
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+DaskExecutor.keep = Spilled

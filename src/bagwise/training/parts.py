@@ -1,0 +1,290 @@
+"""From partitions of a collection to histograms of words, on any executor: what a fit does before merging.
+
+1. Each partition is read once: texts are split into words, images are described. What was read stays where it is.
+2. Partitions give sums (occurrences of words) or samples (of descriptors), which are joined in a tree.
+3. Words are learned from these in this process.
+4. Each partition counts its words, from what was read in the first step.
+
+A sample has the same descriptors as if all items were read one after the other: each descriptor has the random number
+of its place among all, which a partition finds by skipping as many numbers as there are descriptors before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise.distributed.executors import Executor
+from bagwise.model.histograms import Histograms
+from bagwise.model.steps import StepCache, from_json, pack_matrix, to_json, unpack_matrix
+from bagwise.model.vectorizers import Part, Progress, Run, TextVectorizer, Vectorizer, no_progress
+from bagwise.model.visual import N_SAMPLED_VECTORS, sampled_items
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import NothingReadError, Skipped
+from bagwise.training.options import FitOptions
+from bagwise.training.provenance import versions
+
+__all__ = ["CountedParts", "Reading", "count_parts", "partitions_of", "stacked", "transform_parts"]
+
+# Items of a partition, unless `FitOptions.partition` says otherwise: some 100 MB of descriptors, or of texts.
+_ITEMS = {"images": 64, "videos": 8, "texts": 10_000, "table": 10_000}
+_SLACK = 6.0  # standard deviations by which more descriptors are sampled than are needed
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Consecutive items of a collection, as a worker gets them."""
+
+    items: Collection
+    start: int
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+    def open(self) -> Collection:
+        """Return the items."""
+        return self.items
+
+
+def partitions_of(collection: Collection, n_items: int | None = None) -> list[Subset]:
+    """Split a collection into consecutive partitions, which do not depend on the number of workers."""
+    size = _ITEMS[collection.modality] if n_items is None else n_items
+    return [Subset(collection[first : first + size], first) for first in range(0, len(collection), size)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the items of a partition are read; what of it was finished is kept in `cache`."""
+
+    on_error: str
+    cache: str | None
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, options: FitOptions) -> Reading:
+        """Take what applies of the options of a fit."""
+        return cls(options.on_error, options.cache, versions())
+
+    def run(self) -> Run:
+        """Return how one thread reads; partitions are read by several workers at a time."""
+        return Run(on_error=self.on_error, n_jobs=1)
+
+    def steps(self) -> StepCache | None:
+        """Return the results of earlier runs."""
+        return None if self.cache is None else StepCache(self.cache, {"versions": self.versions}, no_progress)
+
+
+@dataclass(frozen=True)
+class CountedParts:
+    """Histograms of partitions, which lie where they were computed.
+
+    Attributes
+    ----------
+    rows : list
+        Handles of an executor, of `Part` whose content is one matrix.
+    n_rows, n_bytes : list of int
+        Items that could be read in each partition, and bytes of their histograms.
+    kept : ndarray
+        Items that could be read, by their numbers in the whole collection.
+    skipped : tuple of Skipped
+    samples : mapping
+        As those of `Histograms`, by rows of all partitions.
+    seconds : dict
+    """
+
+    rows: list[Any]
+    n_rows: list[int]
+    n_bytes: list[int]
+    kept: NDArray[np.intp]
+    skipped: tuple[Skipped, ...]
+    samples: dict[int, Any]
+    seconds: dict[str, float]
+
+
+def count_parts(
+    vectorizer: Vectorizer,
+    collection: Collection,
+    options: FitOptions,
+    executor: Executor,
+    *,
+    n_samples: int = 0,
+    progress: Progress = no_progress,
+    steps: StepCache | None = None,
+) -> CountedParts:
+    """Learn the words of a collection and count them, partition by partition; sets the vocabulary of `vectorizer`."""
+    partitions = partitions_of(collection, options.partition)
+    sizes = [one.n_items for one in partitions]
+    reading, keep = Reading.of(options), type(executor).keep
+    n = len(partitions)
+    times = [time.perf_counter()]
+    texts = isinstance(vectorizer, TextVectorizer)
+    shared = executor.share((vectorizer, reading, keep))
+    step = "Reading" if not len(getattr(vectorizer, "vocabularies", ())) else "Describing"
+    parts = executor.map(_read, [shared] * n, partitions, step=f"{step} {collection.modality}", sizes=sizes)
+    heads = executor.gather(executor.map(_head, parts))
+    kept, skipped = _numbered(heads, partitions)
+    if not len(kept):
+        raise NothingReadError(skipped, collection.source)
+    times.append(time.perf_counter())
+    vectors = np.array([head[2] for head in heads], np.int64).reshape(n, -1, 2)
+    summary = _summary_of_all(vectorizer, executor, shared, parts, vectors)
+    run = Run(on_error=options.on_error, n_jobs=options.n_jobs, progress=progress, steps=steps)
+    vectorizer.learn(summary, run, collection.source, vectors.sum(axis=0))
+    times.append(time.perf_counter())
+    shared = executor.share((vectorizer, reading, keep))
+    wanted = _wanted(partitions, len(collection), n_samples)
+    rows = executor.map(_count, [shared] * n, partitions, parts, wanted, step="Counting words", sizes=sizes)
+    del parts
+    counted = executor.gather(executor.map(_size, rows))
+    starts = np.concatenate([[0], np.cumsum([n_rows for n_rows, _, _ in counted])]).tolist()
+    samples = {start + row: one for start, (_, _, some) in zip(starts, counted, strict=False) for row, one in some}
+    times.append(time.perf_counter())
+    names = ("counting words",) * 3 if texts else ("describing", "learning words", "counting words")
+    seconds: dict[str, float] = {}
+    for name, spent in zip(names, np.diff(times).tolist(), strict=True):
+        seconds[name] = seconds.get(name, 0.0) + spent
+    n_rows, n_bytes = [one[0] for one in counted], [one[1] for one in counted]
+    return CountedParts(rows, n_rows, n_bytes, kept, skipped, samples, seconds)
+
+
+def transform_parts(
+    vectorizer: Vectorizer, collection: Collection, options: FitOptions, executor: Executor, n_samples: int = 0
+) -> Histograms:
+    """Count the words of a collection with the vocabulary that there is, as `Vectorizer.transform` does."""
+    partitions = partitions_of(collection, options.partition)
+    n, sizes = len(partitions), [one.n_items for one in partitions]
+    shared = executor.share((vectorizer, Reading.of(options), type(executor).keep))
+    wanted = _wanted(partitions, len(collection), n_samples)
+    rows = executor.map(_transform, [shared] * n, partitions, wanted, step="Counting words", sizes=sizes)
+    heads = executor.gather(executor.map(_head, rows))
+    kept, skipped = _numbered(heads, partitions)
+    if not len(kept):
+        raise NothingReadError(skipped, collection.source)
+    counted = executor.gather(executor.map(_size, rows))
+    starts = np.concatenate([[0], np.cumsum([n_rows for n_rows, _, _ in counted])]).tolist()
+    samples = {start + row: one for start, (_, _, some) in zip(starts, counted, strict=False) for row, one in some}
+    return Histograms(stacked(executor, rows), kept, skipped, samples)
+
+
+def stacked(executor: Executor, rows: Sequence[Any]) -> Any:
+    """Bring the histograms of partitions into this process, as one matrix."""
+    parts = []
+    for part in executor.gather(rows):
+        ((matrix, _),) = part.content
+        parts.append(matrix)
+    filled = [part for part in parts if part.shape[0]]
+    if len(filled) == 1:
+        return filled[0]
+    return sp.csr_array(sp.vstack(filled, format="csr")) if sp.issparse(filled[0]) else np.concatenate(filled)
+
+
+def _wanted(partitions: Sequence[Any], n_items: int, n_samples: int) -> list[list[int]]:
+    """Return the items of each partition that samples are wanted of."""
+    chosen = np.array(sorted(sampled_items(n_items, n_samples)), np.int64)
+    ends = [one.start + one.n_items for one in partitions]
+    inside = [chosen[(chosen >= one.start) & (chosen < end)] for one, end in zip(partitions, ends, strict=True)]
+    return [(some - one.start).tolist() for some, one in zip(inside, partitions, strict=True)]
+
+
+def _numbered(heads: Sequence[Any], partitions: Sequence[Any]) -> tuple[NDArray[np.intp], tuple[Skipped, ...]]:
+    """Return the items that could be read, by their numbers in the whole collection, and those that could not."""
+    kept = np.concatenate([head[0] + one.start for head, one in zip(heads, partitions, strict=True)])
+    return kept.astype(np.intp), tuple(one for head in heads for one in head[1])
+
+
+def _summary_of_all(vectorizer: Vectorizer, executor: Executor, shared: Any, parts: Any, vectors: Any) -> Any:
+    """Join the summaries of partitions; those of descriptors hold few more than are needed."""
+    n, totals = len(parts), vectors.sum(axis=0)
+    before = np.concatenate([np.zeros_like(vectors[:1]), np.cumsum(vectors, axis=0)[:-1]])[:, :, 0].tolist()
+    needed = np.minimum(totals[:, 1], N_SAMPLED_VECTORS)
+    limits = np.minimum(1.0, (needed + _SLACK * np.sqrt(needed) + _SLACK) / np.maximum(totals[:, 1], 1))
+    while True:
+        found = executor.map_reduce(
+            _summary, vectorizer.join, [shared] * n, parts, before, [limits.tolist()] * n, step="Sampling words"
+        )
+        short = [len(found[k][0]) < needed[k] for k in range(len(needed))]
+        if not any(short):
+            return found
+        limits = np.where(short, 1.0, limits)
+
+
+def _read(shared: Any, partition: Any) -> Part:
+    vectorizer, reading, keep = shared
+    items, steps = partition.open(), reading.steps()
+    if steps is None or not isinstance(vectorizer, TextVectorizer):  # descriptors have a cache of their own
+        return vectorizer.read_part(items, reading.run(), keep)
+    settings = {"tokenizer": vectorizer.tokenizer, "on_error": reading.on_error}
+    held = steps.load("read", items, settings, "words")
+    if held is not None:
+        skipped = tuple(Skipped(items[k].id, reason) for k, reason in from_json(held["skipped"]))
+        return Part(keep([(from_json(held["words"]), unpack_matrix(held))]), held["kept"], skipped)
+    part = vectorizer.read_part(items, reading.run(), list)
+    ((words, counts),) = part.content
+    left = sorted(set(range(len(items))) - set(part.kept.tolist()))
+    reasons = [(k, one.reason) for k, one in zip(left, part.skipped, strict=True)]
+    arrays = pack_matrix(sp.csr_array(counts)) | {"words": to_json(words), "skipped": to_json(reasons)}
+    steps.save("read", items, settings, arrays | {"kept": part.kept})
+    return dataclasses.replace(part, content=keep(part.content))
+
+
+def _head(part: Part) -> tuple[Any, ...]:
+    return part.kept, part.skipped, part.sizes
+
+
+def _summary(shared: Any, part: Part, before: Any, limits: Any) -> Any:
+    return shared[0].summary(part, before, limits)
+
+
+def _count(shared: Any, partition: Any, part: Part, wanted: list[int]) -> Part:
+    """Count the words of a partition, unless an earlier run has done so."""
+    vectorizer, reading, keep = shared
+    steps, settings = reading.steps(), vectorizer._settings()
+    found = None
+    if steps is None or settings is None:
+        found = vectorizer.count_part(part, reading.run(), wanted)
+    else:
+        items = partition.open()
+        settings |= {"on_error": reading.on_error, "wanted": wanted, "learned": vectorizer.fingerprint()}
+        held = steps.load("part", items, settings, "histograms")
+        if held is None:
+            found = vectorizer.count_part(part, reading.run(), wanted)
+            steps.save("part", items, settings, found.pack(items))
+        else:
+            found = Histograms.unpack(held, items)
+    return _kept(found, keep)
+
+
+def _transform(shared: Any, partition: Any, wanted: list[int]) -> Part:
+    vectorizer, reading, keep = shared
+    steps = reading.steps()
+    run = dataclasses.replace(reading.run(), steps=steps, cache=reading.cache)
+    try:
+        if wanted:  # samples are of some of all items, not of some of each partition
+            part = vectorizer.read_part(partition.open(), run)
+            return _kept(vectorizer.count_part(part, run, wanted), keep)
+        return _kept(vectorizer.transform(partition.open(), **{f.name: getattr(run, f.name) for f in _RUN}), keep)
+    except NothingReadError as error:
+        return Part(keep([(sp.csr_array((0, 0)), [])]), np.empty(0, np.intp), error.skipped)
+
+
+_RUN = dataclasses.fields(Run)
+
+
+def _kept(found: Histograms, keep: Any) -> Part:
+    return Part(keep([(found.matrix, list(found.samples.items()))]), found.kept, found.skipped)
+
+
+def _size(part: Part) -> tuple[int, int, list[Any]]:
+    """Return the number of rows of a partition, their bytes, and samples of some."""
+    ((matrix, samples),) = part.content
+    arrays = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
+    return matrix.shape[0], sum(array.nbytes for array in arrays), samples
