@@ -240,6 +240,10 @@ def run_fit(
 
         made = with_map(session, index_of_fit(fitted, evaluation, source, options), map_method)
         session.wrote(made.save(outputs.index), "index")
+        if fitted.data.rows is not None:  # the index above is of a sample
+            from bagwise.training import shards_of_fit
+
+            session.wrote(shards_of_fit(fitted, outputs.index.with_suffix(".shards")).folder, "shards")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.report import write_markdown, write_report
         from bagwise.training import fit_report_data

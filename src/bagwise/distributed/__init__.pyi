@@ -1,4 +1,5 @@
 from .clusters import connected as connected
+from .searching import search as search
 from .sums import class_sums as class_sums
 from .sums import cooccurrence as cooccurrence
 from .sums import gram as gram

@@ -110,6 +110,7 @@ class DaskExecutor(Executor):
     def __init__(self, client: Any, progress: Progress | None = None) -> None:
         super().__init__(progress)
         self.client = client
+        self._address = str(getattr(client.scheduler, "address", "of the client"))  # is forgotten when it is lost
         self._distributed = require("distributed", "dask", "A cluster")
 
     def map(
@@ -123,13 +124,32 @@ class DaskExecutor(Executor):
             self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes))
         return futures
 
+    def map_reduce(
+        self,
+        function: Callable[..., Any],
+        join: Callable[[Any, Any], Any],
+        *parts: Sequence[Any],
+        step: str = "",
+        sizes: Sequence[int] | None = None,
+    ) -> Any:
+        """Map and reduce, and return the value. Sums begin as soon as two neighbours are there."""
+        with self._connected(), _large_graphs():
+            futures = left = self.client.map(function, *parts, pure=False)
+            while len(left) > 1:
+                pairs = len(left) // 2
+                joined = self.client.map(join, left[: 2 * pairs : 2], left[1 : 2 * pairs : 2], pure=False)
+                left = joined + left[2 * pairs :]
+            if step:
+                self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes))
+        return self.gather(left)[0]
+
     def _wait(self, futures: list[Any], step: str, sizes: list[int]) -> None:
         size_of = {future.key: size for future, size in zip(futures, sizes, strict=True)}
         done, total = 0, sum(sizes)
         if step:
             self.progress(step, 0, total)
         try:
-            for future in self._distributed.as_completed(futures):
+            for future in self._distributed.as_completed(futures, loop=self.client.loop):
                 if future.status == "error":
                     raise future.exception()
                 if future.status != "finished":
@@ -138,9 +158,12 @@ class DaskExecutor(Executor):
                 if step:
                     self.progress(step, done, total)
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is what counts; the scheduler may be gone
-                self.client.cancel(futures, force=True)
+            self._cancel(futures)
             raise
+
+    def _cancel(self, futures: Sequence[Any]) -> None:
+        with contextlib.suppress(Exception):  # the first error is what counts; the scheduler may be gone
+            self.client.cancel(list(futures), force=True)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[None]:
@@ -166,25 +189,23 @@ class DaskExecutor(Executor):
             if isinstance(error, OSError) and self.client.status == "running" and not _of_connection(error):
                 raise
             raise BagwiseError(
-                f"The connection to the scheduler {self._address()} was lost, or the job was cancelled there "
+                f"The connection to the scheduler {self._address} was lost, or the job was cancelled there "
                 f"({type(error).__name__}). Start a scheduler and workers, and run it again. {again}"
             ) from error
-
-    def _address(self) -> str:
-        scheduler = getattr(self.client, "scheduler", None)
-        return str(getattr(scheduler, "address", "of the client"))
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         """Fetch the values of futures."""
         with self._connected():
-            return self.client.gather(list(handles))
+            try:
+                return self.client.gather(list(handles))
+            except BaseException:
+                self._cancel(handles)
+                raise
 
     def share(self, value: Any) -> Any:
         """Put a value on a worker; others fetch it there. It is part of the job, so that lost workers do no harm."""
         with self._connected(), _large_graphs():
-            future = self.client.submit(_same, value, pure=False)
-            self._wait([future], "", [1])
-        return future
+            return self.client.submit(_same, value, pure=False)
 
 
 def executor_of(client: Any, progress: Progress | None = None) -> Executor:

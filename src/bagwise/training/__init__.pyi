@@ -16,3 +16,6 @@ from .plan import FitPlan as FitPlan
 from .plan import plan_fit as plan_fit
 from .report_data import evaluation_report_data as evaluation_report_data
 from .report_data import fit_report_data as fit_report_data
+from .shards import ShardedIndex as ShardedIndex
+from .shards import build_shards as build_shards
+from .shards import shards_of_fit as shards_of_fit

@@ -32,6 +32,7 @@ from bagwise.training.options import FitOptions
 from bagwise.training.provenance import versions
 
 __all__ = ["CountedParts", "Reading", "count_parts", "partitions_of", "stacked", "transform_parts"]
+__all__ += ["transform_rows"]
 
 # Items of a partition, unless `FitOptions.partition` says otherwise: some 100 MB of descriptors, or of texts.
 _ITEMS = {"images": 64, "videos": 8, "texts": 10_000, "table": 10_000}
@@ -145,8 +146,7 @@ def count_parts(
     rows = executor.map(_count, [shared] * n, partitions, parts, wanted, step="Counting words", sizes=sizes)
     del parts
     counted = executor.gather(executor.map(_size, rows))
-    starts = np.concatenate([[0], np.cumsum([n_rows for n_rows, _, _ in counted])]).tolist()
-    samples = {start + row: one for start, (_, _, some) in zip(starts, counted, strict=False) for row, one in some}
+    samples = _samples(counted)
     times.append(time.perf_counter())
     names = ("counting words",) * 3 if texts else ("describing", "learning words", "counting words")
     seconds: dict[str, float] = {}
@@ -161,18 +161,34 @@ def transform_parts(
 ) -> Histograms:
     """Count the words of a collection with the vocabulary that there is, as `Vectorizer.transform` does."""
     partitions = partitions_of(collection, options.partition)
-    n, sizes = len(partitions), [one.n_items for one in partitions]
-    shared = executor.share((vectorizer, Reading.of(options), type(executor).keep))
     wanted = _wanted(partitions, len(collection), n_samples)
-    rows = executor.map(_transform, [shared] * n, partitions, wanted, step="Counting words", sizes=sizes)
-    heads = executor.gather(executor.map(_head, rows))
+    rows, heads = transform_rows(vectorizer, partitions, Reading.of(options), executor, wanted)
     kept, skipped = _numbered(heads, partitions)
     if not len(kept):
         raise NothingReadError(skipped, collection.source)
     counted = executor.gather(executor.map(_size, rows))
+    return Histograms(stacked(executor, rows), kept, skipped, _samples(counted))
+
+
+def transform_rows(
+    vectorizer: Vectorizer,
+    partitions: Sequence[Any],
+    reading: Reading,
+    executor: Executor,
+    wanted: Sequence[list[int]] | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """Return handles of the histograms of partitions, and for each the items that could be read and those that not."""
+    n, sizes = len(partitions), [one.n_items for one in partitions]
+    shared = executor.share((vectorizer, reading, type(executor).keep))
+    given = [[]] * n if wanted is None else wanted
+    rows = executor.map(_transform, [shared] * n, partitions, given, step="Counting words", sizes=sizes)
+    return rows, executor.gather(executor.map(_head, rows))
+
+
+def _samples(counted: Sequence[Any]) -> dict[int, Any]:
+    """Number the samples of items by rows of all partitions."""
     starts = np.concatenate([[0], np.cumsum([n_rows for n_rows, _, _ in counted])]).tolist()
-    samples = {start + row: one for start, (_, _, some) in zip(starts, counted, strict=False) for row, one in some}
-    return Histograms(stacked(executor, rows), kept, skipped, samples)
+    return {start + row: one for start, (_, _, some) in zip(starts, counted, strict=False) for row, one in some}
 
 
 def stacked(executor: Executor, rows: Sequence[Any]) -> Any:

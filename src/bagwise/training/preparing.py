@@ -187,7 +187,7 @@ def _sampled(
     data: WordData, rows: PartedRows, codes: Any, classes: tuple[str, ...], options: FitOptions, log: FitLog
 ) -> tuple[WordData, Any]:
     """Take a sample of the items for what needs items; the histograms of all stay where they are."""
-    n, rows = len(data.collection), rows.labelled(codes, len(classes))
+    n, rows = len(data.collection), rows.labelled(data.collection.ids, codes, len(classes))
     chosen = sample_items(data.collection.ids, codes, rows.counted, options)
     log.notes.append(
         f"The histograms of {n:,} items take {readable_size(sum(rows.counted.n_bytes))}, more than this process may "

@@ -50,7 +50,7 @@ def exceeds(counted: CountedParts, options: FitOptions) -> bool:
 def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options: FitOptions) -> NDArray[np.intp]:
     """Choose items whose histograms fit into this process, by hashes of their ids: the same for any partitions.
 
-    Of each class there are at least 100, if there are as many. Items that samples of descriptors are of belong to it.
+    Of each class there are about 100 or more, if there are as many. Items with samples of descriptors belong to it.
     """
     limit = MOST_BYTES if options.memory_limit is None else parse_size(options.memory_limit)
     share = np.full(len(ids), min(1.0, limit / max(sum(counted.n_bytes), 1)))
@@ -114,18 +114,19 @@ class PartedRows:
     first_grid: int
     codes: list[NDArray[Any]] = field(default_factory=list)
     n_classes: int = 1
+    ids: Sequence[str] = ()
 
     @property
     def n_items(self) -> int:
         """Number of items that could be read."""
         return sum(self.counted.n_rows)
 
-    def labelled(self, codes: NDArray[np.int64] | None, n_classes: int) -> PartedRows:
-        """Return the same rows with the classes of all items."""
+    def labelled(self, ids: Sequence[str], codes: NDArray[np.int64] | None, n_classes: int) -> PartedRows:
+        """Return the same rows with the ids and classes of all items."""
         ends = np.cumsum(self.counted.n_rows)[:-1]
         given = np.zeros(self.n_items, np.int64) if codes is None else codes
         parts = np.split(given.astype(np.min_scalar_type(max(n_classes, 1))), ends)
-        return replace(self, codes=parts, n_classes=max(n_classes, 1))
+        return replace(self, codes=parts, n_classes=max(n_classes, 1), ids=ids)
 
     def sample(self, chosen: NDArray[np.intp]) -> Any:
         """Bring some rows, ascending, into this process."""

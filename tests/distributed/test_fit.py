@@ -1,0 +1,171 @@
+"""A fit on a cluster: the model of the fit in memory, for any partitions and workers, also if some are lost."""
+
+import dataclasses
+import logging
+import os
+import signal
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from bagwise import BagwiseError, Model, fit_model
+from bagwise.distributed import connected
+from bagwise.distributed.executors import LocalExecutor
+from bagwise.sources.items import NothingReadError
+from bagwise.training import FitOptions, evaluate_model, run_fit
+from commands import bagwise
+from small_sources import write_image_folder, write_records, write_table
+
+JOBS = {
+    "images": {"descriptor": "patches+hog-lbp", "n_words": 12, "n_groups": 4, "folds": 2},
+    "texts": {"n_words": 15, "n_groups": 4, "folds": 2},
+    "table": {"n_groups": "auto", "folds": 3, "criterion": "aib"},
+}
+
+
+def saved(model, folder):
+    """The bytes of a model without what differs from run to run."""
+    provenance = {name: value for name, value in model.provenance.items() if name not in ("created", "seconds")}
+    return dataclasses.replace(model, provenance=provenance).save(folder / "model.bagwise").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sources")
+    return {
+        "images": write_image_folder(folder / "images"),
+        "texts": write_records(folder / "texts.csv"),
+        "table": write_table(folder / "table.csv"),
+    }
+
+
+@pytest.fixture(scope="module")
+def in_memory(sources):
+    return {name: run_fit(sources[name], FitOptions(**JOBS[name], n_jobs=1)) for name in JOBS}
+
+
+def options(name, **more):
+    return FitOptions(**JOBS[name] | {"n_jobs": 1, "partition": 5} | more)
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("partition", [1, 7, 1000])
+def test_partitions_do_not_change_the_model(sources, in_memory, name, partition, tmp_path):
+    found = run_fit(sources[name], options(name, partition=partition), client=LocalExecutor())
+    assert saved(found.model, tmp_path) == saved(in_memory[name].model, tmp_path)
+    assert found.data.samples.keys() == in_memory[name].data.samples.keys()
+    np.testing.assert_array_equal(found.held_out, in_memory[name].held_out)
+    assert found.held_out_top.margin.tobytes() == in_memory[name].held_out_top.margin.tobytes()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_cluster_gives_the_same_bytes(client, sources, in_memory, name, tmp_path):
+    told = []
+    found = run_fit(sources[name], options(name), client=client, progress=lambda *step: told.append(step))
+    assert saved(found.model, tmp_path) == saved(in_memory[name].model, tmp_path)
+    assert ("Counting words", len(found.data.collection), len(found.data.collection)) in told
+    assert found.timings.keys() == in_memory[name].timings.keys() or name == "table"
+
+
+@pytest.mark.parametrize("n_workers", [1, 4])
+def test_workers_do_not_change_the_model(sources, in_memory, n_workers, tmp_path):
+    with (
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        found = run_fit(sources["table"], options("table"), client=client)
+    assert saved(found.model, tmp_path) == saved(in_memory["table"].model, tmp_path)
+
+
+def test_a_worker_killed_in_each_step(client, sources, in_memory, tmp_path):
+    killed = []
+
+    def kill(step, done, total):
+        kind = step.split()[0]
+        if kind in ("Describing", "Sampling", "Counting", "Cross-validating") and kind not in killed and done < total:
+            killed.append(kind)
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    found = run_fit(sources["images"], options("images", partition=2), client=client, progress=kill)
+    assert len(killed) == 4
+    assert saved(found.model, tmp_path) == saved(in_memory["images"].model, tmp_path)
+
+
+def test_an_interrupted_fit_goes_on(client, sources, in_memory, tmp_path):
+    def interrupt(step, done, total):
+        if step == "Counting words" and done > total / 2:
+            raise KeyboardInterrupt
+
+    chosen = options("images", cache=str(tmp_path / "cache"), partition=2)
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(sources["images"], chosen, client=client, progress=interrupt)
+    counted = len(list((tmp_path / "cache" / "part").rglob("*.arrays")))
+    assert 0 < counted < 6
+    found = run_fit(sources["images"], chosen, client=client)
+    assert "12 words" in found.cached
+    assert len(list((tmp_path / "cache" / "part").rglob("*.arrays"))) == 6
+    assert saved(found.model, tmp_path) == saved(in_memory["images"].model, tmp_path)
+
+
+def test_the_scheduler_is_lost(sources, in_memory, tmp_path):
+    chosen = options("texts", cache=str(tmp_path / "cache"))
+    with connected(workers=1) as lost:
+
+        def lose(step, done, total):
+            if step == "Counting words" and done:
+                lost.cluster.close()
+
+        with pytest.raises(BagwiseError, match=r"The connection to the scheduler tcp://.* was lost.*goes on"):
+            run_fit(sources["texts"], chosen, client=lost, progress=lose)
+    assert len(list((tmp_path / "cache" / "read").rglob("*.arrays"))) == 8
+    found = run_fit(sources["texts"], chosen, client=LocalExecutor())
+    assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
+
+
+def test_items_that_cannot_be_read(client, tmp_path):
+    folder = write_image_folder(tmp_path / "images")
+    for name in ("0.png", "1.png"):
+        next(folder.rglob(f"*{name}")).write_bytes(b"not an image")
+    chosen = options("images", partition=1)
+    here, found = (run_fit(folder, chosen, client=where) for where in (None, LocalExecutor()))
+    assert found.data.skipped == here.data.skipped
+    assert saved(found.model, tmp_path) == saved(here.model, tmp_path)
+    with pytest.raises(BagwiseError, match="Cannot read"):
+        run_fit(folder, options("images", on_error="raise"), client=client)
+    for path in folder.rglob("*.png"):
+        path.write_bytes(b"not an image")
+    with pytest.raises(NothingReadError):
+        run_fit(folder, options("images", descriptor="patches"), client=LocalExecutor())
+
+
+def test_evaluating_on_a_cluster(client, sources, in_memory):
+    model = in_memory["images"].model
+    here, there = (evaluate_model(model, sources["images"], client=where, partition=5) for where in (None, client))
+    assert here.histograms.data.tobytes() == there.histograms.data.tobytes()
+    np.testing.assert_array_equal(here.predicted, there.predicted)
+    assert here.samples.keys() == there.samples.keys()
+
+
+def test_the_command_line_runs_on_a_cluster(client, sources, in_memory, tmp_path):
+    out, address = tmp_path / "model.bagwise", client.scheduler.address
+    given = ("--words", "15", "--groups", "4", "--folds", "2", "--partition", "5", "--jobs", "1")
+    bagwise("fit", sources["texts"], *given, "--scheduler", address, "--out", out, "--no-report", "--no-index")
+    assert Model.load(out).hierarchy == in_memory["texts"].model.hierarchy
+    both = bagwise("fit", sources["texts"], "--workers", "1", "--scheduler", "tcp://localhost:1", code=1)
+    assert "--scheduler and --workers exclude each other" in both
+
+
+def test_bad_clients(sources, monkeypatch):
+    with pytest.raises(BagwiseError, match=r"must be a distributed.Client .* got str"):
+        fit_model(sources["table"], client="tcp://localhost:8786")
+    monkeypatch.setattr("bagwise.distributed.clusters._SECONDS", 0.5)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with pytest.raises(BagwiseError, match=r"no answer from a scheduler at scheduler='tcp://localhost:1'"):  # noqa: SIM117
+        with connected("tcp://localhost:1"):
+            pass
+    with pytest.raises(BagwiseError, match="workers must be"):  # noqa: SIM117
+        with connected(workers=0):
+            pass
