@@ -28,6 +28,7 @@ from bagwise.model.vectorizers import Part, Progress, Run, TextVectorizer, Vecto
 from bagwise.model.visual import N_SAMPLED_VECTORS, sampled_items
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
+from bagwise.sources.partitions import Partition
 from bagwise.training.options import FitOptions
 from bagwise.training.provenance import versions
 
@@ -39,27 +40,9 @@ _ITEMS = {"images": 64, "videos": 8, "texts": 10_000, "table": 10_000}
 _SLACK = 6.0  # standard deviations by which more descriptors are sampled than are needed
 
 
-@dataclass(frozen=True)
-class Subset:
-    """Consecutive items of a collection, as a worker gets them."""
-
-    items: Collection
-    start: int
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return len(self.items)
-
-    def open(self) -> Collection:
-        """Return the items."""
-        return self.items
-
-
-def partitions_of(collection: Collection, n_items: int | None = None) -> list[Subset]:
+def partitions_of(collection: Collection, n_items: int | None = None) -> list[Partition]:
     """Split a collection into consecutive partitions, which do not depend on the number of workers."""
-    size = _ITEMS[collection.modality] if n_items is None else n_items
-    return [Subset(collection[first : first + size], first) for first in range(0, len(collection), size)]
+    return collection.partitions(items_per_partition=n_items or _ITEMS[collection.modality])
 
 
 @dataclass(frozen=True)
@@ -123,7 +106,7 @@ def count_parts(
 ) -> CountedParts:
     """Learn the words of a collection and count them, partition by partition; sets the vocabulary of `vectorizer`."""
     partitions = partitions_of(collection, options.partition)
-    sizes = [one.n_items for one in partitions]
+    sizes = [int(one.n_items or 0) for one in partitions]
     reading, keep = Reading.of(options), type(executor).keep
     n = len(partitions)
     times = [time.perf_counter()]
@@ -178,7 +161,7 @@ def transform_rows(
     wanted: Sequence[list[int]] | None = None,
 ) -> tuple[list[Any], list[Any]]:
     """Return handles of the histograms of partitions, and for each the items that could be read and those that not."""
-    n, sizes = len(partitions), [one.n_items for one in partitions]
+    n, sizes = len(partitions), [int(one.n_items or 0) for one in partitions]
     shared = executor.share((vectorizer, reading, type(executor).keep))
     given = [[]] * n if wanted is None else wanted
     rows = executor.map(_transform, [shared] * n, partitions, given, step="Counting words", sizes=sizes)
