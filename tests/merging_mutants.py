@@ -100,7 +100,7 @@ MERGING = [
     Mutant(
         "compact classifier: frequent classes count more",
         "merging/teacher.py",
-        "    return given / (sizes + _RARE * sizes.mean())[codes]\n",
+        "    return given / class_sizes(sizes)[codes]\n",
         "    return given\n",
         "merging/test_classifier_criterion.py -k rare",
     ),
