@@ -1,0 +1,38 @@
+"""Builds of the C++ runtime, kept between runs by what they are built from."""
+
+import hashlib
+import os
+
+import pytest
+
+from runtime_cpp import binding
+
+SANITIZED = ("-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror")
+
+
+def built(config, source, *flags, shared):
+    if binding.compiler() is None:
+        pytest.skip("there is no C++ compiler: the C++ runtime is not tested")
+    files = sorted({*binding.SOURCES.glob("bagwise*"), source})
+    content = b"".join(file.read_bytes() for file in files) + repr((flags, binding.compiler())).encode()
+    folder = config.cache.mkdir("bagwise-cpp")
+    target = folder / f"{source.stem}-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not target.exists():
+        for old in folder.glob(f"{source.stem}-*"):
+            old.unlink(missing_ok=True)
+        unfinished = binding.build(folder / f"{source.stem}-{os.getpid()}.part", *flags, source=source, shared=shared)
+        os.replace(unfinished, target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def cpp(request):
+    """The C interface."""
+    library = built(request.config, binding.SOURCES / "bagwise_c.cpp", *binding.PLAIN, shared=True)
+    return binding.Runtime(library)
+
+
+@pytest.fixture(scope="session")
+def driver(request):
+    """A program that loads models and classifies items, with sanitizers."""
+    return built(request.config, request.config.rootpath / "tests/runtime_cpp/driver.cpp", *SANITIZED, shared=False)
