@@ -1,9 +1,9 @@
 /* C interface of the bagwise runtime: models of images, texts and tables, from pixels, UTF-8 or numbers to classes.
  *
- * Compile bagwise_c.cpp with a C++17 compiler and link it, or load it as a shared library. No function throws or ends the
- * process. A model is never changed after loading: any number of threads may use it, each with its own workspace. All
- * pointers that a workspace returns are valid until the next call of bagwise_image, _text or _row with it, or until it
- * is freed. Texts that are returned are UTF-8 and end with a zero byte.
+ * Compile bagwise_c.cpp with a C++17 compiler and link it, or load it as a shared library. No function throws or ends
+ * the process. A model is never changed after loading: any number of threads may use it, each with its own workspace.
+ * All pointers that a workspace returns are valid until the next call of bagwise_image, _text or _row with it, or until
+ * it is freed. Texts that are returned are UTF-8 and end with a zero byte.
  */
 #ifndef BAGWISE_H
 #define BAGWISE_H
@@ -43,16 +43,16 @@ typedef struct {
     double weight;
 } bagwise_place;
 
-/* Read a model from a file or from memory (copied; it may be freed afterwards). `n_groups` is the number of groups to cut
- * it at, 0 for that of the file. Returns NULL and writes what is wrong, cut at `error_size` bytes, if it is no model or
- * one that this runtime does not support. `error` may be NULL. */
+/* Read a model from a file or from memory (copied; it may be freed afterwards). `n_groups` is the number of groups to
+ * cut it at, 0 for that of the file. Returns NULL and writes what is wrong, cut at `error_size` bytes, if it is no
+ * model or one that this runtime does not support. `error` may be NULL. */
 BAGWISE_API bagwise_model *bagwise_load(const char *path, int32_t n_groups, char *error, size_t error_size);
 BAGWISE_API bagwise_model *bagwise_load_memory(const void *content, size_t size, int32_t n_groups, char *error,
                                                size_t error_size);
 BAGWISE_API void bagwise_free(bagwise_model *model); /* workspaces made from it stay valid */
 
-BAGWISE_API int32_t bagwise_items_of(const bagwise_model *model);    /* enum bagwise_items */
-BAGWISE_API int32_t bagwise_n_classes(const bagwise_model *model);   /* 0 if there is no classifier for n_groups */
+BAGWISE_API int32_t bagwise_items_of(const bagwise_model *model);  /* enum bagwise_items */
+BAGWISE_API int32_t bagwise_n_classes(const bagwise_model *model); /* 0 if there is no classifier for n_groups */
 BAGWISE_API int32_t bagwise_n_groups(const bagwise_model *model);
 BAGWISE_API int32_t bagwise_n_words(const bagwise_model *model);     /* of the vocabulary; columns of a table */
 BAGWISE_API int32_t bagwise_n_features(const bagwise_model *model);  /* cells x groups */
@@ -89,9 +89,10 @@ BAGWISE_API int32_t bagwise_probabilities(bagwise_workspace *workspace, double *
  * error. The arrays below belong to the last explanation. */
 BAGWISE_API int32_t bagwise_explain(bagwise_workspace *workspace, int32_t k);
 BAGWISE_API double bagwise_intercept(const bagwise_workspace *workspace);
-BAGWISE_API const double *bagwise_group_weights(const bagwise_workspace *workspace); /* n_groups numbers */
-BAGWISE_API const bagwise_term *bagwise_terms(const bagwise_workspace *workspace, size_t *n);   /* by word, then group */
-BAGWISE_API const bagwise_place *bagwise_places(const bagwise_workspace *workspace, size_t *n); /* in the item's order */
+BAGWISE_API const double *bagwise_group_weights(const bagwise_workspace *workspace);          /* n_groups numbers */
+BAGWISE_API const bagwise_term *bagwise_terms(const bagwise_workspace *workspace, size_t *n); /* by word, then group */
+BAGWISE_API const bagwise_place *bagwise_places(const bagwise_workspace *workspace,
+                                                size_t *n); /* in the item's order */
 
 #ifdef __cplusplus
 }

@@ -52,8 +52,8 @@ bagwise_model *bagwise_load(const char *path, int32_t n_groups, char *error, siz
 }
 
 bagwise_model *bagwise_load_memory(const void *content, size_t size, int32_t n_groups, char *error, size_t error_size) {
-    return guarded([&] { return new bagwise_model{bagwise::Model::from_memory(content, size, n_groups)}; }, nullptr, error,
-                   error_size);
+    return guarded([&] { return new bagwise_model{bagwise::Model::from_memory(content, size, n_groups)}; }, nullptr,
+                   error, error_size);
 }
 
 void bagwise_free(bagwise_model *model) { delete model; }
@@ -86,15 +86,18 @@ const char *bagwise_word_name(const bagwise_model *model, int32_t word, size_t *
     return name.data();
 }
 
-bagwise_workspace *bagwise_workspace_new(const bagwise_model *model, int32_t n_threads, char *error, size_t error_size) {
+bagwise_workspace *bagwise_workspace_new(const bagwise_model *model, int32_t n_threads, char *error,
+                                         size_t error_size) {
     return guarded([&] { return new bagwise_workspace(model->model, n_threads); }, nullptr, error, error_size);
 }
 
 void bagwise_workspace_free(bagwise_workspace *workspace) { delete workspace; }
 
-int32_t bagwise_image(bagwise_workspace *workspace, const uint8_t *pixels, int32_t width, int32_t height, int32_t channels,
-                      size_t stride) {
-    return with_workspace(workspace, [&](auto &own) { return own.classify({pixels, width, height, channels, stride}); });
+int32_t bagwise_image(bagwise_workspace *workspace, const uint8_t *pixels, int32_t width, int32_t height,
+                      int32_t channels, size_t stride) {
+    return with_workspace(workspace, [&](auto &own) {
+        return own.classify({pixels, width, height, channels, stride});
+    });
 }
 
 int32_t bagwise_text(bagwise_workspace *workspace, const char *text, size_t size) {

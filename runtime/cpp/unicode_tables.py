@@ -6,6 +6,7 @@ replaces the lines between the two markers by tables of the running Python's Uni
 lowered as by `re` and `str.lower`. It changes nothing if the tables are current.
 """
 
+import itertools
 import sys
 import textwrap
 import unicodedata
@@ -13,32 +14,24 @@ from pathlib import Path
 
 HEADER = Path(__file__).with_name("bagwise.hpp")
 BEGIN, END = "// -- tables of Unicode, by unicode_tables.py --", "// -- end of tables --"
-MOST = (1 << 16) - 1
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
+BASE = 32
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
 
 
 def runs(accepted):
-    """Return the lengths of runs of characters that are in a set or not, beginning with those that are not."""
-    numbers, is_in, filled = [0], False, 0
+    """Return the lengths of runs of characters that are not in a set, or in it, by turns."""
+    borders, end = [], -1
     for code in sorted(map(ord, accepted)):
-        if is_in and code == filled:
-            numbers[-1] += 1
-        else:
-            numbers += [code - filled, 1] if is_in else [1]
-            if not is_in:
-                numbers[-2] = code
-        is_in, filled = True, code + 1
-    split = []
-    for number in numbers:
-        while number > MOST:  # 16 bits are enough for all but a few
-            split += [MOST, 0]
-            number -= MOST
-        split.append(number)
-    return split
+        if code != end:
+            borders += [end, code]
+        end = code + 1
+    borders = [0, *borders[1:], end]
+    return [b - a for a, b in itertools.pairwise(borders)]
 
 
 def lower_runs():
-    """Return runs of characters with as much between them and their lower case: first, last, step, difference."""
+    """Return runs of characters that are as far from their lower case: first, last, step, difference."""
     pairs = [(ord(c), ord(c.lower()) - ord(c)) for c in CHARACTERS if len(c.lower()) == 1 and c.lower() != c]
     found = []
     for code, difference in pairs:
@@ -49,6 +42,26 @@ def lower_runs():
                 continue
         found.append([code, code, 1, difference])
     return found
+
+
+def differences(found):
+    """Return runs of `lower_runs` as small numbers; signs are the last bit of differences."""
+    numbers, end = [], 0
+    for first, last, step, difference in found:
+        numbers += [first - end, last - first, step, 2 * abs(difference) + (difference < 0)]
+        end = last
+    return numbers
+
+
+def packed(numbers):
+    """Return numbers as digits in base 32, of which the last of each is in the second half of the alphabet."""
+    text = ""
+    for number in numbers:
+        digits = ALPHABET[BASE + number % BASE]
+        while number := number // BASE:
+            digits = ALPHABET[number % BASE] + digits
+        text += digits
+    return text
 
 
 def is_sigma_final(before):
@@ -63,25 +76,18 @@ def tables():
     cased = [c for c in CHARACTERS if is_sigma_final(f"1{c}")]
     ignorable = [c for c in CHARACTERS if is_sigma_final(f"A{c}") and not is_sigma_final(f"1{c}")]
     parts = [
-        (
-            "std::uint16_t",
-            "kLetters",
-            "characters of words: str.isalnum() or _",
-            runs(w for w in CHARACTERS if is_word(w)),
-        ),
-        ("std::uint16_t", "kSpaces", "str.isspace()", runs(c for c in CHARACTERS if c.isspace())),
-        ("std::uint16_t", "kCased", "cased, and not ignorable", runs(cased)),
-        ("std::uint16_t", "kIgnorable", "between a cased letter and a sigma", runs(ignorable)),
-        ("std::int32_t", "kLower", "first, last, step, difference", [number for run in lower_runs() for number in run]),
+        ("kLetters", "characters of words: str.isalnum() or _", runs(c for c in CHARACTERS if is_word(c))),
+        ("kSpaces", "str.isspace()", runs(c for c in CHARACTERS if c.isspace())),
+        ("kCased", "cased, and not ignorable", runs(cased)),
+        ("kIgnorable", "between a cased letter and a sigma", runs(ignorable)),
+        ("kLower", "first, last, step, difference of their lower case", differences(lower_runs())),
     ]
-    lines = [
-        f"// Unicode {unicodedata.unidata_version}. Runs of characters that are not in the set, then in it, and so on."
-    ]
-    for kind, name, what, numbers in parts:
-        lines.append(f"constexpr {kind} {name}[] = {{  // {what}")
-        lines += textwrap.wrap(", ".join(map(str, numbers)), 120, initial_indent="    ", subsequent_indent="    ")
-        lines.append("};")
-    return "\n".join(lines)
+    lines = [f"// Unicode {unicodedata.unidata_version}: lengths of runs of characters outside and inside a set."]
+    for name, what, numbers in parts:
+        lines.append(f"constexpr char {name}[] =  // {what}")
+        lines += [f'    "{line}"' for line in textwrap.wrap(packed(numbers), 114)]
+        lines[-1] += ";"
+    return "\n".join(["// clang-format off", *lines, "// clang-format on"])
 
 
 def is_word(character):

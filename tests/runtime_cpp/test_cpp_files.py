@@ -59,8 +59,8 @@ def hostile_files():
     }
     for name in ("images", "texts"):
         about, entries, data, _ = parts(made[name])
-        changes = {"newer still": {"schema": 9}} | {case: held[0] for case, held in (HEADERS | LIBRARY_HEADERS).items() if case not in NOT_READ}
-        for case, change in changes.items():
+        changes = {case: held[0] for case, held in (HEADERS | LIBRARY_HEADERS).items() if case not in NOT_READ}
+        for case, change in (changes | {"newer still": {"schema": 9}}).items():
             if name == "texts" and "descriptor" in case:
                 continue
             if name == "images" and case in ("tokenizer", "preprocessor"):
