@@ -1,3 +1,4 @@
+from . import anndata as anndata
 from . import baselines as baselines
 from . import criteria as criteria
 from . import datasets as datasets

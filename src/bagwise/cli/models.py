@@ -16,6 +16,7 @@ from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
 from bagwise.cli.verifying import describe_file, is_other_file, verify_file
+from bagwise.errors import BagwiseError
 
 __all__ = ["compacted", "cut", "export", "info", "warmup"]
 
@@ -135,13 +136,29 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
 @command(_PANEL)
 def export(
     session: Session,
-    model: ModelPath,
-    onnx: Annotated[Path, typer.Option(help="ONNX file to write.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="Model file; with --atlas, an index.")],
+    onnx: Annotated[Path | None, typer.Option(help="ONNX file to write: descriptors or counts to class.")] = None,
+    atlas: Annotated[
+        Path | None,
+        typer.Option(help="Parquet file to write, for Embedding Atlas: items with x, y, label, prediction and text."),
+    ] = None,
+    texts: Annotated[bool, typer.Option(help="Texts into the file of --atlas.")] = True,
     force: Force = False,
 ) -> None:
-    """Export a model to ONNX, from descriptors or counts to features, scores and class."""
+    """Export a model to ONNX, or the map of an index to Parquet."""
     from bagwise._utils.extras import require
 
+    if (onnx is None) == (atlas is None):
+        raise BagwiseError("Say what to write: --onnx FILE for a model, or --atlas FILE for an index.")
+    if atlas is not None:
+        from bagwise.training.atlas import write_atlas
+        from bagwise.training.item_index import ItemIndex
+
+        check_outputs([atlas], force, "--atlas")
+        write_atlas(ItemIndex.load(model), atlas, texts=texts)
+        session.wrote(atlas, "atlas")
+        return
+    assert onnx is not None
     require("onnx", "onnx", "Exporting")
     from bagwise.model.onnx import export_onnx
 

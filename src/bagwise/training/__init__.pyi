@@ -1,3 +1,4 @@
+from .atlas import write_atlas as write_atlas
 from .evaluate import ComparedCriterion as ComparedCriterion
 from .evaluate import Evaluation as Evaluation
 from .evaluate import compare_criteria as compare_criteria
