@@ -195,6 +195,47 @@ def _use_collection(path):
     assert len(found.labels) == len(found.ids) == len(found)
 
 
+def _use_shards(path):
+    """Open a tar file as the only shard of a pattern."""
+    from bagwise import open_collection
+    from bagwise.errors import BagwiseError
+    from bagwise.sources import open_partitions
+
+    pattern = path.with_name(path.name.replace(path.stem, f"{path.stem[:-1]}?", 1))
+    for found in (open_collection(pattern), open_partitions(pattern)[0].open()):
+        for item in found[:4]:
+            with contextlib.suppress(BagwiseError):
+                item.load()
+
+
+def _shards(folder):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for k, (text, label) in enumerate(texts(1)):
+            meta = f'{{"label": "{label}", "n": [{k}]}}'
+            for end, content in (("txt", text), ("json", meta), *([("cls", label)] if k else [])):
+                info = tarfile.TarInfo(f"a/{'long' * 30 if k == 0 else ''}{k}.{end}")
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content.encode()))
+    (folder / "s.tar").write_bytes(packed.getvalue())
+    return [folder / "s.tar"]
+
+
+def _manifests(folder):
+    import pandas as pd
+
+    (folder / "a.txt").write_text("some text")
+    rows = {"id": ["x", "y", "z"], "url": ["a.txt", "b.txt", "memory://none/c.txt"], "label": ["p", "q", None]}
+    pd.DataFrame(rows | {"split": ["train", "", "test"], "size": [9, 1, 3]}).to_parquet(folder / "whole.parquet")
+    parts = rows | {"offset": [0, 4, 2], "size": [2, 3, 9]}
+    pd.DataFrame(parts).to_parquet(folder / "parts.parquet", row_group_size=2)
+    return [folder / "whole.parquet", folder / "parts.parquet"]
+
+
+def _manifest_lines():
+    return b'id,url,label,split,size,offset\nx,a.txt,"p, q",train,9,\ny,memory://none/b.txt,q,,3,4\n\'=z,./c::d.txt,,test,,\n'
+
+
 def _written(*files):
     """Make files from their names and contents."""
 
@@ -408,6 +449,12 @@ TARGETS = {
     "tsv": Target("text", ".tsv", _written(("t.tsv", b"text\tlabel\nred apple\tx\ngreen\ty\n")), _use_collection),
     "jsonl": Target("text", ".jsonl", _written(("t.jsonl", _jsonl)), _use_collection),
     "labels": Target("text", ".csv", _written(("l.csv", b"filename,label\na.txt,x\nb.txt,y\n")), _use_labels),
+    "manifest": Target("text", ".csv", _written(("m.csv", _manifest_lines)), _use_collection),
+    "manifest lines": Target(
+        "text", ".jsonl", _written(("m.jsonl", b'{"url": "a.txt", "label": "x"}\n{"url": "b.txt"}\n')), _use_collection
+    ),
+    "manifest rows": Target("bytes", ".parquet", _manifests, _use_collection),
+    "shards": Target("bytes", ".tar", _shards, _use_shards),
     "npz": Target("zip", ".npz", _npz, _use_collection),
     "mtx": Target("text", ".mtx", _mtx, _use_collection),
     "svmlight": Target("text", ".svmlight", _svmlight, _use_collection),

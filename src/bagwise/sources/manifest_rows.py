@@ -103,7 +103,10 @@ def first_rows(file: ManifestFile, limits: Limits, n: int) -> list[Row]:
         columns = _Columns.found_in(opened.schema_arrow.names, file)
         _check_types(opened.schema_arrow, columns)
         batch = next(opened.iter_batches(n, columns=columns.of_rows), None)
-        return [] if batch is None else list(_rows_of(batch, columns))
+        if batch is None:
+            return []
+        _check_batch(batch, columns, isinstance(file.place, Url))
+        return list(_rows_of(batch, columns))
 
 
 def read_rows(file: ManifestFile, limits: Limits) -> Found:
@@ -171,7 +174,6 @@ class _Ids:
 
 
 def _read_parquet(file: ManifestFile, limits: Limits) -> Found:
-    compute = require("pyarrow.compute", "io", "Reading Parquet files")
     content = as_file(file.place)
     if isinstance(content, FileContent):
         content = FileContent(os.path.abspath(content.path))  # so that other processes find it
@@ -187,9 +189,7 @@ def _read_parquet(file: ManifestFile, limits: Limits) -> Found:
         wanted = [*columns.of_rows, *(name for name in (columns.label, columns.split) if name is not None)]
         for batch in opened.iter_batches(_ROWS, columns=list(dict.fromkeys(wanted))):
             urls = batch.column(columns.url)
-            _check_urls(urls.null_count, compute.min(compute.utf8_length(urls)).as_py())
-            if isinstance(file.place, Url):
-                _check_remote(compute.any(compute.match_substring_regex(urls, _LOCAL)).as_py())
+            _check_batch(batch, columns, isinstance(file.place, Url))
             ids.add(batch.column(columns.id or columns.url).to_pylist())
             for name, coding in ((columns.label, labels), (columns.split, splits)):
                 _add_column(batch, name, coding)
@@ -228,9 +228,27 @@ def _check_types(schema: Any, columns: _Columns) -> None:
             raise BagwiseError(f"column {name!r} is {schema.field(name).type}; it must hold whole numbers")
 
 
-def _check_urls(n_without: int, shortest: int | None) -> None:
+def _check_batch(batch: Any, columns: _Columns, remote: bool) -> None:
+    """Check what rows of a Parquet file say, at once."""
+    compute = require("pyarrow.compute", "io", "Reading Parquet files")
+    batch.validate(full=True)
+    urls = batch.column(columns.url)
+    with_zeros = compute.any(compute.match_substring(urls, "\0")).as_py()
+    _check_urls(urls.null_count, compute.min(compute.utf8_length(urls)).as_py(), with_zeros)
+    if columns.id is not None and batch.column(columns.id).null_count:
+        raise BagwiseError("some of its rows have no id. Remove them")
+    for name in (columns.size, columns.offset):
+        if name is not None and (compute.min(batch.column(name)).as_py() or 0) < 0:
+            raise BagwiseError(f"column {name!r} has negative numbers")
+    if remote:
+        _check_remote(compute.any(compute.match_substring_regex(urls, _LOCAL)).as_py())
+
+
+def _check_urls(n_without: int, shortest: int | None, with_zeros: bool) -> None:
     if n_without or shortest == 0:
         raise BagwiseError("some of its rows have no url. Remove them")
+    if with_zeros:
+        raise BagwiseError("some of its urls have characters of code 0. Remove them")
 
 
 def _check_remote(names_local: bool) -> None:
@@ -404,7 +422,7 @@ def _text_rows(
                 if told is not None:
                     told.append(columns)
             url = _text(fields, columns.url, number)
-            _check_urls(0, len(url))
+            _check_urls(0, len(url), "\0" in url)
             if remote:
                 _check_remote(local.search(url) is not None)
             id = url if columns.id is None else _text(fields, columns.id, number)
