@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from experiments.pages import PAPERS, write_pages
+from experiments.pages import Part, write_appendix, write_results
+from experiments.papers import PAPERS
 from experiments.running import Options, Results, run
 
 # In the order of the page. Names of modules in this folder.
@@ -45,31 +46,13 @@ EXPERIMENTS: tuple[str, ...] = (
     "beyond_multiclass",
 )
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "results.md"
+DOCS = HERE.parent / "docs"
 INTRO = """\
-What the five papers report, laid beside what bagwise gives on the data sets we have, the misses included. This page is
-written by `python -m experiments page` from the figures in `experiments/results`; each experiment is run by
-`python -m experiments NAME --data DIR`, and goes on where it was. Plots show means, bands are their standard errors;
-the line below each experiment says how much of it is finished.
-
-These are merged counts and Hellinger-normalised histograms, of grey SIFT for images, as in the papers. The defaults of
-`bagwise fit` are others now: groups that keep the scores of a classifier on all words, TF-IDF weights for texts, words
-of colours beside those of SIFT of two sizes for images. `benchmarks/main_job.py` measures them beside TF-IDF with a
-linear SVM, PCA, feature selection and colour histograms. Three claims of the last edition do not stand as advice any
-more:
-
-- that AIB, MLT or DITC with 20 words do as well on texts as all words: "all words" below are without TF-IDF, with which
-  they are a stronger baseline, and only groups that keep a classifier's scores come near it;
-- that CSM is the criterion for two classes of images, and AIB for many: the criterion "classifier" has lower errors, or
-  errors within the noise of theirs, from 10 groups on;
-- that classifiers are to be trained again on merged words: right for AIB, it overfits where words were merged by a
-  classifier.
-
-That one method is better than another is *supported*, or *refuted*, where the interval of 99 % of their difference
-over tasks,
-splits or draws says so (Student, in pairs; ± is its standard error); otherwise it is *inconclusive*. Goals about
-levels,
-such as a published accuracy, compare means."""
+What bagwise gives beside strong simple baselines, and what the five papers report beside what came out here, the misses
+included. This page, one page for each paper and appendices with all tables are written by `python -m experiments page`
+from the figures in `experiments/results` and `benchmarks/results`."""
+# the table of docs/results/defaults.md that results.md repeats
+SUMMARY = "<!-- summary -->"
 
 
 def main() -> None:
@@ -78,7 +61,7 @@ def main() -> None:
     if names == ["list"]:
         for name in EXPERIMENTS:
             experiment = load(name)
-            print(f"{name:24} {PAPERS[experiment.PAPER]}: {experiment.TITLE}")
+            print(f"{name:24} {PAPERS[experiment.PAPER].title}: {experiment.TITLE}")
         return
     if names == ["page"]:
         write_page(options.out)
@@ -127,23 +110,25 @@ def load(name: str) -> ModuleType:
 def show(name: str, experiment: ModuleType, results: Results) -> None:
     """Write what came out as OUT/NAME.md, with the plots beside it, and print it."""
     page = results.path.with_suffix(".md")
-    part = (experiment.PAPER, results.path.stem, footer(name, results), experiment.sections(results))
-    write_pages([part], page, f"{PAPERS[experiment.PAPER]}: {experiment.TITLE}.", page.parent / "plots")
+    intro = f"{PAPERS[experiment.PAPER].title}: {experiment.TITLE}."
+    write_appendix([part_of(name, experiment, results)], page, experiment.TITLE, intro, page.parent / "plots")
     print(page.read_text(encoding="utf-8"))
 
 
-def write_page(out: Path) -> None:
-    """Write docs/results.md from the results that are there."""
-    parts = []
-    for name in EXPERIMENTS:
-        results = Results(out / f"{name}.json")
-        if len(results):
-            experiment = load(name)
-            parts.append((experiment.PAPER, name, footer(name, results), experiment.sections(results)))
+def part_of(name: str, experiment: ModuleType, results: Results) -> Part:
+    """What came out of an experiment."""
+    file = results.path.stem
+    return Part(experiment.PAPER, file, experiment.TITLE, footer(name, results), experiment.sections(results))
+
+
+def write_page(out: Path, docs: Path = DOCS) -> None:
+    """Write the pages of results from the figures that are there."""
+    kept = {name: Results(out / f"{name}.json") for name in EXPERIMENTS}
+    parts = [part_of(name, load(name), results) for name, results in kept.items() if len(results)]
     if not parts:
         sys.exit(f"There are no results in {out}. Run an experiment first.")
-    write_pages(parts, PAGE, INTRO, PAGE.parent / "results")
-    print(f"Wrote {PAGE}.")
+    write_results(parts, docs, INTRO, (docs / "results" / "defaults.md").read_text(encoding="utf-8").split(SUMMARY)[1])
+    print(f"Wrote {docs / 'results.md'} and the pages below it.")
 
 
 def footer(name: str, results: Results) -> str:

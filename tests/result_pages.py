@@ -2,7 +2,7 @@
 
 import pytest
 from experiments.__main__ import footer
-from experiments.pages import write_pages
+from experiments.pages import Part, write_appendix
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -15,7 +15,7 @@ def page_of(module, results, folder, n_rendered=2):
     sections = module.sections(results)
     assert bool(sections) == (len(results) > 0)
     page = folder / "page.md"
-    parts = [(module.PAPER, "made_up", footer("made_up", results), sections)] if sections else []
+    parts = [Part(module.PAPER, "made_up", "Made up", footer("made_up", results), sections)] if sections else []
     render, rendered = Figure.savefig, []
 
     def save(figure, file, **options):
@@ -27,7 +27,7 @@ def page_of(module, results, folder, n_rendered=2):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", save)
-        write_pages(parts, page, "Intro.", folder / "plots")
+        write_appendix(parts, page, "Made up", "Intro.", folder / "plots", csv=True)
     text = page.read_text()
     assert "nan" not in text
     return sections, text

@@ -8,7 +8,7 @@ from experiments.__main__ import EXPERIMENTS
 from experiments.differences import Difference, always, difference, paired
 from experiments.merging_claims import ahead, better_than_all, lowest, worst
 from experiments.merging_errors import WHOLE, Errors
-from experiments.pages import PAPERS
+from experiments.papers import PAPERS
 from experiments.reducing import SIZES
 from experiments.running import Options, Results
 
