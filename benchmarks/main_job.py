@@ -369,8 +369,44 @@ def summary_row(results: Results) -> dict[str, Any]:
     }
 
 
+def draw_sizes(results: Results, path: Path) -> None:
+    """Draw errors against the number of features: ours, the other reductions, and the reference on all words."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    curves: dict[str, dict[int, float]] = {}
+    for method, size in results.kinds():
+        if isinstance(size, int) and method != methods.COMPACT:
+            curves.setdefault(method, {})[size] = statistics.mean(by_task(results.values(method, size)).values())
+    reference = REFERENCE[results.modality]
+    level = statistics.mean(by_task(results.values(reference, ALL)).values())
+    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.subplots()
+    for k, (method, errors) in enumerate(sorted(curves.items(), key=lambda item: item[1][max(item[1])])):
+        ours = method == OURS
+        axes.plot(list(errors), list(errors.values()), marker="o", markersize=6 if ours else 3, zorder=3 if ours else 2,
+                  linewidth=2.6 if ours else 1.2, color="#0b6b70" if ours else f"C{k + 1}",
+                  label="bagwise: groups of words" if ours else method)  # fmt: skip
+    axes.axhline(level, color="black", linestyle="--", linewidth=1, label=f"{reference}, all words: {level:.1f} %")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = [tick for tick in (2, 3, 5, 7, 10, 15, 20, 30, 50) if 0.7 * level < tick]
+    axes.set_yticks(ticks, [f"{tick} %" for tick in ticks], minor=False)
+    axes.set_yticks([], minor=True)
+    sizes = sorted({size for errors in curves.values() for size in errors})
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="features: groups, selected words, components", ylabel="test error (log scale)",
+             ylim=(0.85 * level, 1.1 * max(max(errors.values()) for errors in curves.values())))  # fmt: skip
+    axes.set_title(NAMES.get(results.name, results.name), fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7.5)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def write_page(folder: Path, page: Path) -> None:
-    """Write what was kept as a page: a summary, and the tables of all data sets."""
+    """Write what was kept as a page: a summary, all tables, and a figure of the first texts beside it."""
     kept = sorted(folder.glob("*.json"))
     found = {path.stem: Results(**json.loads(path.read_text(encoding="utf-8"))) for path in kept}
     if not found:
@@ -385,6 +421,10 @@ def write_page(folder: Path, page: Path) -> None:
             "best": "strongest baseline of any size", "gap": "difference, points (95 % interval)",
         })  # fmt: skip
         print("<!-- summary -->\n")
+        texts = next((name for name in order if found[name].modality == "texts"), None)
+        if texts is not None:
+            draw_sizes(found[texts], page.with_suffix(".svg"))
+            print(f"![Error against the number of features: {NAMES[texts]}]({page.stem}.svg)\n")
         for name in order:
             print_results(found[name])
         print("## Goals\n")

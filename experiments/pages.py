@@ -200,9 +200,12 @@ def write_results(parts: Sequence[Part], docs: Path, intro: str, defaults: str) 
     papers = {key: [part for part in parts if part.paper == key] for key in PAPERS}
     lines = ["# Results", "", intro, "", "## Which method for my data", "", defaults.strip(), ""]
     lines += ["## The five papers", "", _scoreboard(papers).markdown()]
-    lines += [VERDICTS, "", "[What of the papers is missing, and why](results/missing.md)", ""]
+    lines += [VERDICTS, "", "- [What the defaults give](results/defaults.md): all methods and sizes"]
+    lines += ["- [The papers' methods with their defaults](results/methods.md): search, clusters, topics, free energy"]
+    lines += ["- [What of the papers is missing, and why](results/missing.md)", ""]
     pages = [
         "results/defaults",
+        "results/methods",
         *(f"results/{PAPERS[key].page}" for key, mine in papers.items() if mine),
         "results/missing",
     ]
