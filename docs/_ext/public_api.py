@@ -15,6 +15,7 @@ MODULES = (
     "bagwise.clustering",
     "bagwise.baselines", "bagwise.metrics", "bagwise.nn", "bagwise.model", "bagwise.runtime", "bagwise.distributed",
     "bagwise.training", "bagwise.report", "bagwise.explorer", "bagwise.errors", "bagwise.datasets",
+    "bagwise.anndata",
 )  # fmt: skip
 
 
