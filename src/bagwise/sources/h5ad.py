@@ -30,12 +30,23 @@ __all__ = ["different_names", "label_notes", "obs_columns", "read_h5ad"]
 
 Send = Callable[[dict[str, Any], Any], None]
 
-_DAMAGES = (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError, AttributeError, IndexError)
+_DAMAGES: tuple[type[Exception], ...] = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    OverflowError,
+    AttributeError,
+    IndexError,
+)
+_DAMAGES += (MemoryError,)
 _SPARSE = ("csr_matrix", "csc_matrix")
 # Arrays of a sparse matrix, and the types of their numbers.
 _PARTS = {"data": "fiub", "indices": "i", "indptr": "i"}
 # Bytes of an array, and strings, that are read and sent at a time.
 _PIECE, _STRINGS = 1 << 24, 1 << 14
+_OWN_BYTES = 1 << 31  # addresses that libraries take, much of which is never used
 _STRING_BYTES = 1 << 30  # memory of strings where nothing limits it
 _NAMES = ("id", "label", "layer", "limits", "split")
 
@@ -195,6 +206,7 @@ def serve() -> None:
         output.write(payload)
 
     limits = Limits(**request["limits"])
+    _limit_memory(limits)
     reading = Reading(limits=limits, **{name: request[name] for name in ("label", "id", "split", "layer")})
     with named_by(request["names"].get) if request["names"] else nullcontext():
         try:
@@ -203,6 +215,19 @@ def serve() -> None:
         except BagwiseError as error:
             send({"error": str(error)})
     output.flush()
+
+
+def _limit_memory(limits: Limits) -> None:
+    """Let this process take as much memory as a table may, and some for itself, where the system can limit that."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return
+    most = limits.most("table_bytes")
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if most is not None:
+        soft = int(most) + _OWN_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
 def send_file(path: str, reading: Reading, send: Send, task: str = "table") -> None:
