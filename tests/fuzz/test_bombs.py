@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from bagwise import BagwiseError, open_collection
 from bagwise.sources import Limits
@@ -240,6 +241,16 @@ def test_what_is_large_but_harmless_is_read(tmp_path):
         rows = open_collection(tmp_path / "a.mtx")
         assert (len(rows.labels), rows.ids[1_999_999]) == (2_000_000, "1999999")
         assert open_collection(tmp_path / "a.csv", sep=";").X.tolist() == [[1, 2]]
+
+
+def test_parts_of_images_take_no_memory_that_they_do_not_fill(tmp_path):
+    packed, pixels = io.BytesIO(), np.arange(400).reshape(20, 20).astype(np.uint8)
+    Image.fromarray(pixels).save(packed, "PNG")
+    changed = bytearray(packed.getvalue())
+    changed[33] |= 0x40  # the length of the first part of the pixels, of 1 GiB now
+    (tmp_path / "a.png").write_bytes(changed)
+    with bounded():  # the pixels are all there
+        np.testing.assert_array_equal(open_collection(tmp_path)[0].load(), pixels)
 
 
 @pytest.mark.parametrize(

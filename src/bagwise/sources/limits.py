@@ -205,9 +205,22 @@ class _TimedFile(io.RawIOBase):
         return len(part)
 
 
+class _TimedReader(io.BufferedReader):
+    """Reads in parts what decoders ask for, which takes as much memory as there is to read, whatever a file claims."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size <= _PART:
+            return super().read(size)
+        pieces = []
+        while size and (piece := super().read(min(size, _PART))):
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
 def timed(file: BinaryIO, deadline: Deadline) -> BinaryIO:
     """Return a file for decoders, which may be read until a deadline."""
-    return io.BufferedReader(_TimedFile(file, deadline))
+    return _TimedReader(_TimedFile(file, deadline))
 
 
 def read_timed(file: BinaryIO, deadline: Deadline, most: int) -> bytes:
