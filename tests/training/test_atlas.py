@@ -51,7 +51,7 @@ def test_what_is_missing_is_said(indexed, tmp_path):
         write_atlas(gone, tmp_path / "x.parquet")
     with pytest.raises(BagwiseError, match="does not know where"):
         write_atlas(dataclasses.replace(index, source=""), tmp_path / "x.parquet")
-    assert "--onnx FILE for a model, or --atlas" in bagwise("export", path, code=1)
+    assert "--int8 of a model, --atlas of an index" in bagwise("export", path, code=1)
     assert not list(tmp_path.iterdir())
     assert "text" not in parquet.read_table(write_atlas(gone, tmp_path / "x.parquet", texts=False)).column_names
     assert "text" in parquet.read_table(write_atlas(gone, tmp_path / "y.parquet", source=source)).column_names

@@ -8,13 +8,14 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
 
 # Characters of a file's name that the name of its unfinished successor begins with: names are at most 255 bytes long.
 _LONGEST_NAME = 40
@@ -65,6 +66,49 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, *, lasting: b
     return Path(path)
 
 
+def check_folder(folder: str | os.PathLike[str], force: bool) -> Path:
+    """Return the path of a folder to write; raise an error if it is a file, or not empty, unless `force`."""
+    target = Path(folder)
+    if os.path.lexists(target) and not target.is_dir():
+        raise BagwiseError(f"{os.fspath(folder)} is no folder, and is not replaced. Give another name.")
+    if target.is_dir() and any(target.iterdir()) and not force:
+        raise BagwiseError(
+            f"{os.fspath(folder)} is not empty. Give another folder, or {argument('force')} to replace the files in it "
+            "that have the same names."
+        )
+    if not target.parent.is_dir():
+        raise BagwiseError(f"{os.fspath(folder)} cannot be written: there is no folder {target.parent}. Create it.")
+    return target
+
+
+def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> Path:
+    """Write files, by their names, into a folder: one that is new or empty is there with all of them, or not at all.
+
+    In a folder that is not empty each file is written wholly or not at all, and others stay.
+    """
+    target = Path(os.path.realpath(folder))
+    if target.is_dir() and any(target.iterdir()):
+        for name, content in files.items():
+            write_atomically(target / name, content)
+        return Path(folder)
+    temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
+    try:
+        temporary.mkdir()
+        for name, content in files.items():
+            write_atomically(temporary / name, content)
+        if target.is_dir():
+            target.rmdir()
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _named(error, folder) from error
+        raise
+    sweep(target.parent, target.name)
+    return Path(folder)
+
+
 def _named(error: OSError, path: str | os.PathLike[str]) -> UnwritableError:
     """Make the error of a file under its own name, whatever was written first."""
     if isinstance(error, UnwritableError):
@@ -103,7 +147,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def sweep(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Remove what processes of this machine that died while they wrote a file have left; None: any file of a folder."""
+    """Remove what processes of this machine that died while they wrote have left; None: anything in a folder."""
     start, host = "." if name is None else f".{_short(name)}.", _host()
     with suppress(OSError):  # others may sweep at the same time
         for entry in os.scandir(folder):
@@ -111,7 +155,7 @@ def sweep(folder: str | os.PathLike[str], name: str | None = None) -> None:
             if found and name is not None and found.start() != len(start) - 1:
                 continue  # of a longer name
             if found and found["host"] == host and not _runs(int(found["process"])):
-                os.unlink(entry.path)
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
 
 
 def _runs(process: int) -> bool:

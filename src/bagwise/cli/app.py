@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bagwise.cli import answering, explaining, exploring, groups, learning, listing, models, searching, using
+from bagwise.cli import answering, explaining, exploring, exporting, groups, learning, listing, models, searching, using
 from bagwise.cli.session import BAD_USAGE, EXIT_CODES
 
 __all__ = ["app"]
@@ -97,7 +97,7 @@ for _command in (
     models.info,
     groups.groups,
     models.cut,
-    models.export,
+    exporting.export,
     models.warmup,
 ):
     app.command(rich_help_panel=_command.panel)(_command)

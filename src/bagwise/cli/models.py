@@ -1,4 +1,4 @@
-"""Commands for model files and the installation: info, cut, export, warmup."""
+"""Commands for model files and the installation: info, cut, warmup."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from bagwise.cli.printing import duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import load_model
 from bagwise.cli.verifying import describe_file, is_other_file, verify_file
-from bagwise.errors import BagwiseError
 
-__all__ = ["compacted", "cut", "export", "info", "warmup"]
+__all__ = ["compacted", "cut", "info", "size_of", "warmup"]
 
 _PANEL = "Model files and installation"
 _MOST_CLASSES = 8
@@ -80,14 +79,14 @@ def cut(
         session.note(f"There is no classifier for {counted}, so the new model cannot predict; sizes with one: {sizes}.")
     _say_derived(session, smaller)
     session.answer(n_groups=groups)
-    n_before = _size(model)
+    n_before = size_of(model)
     written = (compacted(session, smaller) if compact else smaller.trim()).save(target)
-    session.answer(bytes_before=n_before, bytes_after=_size(written))
-    session.say(f"{readable_size(n_before)} before, {readable_size(_size(written))} now")
+    session.answer(bytes_before=n_before, bytes_after=size_of(written))
+    session.say(f"{readable_size(n_before)} before, {readable_size(size_of(written))} now")
     session.wrote(written, "model")
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
     """Bytes of a model: of a file, or of a folder of an earlier version."""
     return sum(one.stat().st_size for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file())
 
@@ -131,40 +130,6 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
     session.say(f"{what}.")
     session.answer(compact=lost)
     return small
-
-
-@command(_PANEL)
-def export(
-    session: Session,
-    model: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="Model file; with --atlas, an index.")],
-    onnx: Annotated[Path | None, typer.Option(help="ONNX file to write: descriptors or counts to class.")] = None,
-    atlas: Annotated[
-        Path | None,
-        typer.Option(help="Parquet file to write, for Embedding Atlas: items with x, y, label, prediction and text."),
-    ] = None,
-    texts: Annotated[bool, typer.Option(help="Texts into the file of --atlas.")] = True,
-    force: Force = False,
-) -> None:
-    """Export a model to ONNX, or the map of an index to Parquet."""
-    from bagwise._utils.extras import require
-
-    if (onnx is None) == (atlas is None):
-        raise BagwiseError("Say what to write: --onnx FILE for a model, or --atlas FILE for an index.")
-    if atlas is not None:
-        from bagwise.training.atlas import write_atlas
-        from bagwise.training.item_index import ItemIndex
-
-        check_outputs([atlas], force, "--atlas")
-        write_atlas(ItemIndex.load(model), atlas, texts=texts)
-        session.wrote(atlas, "atlas")
-        return
-    assert onnx is not None
-    require("onnx", "onnx", "Exporting")
-    from bagwise.model.onnx import export_onnx
-
-    check_outputs([onnx], force, "--onnx")
-    export_onnx(load_model(model), onnx)
-    session.wrote(onnx, "onnx")
 
 
 @command(_PANEL)
@@ -225,6 +190,11 @@ def _print_model(session: Session, model: Any) -> None:
     if model.word_hashes is not None:
         lost = model.compact().provenance["compact"]["n_words_lost"]
         lines.append(("compact", f"words have no names; {lost:,} words lost to equal hashes"))
+    if model.quantized:
+        moved = made.get("int8")
+        known = isinstance(moved, dict) and isinstance(moved.get("word_error"), float)
+        by = f"; words moved by up to {100 * moved['word_error']:.2g} % of their length" if known and moved else ""
+        lines.append(("int8", f"words and classifiers have 8 bits{by}"))
     if made.get("content_hash"):
         lines.append(("content hash", str(made["content_hash"])))
     for name, value in lines:
