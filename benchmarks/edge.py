@@ -2,6 +2,7 @@
 
     python benchmarks/edge.py --data DIR             # or BAGWISE_DATA=DIR
     python benchmarks/edge.py --data DIR --quick     # fewer items and words, to see that it works
+    python benchmarks/edge.py --data DIR --programs  # only times, memory and sizes
     python benchmarks/edge.py --data DIR --scales    # only: how many descriptors change their word by kind of scale
 
 Models: Scene-15 (1,000 words of SIFT, 200 groups), Corel-1k (SIFT and colours), three pairs of newsgroups, MNIST as a
@@ -65,6 +66,12 @@ def fitted(options: argparse.Namespace, name: str, source: Any, **parameters: An
     return Model.load(path)
 
 
+def scene_model(options: argparse.Namespace, train: Any) -> Model:
+    if options.quick:
+        return fitted(options, "scene15", train[::10], n_words=100, n_groups=20)
+    return fitted(options, "scene15", train, n_words=1000, n_groups=200)
+
+
 def data_sets(options: argparse.Namespace) -> dict[str, tuple[Model, list[Any], list[str]]]:
     """Models with items to classify, and their labels."""
     words = 100 if options.quick else 1000
@@ -74,8 +81,8 @@ def data_sets(options: argparse.Namespace) -> dict[str, tuple[Model, list[Any], 
         train, test = open_collection(options.data / path).split()
         return train[:: 10 if options.quick else 1], test[np.linspace(0, len(test) - 1, min(n, len(test))).astype(int)]
 
-    train, test = held_out("scene15/scene15.zip", options.n_items if options.quick else 10**6)
-    scenes = fitted(options, "scene15", train, n_words=words, n_groups=20 if options.quick else 200)
+    _, test = held_out("scene15/scene15.zip", options.n_items if options.quick else 10**6)
+    scenes = scene_model(options, open_collection(options.data / "scene15/scene15.zip").split()[0])
     found["Scene-15"] = scenes, [item.load() for item in test], list(test.labels)
     corel = open_collection(options.data / "corel1k/corel1k.zip")
     half = np.arange(len(corel)) % 2 == 0
@@ -96,14 +103,15 @@ def data_sets(options: argparse.Namespace) -> dict[str, tuple[Model, list[Any], 
     return found
 
 
-def predicted(model: Model, items: list[Any]) -> np.ndarray:
-    return model.decision_function(np.array(items) if model.modality == "table" else items)
+def both_scores(model: Model, path: Path, runtime: Any, items: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of items in Python and in C++."""
+    in_python = model.decision_function(np.array(items) if model.modality == "table" else items, n_jobs=-1)
+    loaded = runtime.model(path)
+    return in_python, np.stack([loaded.scores(item) for item in items])
 
 
-def agreement(name: str, model: Model, loaded: Any, items: list[Any]) -> dict[str, Any]:
+def agreement(name: str, model: Model, expected: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     """Compare the scores of C++ with those of `Model.decision_function`; print items with another class."""
-    expected = predicted(model, items)
-    scores = np.stack([loaded.scores(item) for item in items])
     ours, theirs = expected.argmax(axis=1), scores.argmax(axis=1)
     for k in np.flatnonzero(ours != theirs):
         margin = expected[k, ours[k]] - expected[k, theirs[k]]
@@ -111,7 +119,7 @@ def agreement(name: str, model: Model, loaded: Any, items: list[Any]) -> dict[st
         print(f"  {name}, item {k}: {classes}, scores {margin:.2g} apart in Python")
     return {
         "data": name,
-        "items": len(items),
+        "items": len(scores),
         "words": model.hierarchy.n_words,
         "same": int((ours == theirs).sum()),
         "difference": float(np.abs(scores - expected).max()),
@@ -272,8 +280,7 @@ def browser_row(
 def scale_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Descriptors of every fourth training image of Scene-15 whose nearest word changes with the words' rounding."""
     train, _ = open_collection(options.data / "scene15/scene15.zip").split()
-    sizes = {"n_words": 100, "n_groups": 20} if options.quick else {"n_words": 1000, "n_groups": 200}
-    model = fitted(options, "scene15", train, **sizes)
+    model = scene_model(options, train)
     some = train[:: 40 if options.quick else 4]
     values = np.concatenate([bags.values for (bags,) in model.vectorizer.describe(some, n_jobs=-1)])
     words = model.codebook
@@ -296,6 +303,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of the data sets")
     parser.add_argument("--work", type=Path, help="folder that keeps the models for the next run")
     parser.add_argument("--quick", action="store_true", help="few items and words")
+    parser.add_argument("--programs", action="store_true", help="only times and sizes, no scores of thousands of items")
     parser.add_argument("--scales", action="store_true", help="only compare kinds of scales")
     options = parser.parse_args()
     if options.data is None:
@@ -310,42 +318,49 @@ def main() -> None:
                 scale_rows(options), {"scales": "scales", "descriptors": "descriptors", "changed": "other word, %"}
             )
             return
-        measure(options)
+        values = {} if options.programs else measure_scores(options)
+        values |= measure_programs(options)
+    print(f"Goals; times and sizes of {next(iter(BUILDS))}")
+    print_targets([(name, values[name], "<=", goal) for name, goal in GOALS.items() if name in values])
 
 
-def measure(options: argparse.Namespace) -> None:
-    runtime = binding.Runtime(binding.build(options.work / "bagwise.so", "-O3", "-march=native"))
-    sets = data_sets(options)
+def measure_scores(options: argparse.Namespace) -> dict[str, float]:
+    """Compare classes and scores of C++ and Python, and errors of int8."""
+    runtime = binding.Runtime(binding.build(options.work / "bagwise.so", *FAST, "-march=native"))
     print("Classes and scores, C++ and Model.decision_function, from the same items")
-    rows = []
-    for name, (model, items, _) in sets.items():
-        path = model.trim().save(options.work / f"{name}-trimmed.bagwise")
-        rows.append(agreement(name, model, runtime.model(path), items[: options.n_items]))
-    print_table(
-        rows,
-        {
-            "data": "data",
-            "items": "items",
-            "words": "words",
-            "same": "same class",
-            "difference": "largest difference of scores",
-            "beyond": "items above 1e-4",
-        },
-    )
-    model, items, labels = sets["Scene-15"]
+    rows, errors = [], {}
+    for name, (model, items, labels) in data_sets(options).items():
+        one = model.compact() if name == "Scene-15" else model.trim()
+        found = both_scores(one, one.save(options.work / f"{name}-small.bagwise"), runtime, items)
+        rows.append(agreement(name, one, *(scores[: options.n_items] for scores in found)))
+        if name == "Scene-15":
+            small = one.quantize()
+            rounded = both_scores(small, small.save(options.work / "int8.bagwise"), runtime, items)
+            truth, names = np.array(labels), np.array(model.classes)
+            for form, both in (("float32", found), ("int8", rounded)):
+                wrong = [100 * float((names[scores.argmax(axis=1)] != truth).mean()) for scores in both]
+                errors[form] = {"form": form, "items": len(items), "python": wrong[0], "cpp": wrong[1]}
+    heads = {"data": "data", "items": "items", "words": "words", "same": "same class"}
+    print_table(rows, heads | {"difference": "largest difference of scores", "beyond": "items above 1e-4"})
+    print("Scene-15: errors on all test images")
+    heads = {"form": "words and heads", "items": "images", "python": "error in Python, %", "cpp": "error in C++, %"}
+    print_table(list(errors.values()), heads)
+    return {
+        "scores differ by at most": max(row["difference"] for row in rows),
+        "int8 loses, points": errors["int8"]["cpp"] - errors["float32"]["python"],
+    }
+
+
+def measure_programs(options: argparse.Namespace) -> dict[str, float]:
+    """Measure files and programs: sizes, times, memory; those of OpenCV, and of the page."""
+    train, test = open_collection(options.data / "scene15/scene15.zip").split()
+    model = scene_model(options, train)
     forms = {"as fitted": model, "trimmed": model.trim(), "compact": model.compact()}
     forms["compact, int8"] = model.compact().quantize()
-    truth = np.array(labels)
-    sizes = []
-    for name, one in forms.items():
-        path = one.save(options.work / f"{name}.bagwise")
-        in_python = predicted(one, items)
-        loaded = runtime.model(path)
-        in_cpp = np.stack([loaded.scores(item) for item in items])
-        wrong = [100 * float((np.array(one.classes)[s.argmax(axis=1)] != truth).mean()) for s in (in_python, in_cpp)]
-        sizes.append({"form": name, "size": path.stat().st_size / 1e3, "python": wrong[0], "cpp": wrong[1]})
-    print(f"Scene-15, {model.n_groups} groups: model files, and errors on {len(items)} test images")
-    print_table(sizes, {"form": "form", "size": "KB", "python": "error in Python, %", "cpp": "error in C++, %"})
+    sizes = {form: one.save(options.work / f"{form}.bagwise").stat().st_size / 1e3 for form, one in forms.items()}
+    print(f"Scene-15, {model.n_groups} groups: model files")
+    print_table([{"form": form, "size": size} for form, size in sizes.items()], {"form": "form", "size": "KB"})
+    items = [item.load() for item in test[:: len(test) // 20]]
     image, pixels = large_image(options, items)
     folders = {}
     for kind, form in (("float", "compact"), ("int8", "compact, int8")):
@@ -368,19 +383,15 @@ def measure(options: argparse.Namespace) -> None:
         heads = {"images": "images", "same": "class of Python", "milliseconds": "ms, 640 x 480"}
         print_table([page], heads | {"elsewhere": "requests elsewhere", "size": "KB without model"})
     best = programs[0]
-    values = {
-        "scores differ by at most": max(row["difference"] for row in rows),
+    return {
         "float, milliseconds": best["float"],
         "int8, milliseconds": best["int8"],
         "memory beside the image, MB": best["memory"],
         "start, milliseconds": best["start"],
         "stripped program, KB": best["size"],
-        "model of Scene-15 with 200 groups, KB": sizes[2]["size"],
-        "the same in int8, KB": sizes[3]["size"],
-        "int8 loses, points": sizes[3]["cpp"] - sizes[2]["python"],
+        "model of Scene-15 with 200 groups, KB": sizes["compact"],
+        "the same in int8, KB": sizes["compact, int8"],
     }
-    print(f"Goals, {best['build']}")
-    print_targets([(name, values[name], "<=", goal) for name, goal in GOALS.items()])
 
 
 if __name__ == "__main__":
