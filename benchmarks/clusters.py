@@ -1,172 +1,307 @@
-"""Statistics over Dask collections: one and two worker processes on this machine beside the same sums in memory.
+"""A whole fit on a cluster: seconds, memory and traffic of each step, in memory and with one and two workers.
 
-    python benchmarks/clusters.py            # about 2 minutes on 2 cores
-    python benchmarks/clusters.py --quick    # small sizes, to see that it works
+    python benchmarks/clusters.py                                   # 20,000 images, a million texts: many hours
+    python benchmarks/clusters.py --images 800 --texts 40000        # smaller
+    python benchmarks/clusters.py --quick                           # to see that it works
+    python benchmarks/clusters.py --from results.json               # only the tables, from an earlier run
 
-Chunks lie in the memory of the workers before the clock starts, so that the time is that of summing up, moving results
-and adding them. Workers run one thread each, also in BLAS; in memory the same with one thread and with as many as there
-are cores. The best of three. "Between workers" is what workers received from each other, from their own logs.
-Both worker processes share the machine with the scheduler and with each other's memory traffic.
+Items are made when they are read (`cluster_data.py`): images of 120 x 160 pixels of ten classes, texts of 60 words.
+Each row is a process of its own, with a `LocalCluster` of processes of one thread, that has fitted a small model before
+the clock starts. Steps: "read" (describing images, splitting texts), "words" (sample and k-means, or occurrences), "count",
+"merge" (sums, classifiers, merging), "validate" (cross-validation). "CPU" are processor seconds of all processes, which
+other work on the machine hardly changes; seconds on the clock are more with it. Peak memory is that of the resident
+set of the largest worker in each step, sampled every 20 ms; "before" is that of a worker after the small model. "Sent"
+is what workers have sent to each other and to this process. "Parted" rows have a small `memory_limit`, so that
+histograms stay on the workers: they show that the memory of a worker does not grow with the number of items.
+
+The second table is a model of the costs, per item, word and class, whose constants are those of the first; the third
+applies it to three jobs that were not run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
-from harness import machine, print_table, timed
+from cluster_data import N_CLASSES
+from harness import machine, print_table
 
-# kind: rows in a chunk, words, classes
-KINDS = {
-    "dense, gram": (2000, 1000, 10),
-    "dense, class sums": (2000, 1000, 10),
-    "sparse, gram": (2000, 2000, 20),
-    "sparse, class sums": (10_000, 20_000, 20),
+STAGES = ("read", "words", "count", "merge", "validate")
+_FIRST_WORDS = {
+    "read": ("Describing", "Reading"),
+    "words": ("Sampling", "Learning"),
+    "count": ("Counting",),
+    "merge": ("Adding", "Weighting", "Training", "Merging"),
+    "validate": ("Cross-validating",),
 }
-N_CHUNKS = 16
-PER_ROW = 60  # words that occur in a sparse sample
-REPEATS = 3
+OPTIONS: dict[str, dict[str, Any]] = {
+    "images": {"descriptor": "sift", "n_words": 200, "n_groups": 30, "folds": 2, "partition": 50},
+    "texts": {"n_words": 5000, "n_groups": 30, "folds": 2, "partition": 2000},
+}
+N_WARM = {"images": 120, "texts": 500}
+PARTED = "200kB"  # of histograms in this process
 
 
-def make_chunk(kind: str, number: int, shrink: int) -> Any:
-    """Make a chunk of counts; the same one in every process."""
-    import numpy as np
-    import scipy.sparse as sp
+class Monitor:
+    """Samples the memory of processes, and notes processor times when the stage changes."""
 
-    rows, words, _ = KINDS[kind]
-    rows, words = rows // shrink, words // shrink
-    rng = np.random.default_rng(number)
-    if kind.startswith("dense"):
-        return rng.integers(0, 100, (rows, words)).astype(np.float64)
-    # frequent words come first, as in texts
-    columns = (words * rng.random((rows, PER_ROW)) ** 3).astype(np.int32)
-    chunk = sp.csr_array(
-        (np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, PER_ROW)), shape=(rows, words)
-    )
-    chunk.sum_duplicates()
-    return chunk
+    def __init__(self, pids: list[int]) -> None:
+        import psutil
 
+        self.own, self.workers = psutil.Process(), [psutil.Process(pid) for pid in pids]
+        self.stage, self.peaks = "", dict.fromkeys(STAGES, 0)
+        self.before = max(one.memory_info().rss for one in self.workers or [self.own])
+        self.wall, self.cpu = dict.fromkeys(STAGES, 0.0), dict.fromkeys(STAGES, 0.0)
+        self._since = (time.perf_counter(), self._times())
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
-def make_labels(kind: str, shrink: int) -> Any:
-    import numpy as np
+    def _times(self) -> float:
+        return sum(sum(one.cpu_times()[:2]) for one in (self.own, *self.workers))
 
-    rows, _, classes = KINDS[kind]
-    return np.arange(N_CHUNKS * (rows // shrink)) % classes
+    def _run(self) -> None:
+        while not self._ended.wait(0.02):
+            if self.stage:
+                held = max(one.memory_info().rss for one in self.workers or [self.own])
+                self.peaks[self.stage] = max(self.peaks[self.stage], held)
 
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Take the progress of a fit."""
+        first = step.split()[0]
+        stage = next((name for name, words in _FIRST_WORDS.items() if first in words), self.stage)
+        if stage != self.stage:
+            self.enter(stage)
 
-def measure_in_memory(kind: str, shrink: int, n_threads: int) -> dict[str, Any]:
-    """Chunks one after the other in this process."""
-    from functools import reduce
-    from operator import add
+    def enter(self, stage: str) -> None:
+        """Add up the times of the stage before."""
+        now = (time.perf_counter(), self._times())
+        if self.stage:
+            self.wall[self.stage] += now[0] - self._since[0]
+            self.cpu[self.stage] += now[1] - self._since[1]
+        self.stage, self._since = stage, now
 
-    import numpy as np
-    from threadpoolctl import threadpool_limits
-
-    from bagwise.merging import Statistics
-
-    chunks = [make_chunk(kind, number, shrink) for number in range(N_CHUNKS)]
-    labels = np.split(make_labels(kind, shrink), N_CHUNKS)
-    classes, gram = KINDS[kind][2], kind.endswith("gram")
-
-    def add_up() -> Any:
-        return reduce(add, (Statistics.of(X, codes, classes, gram) for X, codes in zip(chunks, labels, strict=True)))
-
-    with threadpool_limits(n_threads):
-        add_up()  # compiles
-        seconds = min(timed(add_up)[0] for _ in range(REPEATS))
-    return row(kind, shrink, f"in memory, {n_threads} thread{'s' * (n_threads > 1)}", seconds)
+    def close(self) -> None:
+        """End the last stage."""
+        self.enter("")
+        self._ended.set()
+        self._thread.join()
 
 
-def measure_cluster(kind: str, shrink: int, n_workers: int) -> dict[str, Any]:
-    """The same on a cluster."""
-    import dask
-    from distributed import Client, LocalCluster, wait
+def measure(modality: str, n: int, workers: int | None, memory_limit: str | None) -> dict[str, Any]:
+    """One fit; `workers` None: in memory, 0: partitions in this process."""
+    from bagwise.distributed import connected
+    from bagwise.distributed.executors import LocalExecutor
+    from bagwise.training import FitOptions, run_fit
+    from cluster_data import make_collection
 
-    from bagwise import distributed
-
-    rows, words = (size // shrink for size in KINDS[kind][:2])
-    labels = make_labels(kind, shrink)
-    with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        import dask.array as da
-        import numpy as np
-        import scipy.sparse as sp
-
-        meta = np.empty((0, 0)) if kind.startswith("dense") else sp.csr_array((0, 0))
-        make = dask.delayed(make_chunk)
-        X = da.concatenate(
-            [da.from_delayed(make(kind, number, shrink), shape=(rows, words), meta=meta) for number in range(N_CHUNKS)]
-        ).persist()
-        wait(X)
-
-        def add_up() -> Any:
-            return distributed.statistics(X, labels, gram=kind.endswith("gram")).compute()
-
-        add_up()  # compiles
-        before = sum(client.run(received).values())
-        seconds = min(timed(add_up)[0] for _ in range(REPEATS))
-        moved = (sum(client.run(received).values()) - before) / REPEATS
-        result = row(kind, shrink, f"{n_workers} worker{'s' * (n_workers > 1)}", seconds)
-        statistics = add_up()
-        gram = statistics.gram
-        gram_bytes = 0 if gram is None else gram.nbytes if isinstance(gram, np.ndarray) else gram.nnz * 12
-    return result | {"moved": moved / 1e6, "result": (statistics.class_sums.nbytes + gram_bytes) / 1e6}
-
-
-def received(dask_worker: Any) -> int:
-    """Bytes that a worker has got from others."""
-    return sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
-
-
-def row(kind: str, shrink: int, where: str, seconds: float) -> dict[str, Any]:
-    n = N_CHUNKS * (KINDS[kind][0] // shrink)
+    options = FitOptions(**OPTIONS[modality], n_jobs=1, memory_limit=memory_limit)
+    with connected(workers=workers or None) as client:
+        where = LocalExecutor() if workers == 0 else client
+        run_fit(make_collection(modality, N_WARM[modality]), options, client=where)
+        pids, sent = [], 0
+        if client is not None:
+            pids, sent = list(client.run(os.getpid).values()), _sent(client)
+        monitor = Monitor(pids)
+        fit = run_fit(make_collection(modality, n), options, client=where, progress=monitor)
+        monitor.close()
+        moved = _sent(client) - sent if client is not None else 0
+    rows = fit.data.rows
+    nnz = fit.data.histograms.nnz / fit.data.histograms.shape[0]
     return {
-        "kind": kind,
-        "shape": f"{n:,} x {KINDS[kind][1] // shrink:,}",
-        "where": where,
-        "seconds": seconds,
-        "rate": n / seconds,
+        "modality": modality,
+        "n": n,
+        "workers": workers,
+        "parted": rows is not None,
+        "wall": monitor.wall,
+        "cpu": monitor.cpu,
+        "peaks": monitor.peaks,
+        "before": monitor.before,
+        "moved": moved,
+        "nnz": nnz,
+        "n_words": fit.data.n_words,
+        "error": fit.model.path.errors[-1],
+        "hierarchy": hash(fit.model.hierarchy.merges.tobytes()),
     }
+
+
+def _sent(client: Any) -> int:
+    return sum(client.run(_sent_by).values())
+
+
+def _sent_by(dask_worker: Any) -> int:
+    return int(dask_worker.transfer_outgoing_bytes_total)
+
+
+def rows_to_measure(images: int, texts: int) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for modality, n in (("images", images), ("texts", texts)):
+        rows += [(modality, n, workers, None) for workers in (None, 1, 2)]
+        rows += [(modality, size, workers, PARTED) for size, workers in ((n, 0), (n // 2, 1), (n, 1), (n, 2))]
+    return rows
+
+
+def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for one in results:
+        where = {None: "in memory", 0: "in this process"}.get(one["workers"], f"{one['workers']} worker(s)")
+        base = next(
+            (
+                other
+                for other in results
+                if (other["modality"], other["n"], other["parted"]) == (one["modality"], one["n"], one["parted"])
+                and other["workers"] in (None, 0)
+            ),
+            None,
+        )
+        cpu = sum(one["cpu"].values())
+        row = {
+            "job": f"{one['n']:,} {one['modality']}",
+            "where": where + (", parted" if one["parted"] else ""),
+            "wall": sum(one["wall"].values()),
+            "cpu": cpu,
+            "more": ""
+            if base is None or not one["workers"]
+            else f"{100 * (cpu / sum(base['cpu'].values()) - 1):+.0f} %",
+            "sent": one["moved"] / 1e6,
+            "before": one["before"] / 2**20,
+        }
+        for stage in STAGES:
+            if one["wall"][stage]:
+                row[stage] = f"{one['cpu'][stage]:.1f} / {one['peaks'][stage] / 2**20:.0f}"
+        rows.append(row)
+    return rows
+
+
+def _more(cpu: float, base: float) -> str:
+    return f"{100 * (cpu / base - 1):+.0f} %"
+
+
+def constants(results: list[dict[str, Any]]) -> dict[str, float]:
+    """Processor seconds per unit of work, from the rows with two workers."""
+
+    def of(modality: str, parted: bool) -> dict[str, Any]:
+        return next(
+            one for one in results if one["modality"] == modality and one["workers"] == 2 and one["parted"] == parted
+        )
+
+    images, texts, parted = of("images", False), of("texts", False), of("texts", True)
+    vectors = images["n"] * vectors_of_image()
+    n_words = images["n_words"]
+    return {
+        "describe": images["cpu"]["read"] / vectors,  # per descriptor
+        "assign": images["cpu"]["count"] / vectors / n_words,  # per descriptor and word
+        "kmeans": images["cpu"]["words"] / n_words,  # per word, for a sample of 100,000
+        "split": (texts["cpu"]["read"] + texts["cpu"]["words"] + texts["cpu"]["count"]) / texts["n"] / 60,  # per token
+        "classify": parted["cpu"]["merge"] / parted["n"] / parted["nnz"] / N_CLASSES,  # per non-zero and class
+    }
+
+
+def vectors_of_image() -> int:
+    from bagwise.training.options import FitOptions, make_vectorizer
+    from cluster_data import make_collection
+
+    vectorizer: Any = make_vectorizer(FitOptions(**OPTIONS["images"]), "images")
+    (bags,) = next(iter(vectorizer.describe(make_collection("images", 1))))
+    return len(bags.values)
+
+
+# Jobs that were not run: items, cores, descriptors or tokens of an item, words, classes, words that an item has.
+JOBS = {
+    "100,000 photos, 1 laptop of 8 cores": ("images", 1e5, 8, 1, 5000, 1500, 20, 400),
+    "10,000,000 photos, 20 nodes of 32 cores": ("images", 1e7, 640, 20, 5000, 1500, 100, 400),
+    "1,000,000,000 texts, 200 nodes of 32 cores": ("texts", 1e9, 6400, 200, 300, 30_000, 20, 120),
+}
+SAMPLE = 100_000  # descriptors that words are learned from
+PASSES = 80  # over the data, of a linear SVM; PARTS_OF_PASSES of them move a gradient of each block
+BLOCK = 32 << 20
+
+
+def predicted(known: dict[str, float]) -> list[dict[str, Any]]:
+    rows = []
+    for name, (modality, n, cores, nodes, length, d, classes, nnz) in JOBS.items():
+        if modality == "images":
+            read, count = n * length * known["describe"] / cores, n * length * d * known["assign"] / cores
+            words = known["kmeans"] * d  # in one process
+            held = 64 * length * (128 + 2) * 4  # descriptors of a partition, in a file
+        else:
+            read, words, count = n * length * known["split"] / cores, 0.0, 0.0
+            held = 10_000 * nnz * 24
+        rows_bytes = 8 * n * nnz
+        classify = n * nnz * classes * known["classify"] / cores
+        blocks = max(rows_bytes / BLOCK, 1)
+        result = 8 * classes * d
+        moved = (SAMPLE * 128 * 4 if modality == "images" else 0) + PASSES * (blocks + nodes) * result
+        hours = {"read": read, "words": words, "count": count, "classify": classify}
+        rows.append(
+            {
+                "job": name,
+                **{step: f"{seconds / 3600:.3g}" for step, seconds in hours.items()},
+                "hours": f"{sum(hours.values()) / 3600:.3g}",
+                "limit": max(hours, key=lambda step: hours[step]),
+                "disk": f"{(rows_bytes + held * cores) / nodes / 1e9:.3g}",
+                "memory": f"{(3 * result + 3 * BLOCK / 10) / 1e9:.2g}",
+                "moved": f"{moved / 1e9:.3g}",
+                "client": f"{n * 100 / 1e9:.3g}",
+            }
+        )
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--texts", type=int, default=1_000_000)
+    parser.add_argument("--quick", action="store_true", help="400 images and 4000 texts")
     parser.add_argument("--json", type=Path, help="also write the results here")
+    parser.add_argument("--from", dest="earlier", type=Path, help="print the tables of such a file")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    shrink = 10 if arguments.quick else 1
-    print(" ".join(f"{key}={value}" for key, value in machine().items()), end="\n\n")
-    rows = []
-    for kind in KINDS:
-        for n in sorted({1, os.cpu_count() or 1}):
-            rows.append(measure_in_memory(kind, shrink, n))
-        for n in (1, 2):
-            rows.append(measure_cluster(kind, shrink, n))
-        print(f"measured: {kind}", file=sys.stderr, flush=True)
-    columns = {
-        "kind": "sums",
-        "shape": f"samples x words, {N_CHUNKS} chunks",
-        "where": "where",
-        "seconds": "seconds",
-        "rate": "samples/s",
-        "moved": "MB between workers",
-        "result": "MB of result",
+    if arguments.one:
+        print(json.dumps(measure(*json.loads(arguments.one))))
+        return
+    if arguments.earlier:
+        found = json.loads(arguments.earlier.read_text())
+        about, results = found["machine"], found["results"]
+    else:
+        about, results = machine(), []
+        images, texts = (400, 4000) if arguments.quick else (arguments.images, arguments.texts)
+        for row in rows_to_measure(images, texts):
+            command = [sys.executable, __file__, "--one", json.dumps(row)]
+            ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            results.append(json.loads(ran.stdout.splitlines()[-1]))
+            spent = sum(results[-1]["wall"].values())
+            print(f"measured: {row}, {spent:.1f} s", file=sys.stderr, flush=True)
+            if arguments.json:
+                arguments.json.write_text(json.dumps({"machine": about, "results": results}, indent=1))
+    print(" ".join(f"{key}={value}" for key, value in about.items()), end="\n\n")
+    heads = {"job": "job", "where": "where", "wall": "s", "cpu": "CPU s", "more": "CPU more", "sent": "MB sent"}
+    heads |= {"before": "MiB before"} | {stage: f"{stage}: CPU s / MiB" for stage in STAGES}
+    print_table(table_of(results), heads)
+    known = constants(results)
+    print()
+    units = {
+        "describe": "describing, per descriptor",
+        "assign": "counting, per descriptor and word",
+        "kmeans": "k-means, per word (sample of 100,000)",
+        "split": "texts, per token",
+        "classify": "classifiers and merging, per non-zero and class",
     }
-    print_table(rows, columns)
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+    print_table(
+        [{"what": units[name], "seconds": f"{value:.3g}"} for name, value in known.items()],
+        {"what": "cost", "seconds": "CPU s"},
+    )
+    print()
+    steps = {step: f"h {step}" for step in ("read", "words", "count", "classify")}
+    rest = {"hours": "h in all", "limit": "limit", "disk": "GB disk a node", "memory": "GB a core"}
+    print_table(predicted(known), {"job": "job", **steps, **rest, "moved": "GB moved", "client": "GB client"})
 
 
 if __name__ == "__main__":

@@ -125,6 +125,15 @@ def test_the_scheduler_is_lost(sources, in_memory, tmp_path):
     assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
 
 
+def test_a_cache_by_url(sources, in_memory, tmp_path):
+    chosen = options("texts", cache="memory://cluster-cache")
+    first, second = (run_fit(sources["texts"], chosen, client=LocalExecutor()) for _ in range(2))
+    assert not first.cached
+    assert second.cached == ("groups by aib", "errors of aib")
+    for found in (first, second):
+        assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
+
+
 def test_items_that_cannot_be_read(client, tmp_path):
     folder = write_image_folder(tmp_path / "images")
     for name in ("0.png", "1.png"):

@@ -1,4 +1,4 @@
-"""A folder that caches the arrays computed from items for later runs."""
+"""A folder, local or by URL, that caches the arrays computed from items for later runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.atomic import sweep, write_atomically
+from bagwise._io.storage import Storage, is_url
 from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["ArrayCache", "DamagedCacheWarning"]
@@ -36,9 +37,11 @@ class ArrayCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str], made_by: Mapping[str, Any]) -> None:
+        self._storage = Storage.of(folder) if is_url(folder) else None  # by URL, for several machines
         self.folder = Path(folder)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if self._storage is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             given = argument("cache", os.fspath(folder))
             reason = error.strerror or error
@@ -48,8 +51,11 @@ class ArrayCache:
         self._swept: set[Path] = set()  # folders
 
     def _path(self, fingerprint: str) -> Path:
+        return self.folder / self._name(fingerprint)
+
+    def _name(self, fingerprint: str) -> str:
         key = _digest(self._made_by + fingerprint.encode()).hex()
-        return self.folder / key[:2] / f"{key[2:]}.arrays"
+        return f"{key[:2]}/{key[2:]}.arrays"
 
     def load(self, fingerprint: str) -> dict[str, NDArray[Any]] | None:
         """Load the arrays of an item, or return None if they are missing or damaged."""
@@ -58,8 +64,14 @@ class ArrayCache:
 
         path = self._path(fingerprint)
         try:
-            with open(path, "rb") as file:
-                digest, content = file.read(_DIGEST), file.read()
+            if self._storage is not None:
+                if not self._storage.exists(self._name(fingerprint)):
+                    return None
+                stored = self._storage.read(self._name(fingerprint))
+                digest, content = stored[:_DIGEST], stored[_DIGEST:]
+            else:
+                with open(path, "rb") as file:
+                    digest, content = file.read(_DIGEST), file.read()
             if _digest(content) == digest:
                 return load(content)
             reason = f"its {len(digest) + len(content)} bytes are not those that were written"
@@ -77,6 +89,9 @@ class ArrayCache:
         from safetensors.numpy import save
 
         content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        if self._storage is not None:
+            self._storage.write(self._name(fingerprint), _digest(content) + content)
+            return
         path = self._path(fingerprint)
         try:
             path.parent.mkdir(exist_ok=True)
@@ -93,6 +108,9 @@ class ArrayCache:
 
     def remove(self, fingerprint: str) -> None:
         """Remove the arrays of an item, if there are any."""
+        if self._storage is not None:
+            self._storage.remove(self._name(fingerprint))
+            return
         self._path(fingerprint).unlink(missing_ok=True)
 
 

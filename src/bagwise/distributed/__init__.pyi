@@ -5,3 +5,5 @@ from .sums import cooccurrence as cooccurrence
 from .sums import gram as gram
 from .sums import sketch as sketch
 from .sums import statistics as statistics
+from .topics import fit_topics as fit_topics
+from .topics import transform as transform

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._io.storage import is_url
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
@@ -50,7 +51,7 @@ class StepCache:
     def __init__(
         self, folder: str | os.PathLike[str], made_by: Mapping[str, Any], progress: Callable[[str, int, int], None]
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = folder
         self.used: list[str] = []
         self._made_by = {"steps": SCHEMA, **made_by}
         self._progress = progress
@@ -77,7 +78,8 @@ class StepCache:
         return ItemFile(self._files(step, settings), self._fingerprint(data))
 
     def _files(self, step: str, settings: Mapping[str, Any]) -> ArrayCache:
-        return ArrayCache(self.folder / step, {"step": step, **self._made_by, "settings": dict(settings)})
+        inside = f"{os.fspath(self.folder)}/{step}" if is_url(self.folder) else Path(self.folder) / step
+        return ArrayCache(inside, {"step": step, **self._made_by, "settings": dict(settings)})
 
     def _fingerprint(self, data: Any) -> str:
         """Hash the content of items in their order, or arrays."""

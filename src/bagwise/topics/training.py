@@ -244,7 +244,11 @@ def learn_prior(
     """The document-topic prior that maximises the ELBO for the posterior γ of documents."""
     if prior == "fixed":
         return alpha
-    logs = mean_logs(gamma, sample_weight, n_threads)
+    return prior_from_logs(alpha, mean_logs(gamma, sample_weight, n_threads), prior)
+
+
+def prior_from_logs(alpha: NDArray[np.float64], logs: NDArray[np.float64], prior: str) -> NDArray[np.float64]:
+    """Do what `learn_prior` does from the mean over documents of E[log proportion]."""
     if prior == "symmetric":
         return np.full_like(alpha, learn_symmetric(float(alpha.mean()), logs))
     return learn_asymmetric(alpha, logs)
@@ -303,6 +307,52 @@ def batch_passes(
         yield state
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """What a batch of documents says about topics and prior. Those of several batches are added."""
+
+    counts: NDArray[np.float64]  # expected, words x topics
+    logs: NDArray[np.float64] | None  # mean of E[log proportion]; None where the prior is not learned
+    n_documents: float
+    bound: float
+
+    @classmethod
+    def of(
+        cls, X: sp.csr_array, state: State, training: Training, sample_weight: NDArray[np.float64] | None = None
+    ) -> Expectation:
+        """Infer the posterior of a batch of documents."""
+        corpus = Corpus(X, training.device)
+        posterior, weights = training.infer(corpus, state)
+        ratios = _weighted_ratios(X, posterior, sample_weight)
+        counts = corpus.expected_counts(ratios, posterior.expected, weights, training.n_threads)
+        logs = None
+        if training.prior != "fixed" and state.n_updates >= _PASSES_BEFORE_PRIOR:
+            logs = mean_logs(posterior.gamma, sample_weight, training.n_threads)
+        n_documents = X.shape[0] if sample_weight is None else float(sample_weight.sum())
+        return cls(counts, logs, n_documents, _total(posterior.bounds, sample_weight))
+
+    def __add__(self, other: Expectation) -> Expectation:
+        n, logs = self.n_documents + other.n_documents, self.logs
+        if self.logs is not None and other.logs is not None:
+            logs = (self.n_documents * self.logs + other.n_documents * other.logs) / n
+        return Expectation(self.counts + other.counts, logs, n, self.bound + other.bound)
+
+
+def online_update(state: State, found: Expectation, training: Training, total_samples: float) -> State:
+    """Update the model, weighted as if all `total_samples` documents were like those of the batch.
+
+    ``λ = (1 - ρ) λ + ρ (η + (total_samples / batch) Σ n φ)`` with ``ρ = (offset + n_updates)^-decay``.
+    """
+    rate = (training.offset + state.n_updates) ** -training.decay
+    counts = found.counts * (rate * total_samples / found.n_documents)
+    counts += rate * training.eta
+    counts += (1 - rate) * state.counts
+    alpha = state.alpha
+    if found.logs is not None:
+        alpha = (1 - rate) * alpha + rate * prior_from_logs(alpha, found.logs, training.prior)
+    return replace(state, counts=counts, alpha=alpha, n_updates=state.n_updates + 1)
+
+
 def online_step(
     X: sp.csr_array,
     state: State,
@@ -310,25 +360,9 @@ def online_step(
     total_samples: float,
     sample_weight: NDArray[np.float64] | None = None,
 ) -> tuple[State, float]:
-    """Update the model with one batch, weighted as if all `total_samples` documents were like it.
-
-    ``λ = (1 - ρ) λ + ρ (η + (total_samples / batch) Σ n φ)`` with ``ρ = (offset + n_updates)^-decay``. Also returns the
-    ELBO of the documents before the update.
-    """
-    rate = (training.offset + state.n_updates) ** -training.decay
-    corpus = Corpus(X, training.device)
-    posterior, weights = training.infer(corpus, state)
-    ratios = _weighted_ratios(X, posterior, sample_weight)
-    counts = corpus.expected_counts(ratios, posterior.expected, weights, training.n_threads)
-    counts *= rate * total_samples / (X.shape[0] if sample_weight is None else sample_weight.sum())
-    counts += rate * training.eta
-    counts += (1 - rate) * state.counts
-    alpha = state.alpha
-    if training.prior != "fixed" and state.n_updates >= _PASSES_BEFORE_PRIOR:
-        learned = learn_prior(alpha, posterior.gamma, training.prior, sample_weight, training.n_threads)
-        alpha = (1 - rate) * alpha + rate * learned
-    state = replace(state, counts=counts, alpha=alpha, n_updates=state.n_updates + 1)
-    return state, _total(posterior.bounds, sample_weight)
+    """Update the model with one batch, see `online_update`; also returns the ELBO of its documents before that."""
+    found = Expectation.of(X, state, training, sample_weight)
+    return online_update(state, found, training, total_samples), found.bound
 
 
 def online_passes(

@@ -143,7 +143,7 @@ class FitOptions:
         mapping, or texts such as "pixels=200000000". They are never kept in files.
     on_error : {"raise", "skip"}, default="skip"
         Whether an item that cannot be read raises an error, or is skipped.
-    cache : path, default=None
+    cache : path or URL, default=None
         Folder that keeps descriptors, words, histograms, groups and errors, so that an interrupted fit goes on from its
         last finished step, and one with another number of groups or criterion begins with merging.
     memory_limit : int, float or str, default=None
