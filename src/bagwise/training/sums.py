@@ -32,7 +32,8 @@ from bagwise.training.seen import item_hashes
 __all__ = ["Facts", "PartedRows", "exceeds", "sample_items"]
 
 MOST_BYTES = 1 << 30  # of histograms in this process, unless `memory_limit` says otherwise
-_BLOCK_BYTES = 32 << 20  # of weighted histograms that a worker goes through in one task
+_BLOCK_BYTES = 8 << 20  # of histograms that a worker goes through in one task, at least
+_MOST_BLOCKS = 8192
 _LEAST_OF_CLASS = 100  # items of each class in a sample, if there are as many
 MOST_HASHES = 1 << 20
 # Items of a sample that words are merged on, by criteria that need items and take time with their square.
@@ -154,7 +155,8 @@ class PartedRows:
 
     def blocks(self, transform: Callable[[Any], Any], whole: bool = False) -> list[Any]:
         """Return handles of blocks of batches, pairs of features and classes: some partitions each, fixed by sizes."""
-        filled = np.concatenate([[0], np.cumsum(self.counted.n_bytes)[:-1]]) // _BLOCK_BYTES
+        size = max(_BLOCK_BYTES, sum(self.counted.n_bytes) // _MOST_BLOCKS)
+        filled = np.concatenate([[0], np.cumsum(self.counted.n_bytes)[:-1]]) // size
         groups = np.split(np.arange(len(filled)), np.flatnonzero(np.diff(filled)) + 1)
         function = partial(_block, type(self.executor).keep, transform, self._whole if whole else None)
         rows = [[self.counted.rows[k] for k in group] for group in groups]
