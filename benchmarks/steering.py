@@ -3,7 +3,7 @@
     python benchmarks/steering.py [--quick] [--items N] [--words D] [--groups K] [--criterion NAME]
 
 Fits a model to random counts (Zipf's law, 20 classes with words of their own), indexes the items, and edits the model
-as the page Steer does. The classifiers on all words are trained once, before; that is a row of its own.
+as the page Steer does. Words are merged in each fold once, before; that is a row of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
     print_targets([("slowest kind of edit, seconds", slowest, "<=", GOAL)])
 
 
-FIRST = "classifiers on all words, once"
+FIRST = "groups of each fold, once"
 
 
 def make_index(folder: Path, given: argparse.Namespace) -> Path:

@@ -270,8 +270,8 @@ MERGING = [
     Mutant(
         "steering: held-out items help to find their groups",
         "training/steering.py",
-        "            own[free] = (pairs // n_words)[nearest(fold, free, parts, len(pairs))]\n",
-        "",
+        "labels = [*own, model.lookup]",
+        "pass",
         "training/test_steering.py",
     ),
     Mutant(

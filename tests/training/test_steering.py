@@ -1,6 +1,7 @@
-"""Errors and classifiers of edited groups, against scikit-learn over the same folds."""
+"""Errors and classifiers of edited groups: slow oracles fit everything by the training items of each fold."""
 
 import copy
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,15 +12,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from bagwise import BagwiseError, Hierarchy
-from bagwise.runtime import merges_of
+from bagwise import BagwiseError, merge_words
+from bagwise.merging.refining import merge_refined
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import TopClasses
 from bagwise.training.item_index import index_of_fit
 from bagwise.training.seen import are_training_items, seen_items
-from bagwise.training.steering import Steering, named_words
+from bagwise.training.steering import Steering
 from small_sources import table, write_image_folder, write_table, write_text_folder
 
 KINDS = {
@@ -57,50 +58,45 @@ def fit(request, tmp_path_factory):
 
 
 def steering_of(fit):
-    return Steering(fit.model, fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells), fit.codes)
+    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    return Steering(fit.model, words, fit.codes, fit.data.histograms)
 
 
-def with_groups(model, labels):
-    """The model with other groups."""
-    n, other = int(labels.max()) + 1, copy.copy(model)
-    other.__dict__.pop("lookup", None)
-    merges = merges_of(labels)
-    hierarchy = Hierarchy(len(labels), merges, np.zeros(len(merges)))
-    other._set(hierarchy=hierarchy, n_groups=n, heads={}, calibration={}, given_names={})
-    return other
+def slow_groups(fit, n, train):
+    """Merge words down to n groups by some items alone."""
+    model, y, whole = fit.model, fit.codes[train], fit.data.whole()[train]
+    criterion, options = model.options["criterion"], model.options
+    if criterion == "classifier":
+        words = model.weighting.apply(whole)
+        words = words.toarray() if sp.issparse(words) else words
+        svm = LinearSVC(C=options["C"], random_state=options["random_state"], max_iter=3000).fit(words, y)
+        weights = item_weights(svm.decision_function(words).reshape(len(words), -1))
+        mass = (weights[:, None] * words**2).sum(axis=0) / weights.sum()
+        return merge_refined(mass, svm.coef_.T, criterion, options["n_groups"]).cut(n)
+    merged = whole if model.column_shift is None else model.weighting.apply(whole)
+    return merge_words(merged, y, criterion=criterion).cut(n)
 
 
-def slow_groups(fit, labels, train):
-    """Assign each word to the group whose mean weights or class profile is nearest, by some items alone."""
-    model, words, y, n = fit.model, dense_words(fit)[train], fit.codes[train], int(labels.max()) + 1
-    d, assigned = len(labels), []
-    if model.options["criterion"] == "classifier":
-        teacher = LinearSVC(C=model.options["C"], random_state=model.options["random_state"], max_iter=3000)
-        teacher.fit(words, y)
-        weights = item_weights(teacher.decision_function(words).reshape(len(words), -1))
-        mass = (weights[:, None] * words**2).sum(axis=0)
-        own = [np.concatenate([teacher.coef_[:, k * d + j] for k in range(model.n_cells)]) for j in range(d)]
-        part = [[mass[k * d + j] for k in range(model.n_cells) for _ in teacher.coef_] for j in range(d)]
-        centres = []
-        for group in range(n):
-            inside, weight = np.array(own)[labels == group], np.array(part)[labels == group]
-            weight[:, weight.sum(axis=0) == 0] = 1
-            centres.append((weight * inside).sum(axis=0) / weight.sum(axis=0))
-        for j in range(d):
-            costs = np.array([((own[j] - centre) ** 2).sum() for centre in centres])
-            assigned.append(labels[j] if costs[labels[j]] <= costs.min() + 1e-14 else costs.argmin())
-        return np.array(assigned)
-    sums = np.array([[words[y == c, j].sum() for c in range(len(model.classes))] for j in range(d)])
-    prior = sums.sum(axis=0) / sums.sum()
-    for j in range(d):
-        profile = sums[j] / sums[j].sum() if sums[j].sum() else prior
-        costs = []
-        for group in range(n):
-            centre = sums[labels == group].sum(axis=0)
-            centre = (centre / centre.sum() if centre.sum() else prior) + 1e-6 * prior
-            costs.append((profile * np.log(np.where(profile > 0, profile, 1) / (centre / centre.sum()))).sum())
-        assigned.append(labels[j] if costs[labels[j]] <= min(costs) + 1e-12 else np.argmin(costs))
-    return np.array(assigned)
+def slow_edits(model, edits, own):
+    """Make moves and joins again, by words and by the groups with the largest Jaccard index."""
+    mass = np.ones(len(own)) if model.word_totals is None else model.word_totals.astype(float)
+    mass = mass * (1 if model.word_weights is None else model.word_weights)
+    for k, edit in enumerate(edits):
+        before = model.apply(edits[:k]).cut(edit["n_groups"]).lookup
+
+        def jaccard(group, other, before=before, own=own):
+            both, either = (before == group) & (own == other), (before == group) | (own == other)
+            return mass[both].sum() / mass[either].sum()
+
+        if edit["edit"] == "move":
+            to = max(set(own.tolist()), key=lambda other: jaccard(edit["to"], other))
+            own = np.where(np.isin(np.arange(len(own)), edit["words"]), to, own)
+        else:
+            one, two = edit["groups"]
+            pairs = permutations(sorted(set(own.tolist())), 2)
+            one, two = max(pairs, key=lambda pair: jaccard(one, pair[0]) + jaccard(two, pair[1]))
+            own = np.where(own == two, one, own)
+    return np.unique(own, return_inverse=True)[1]
 
 
 def dense_words(fit):
@@ -150,32 +146,51 @@ def both_sides(scores):
     return np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
 
 
-def test_any_groups_have_the_errors_of_scikit_learn(fit):
-    steering, n_words = steering_of(fit), fit.model.hierarchy.n_words
-    drawn = np.random.default_rng(3).integers(4, size=n_words)
-    _, first, labels = np.unique(drawn, return_index=True, return_inverse=True)
-    labels = np.argsort(np.argsort(first))[labels]  # numbered by their first words
-    found = steering.measure(with_groups(fit.model, labels))
-    folds = fit.model.options["folds"] or 5
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=fit.model.options["random_state"])
-    errors, scores = [], np.zeros((len(fit.codes), len(fit.model.classes)))
+def test_edited_groups_have_the_errors_of_scikit_learn(fit):
+    steering, model = steering_of(fit), fit.model
+    n, words = model.n_groups, np.flatnonzero(fit.model.lookup == 0)[:1].tolist()
+    words = (
+        words
+        if (model.lookup == 0).sum() > 1
+        else np.flatnonzero(model.lookup == np.bincount(model.lookup).argmax())[:1].tolist()
+    )
+    to = (int(model.lookup[words[0]]) + 1) % n
+    edits = [
+        {"edit": "move", "n_groups": n, "words": words, "to": to},
+        {"edit": "join", "n_groups": n, "groups": [0, n - 1]},
+    ]
+    edited = model.apply(edits)
+    found = steering.measure(edited)
+    folds = model.options["folds"] or 5
+    splitter = StratifiedKFold(folds, shuffle=True, random_state=model.options["random_state"])
+    errors, scores = [], np.zeros((len(fit.codes), len(model.classes)))
     for train, test in splitter.split(fit.codes, fit.codes):
-        own = slow_groups(fit, labels, train)
-        scores[test] = both_sides(slow_scores(fit, own, labels.max() + 1, train, test))
+        own = slow_edits(model, edits, slow_groups(fit, n, train))
+        scores[test] = both_sides(slow_scores(fit, own, own.max() + 1, train, test))
         errors.append(np.mean(scores[test].argmax(axis=1) != fit.codes[test]))
-    assert found.protocol == f"{folds}-fold cross-validation, in which each fold assigns words anew to these groups"
+    made = "each fold merges words and makes the edits without the items that it tests"
+    assert found.protocol == f"{folds}-fold cross-validation; {made}"
     assert found.error == pytest.approx(np.mean(errors))
     assert found.standard_error == pytest.approx(np.std(errors, ddof=1) / np.sqrt(folds))
     expected = TopClasses.of(scores)
     np.testing.assert_array_equal(found.held_out.predicted, expected.predicted)
     np.testing.assert_allclose(found.held_out.score, expected.score, rtol=2e-3, atol=2e-3)  # of float16
     everything = np.arange(len(fit.codes))
-    features = with_groups(fit.model, labels).group(fit.data.histograms)
     np.testing.assert_allclose(
-        found.head.scores(features),
-        both_sides(slow_scores(fit, labels, labels.max() + 1, everything, everything)),
+        found.head.scores(edited.group(fit.data.histograms)),
+        both_sides(slow_scores(fit, edited.lookup, n - 1, everything, everything)),
         atol=1e-3,
     )
+
+
+def test_unedited_groups_have_the_errors_and_answers_of_the_fit(fit):
+    steering, path = steering_of(fit), fit.model.path
+    assert (path is None) == (fit.model.options["folds"] == 0)
+    for k, n in enumerate(() if path is None else path.sizes):
+        found = steering.measure(fit.model.cut(n))
+        assert found.error == pytest.approx(path.errors[k])
+        assert found.standard_error == pytest.approx(path.standard_errors[k])
+        np.testing.assert_array_equal(found.held_out.predicted, fit.held_out[k])
 
 
 def test_the_groups_of_the_fit_have_its_classifier(fit):
@@ -189,30 +204,71 @@ def test_the_groups_of_the_fit_have_its_classifier(fit):
         assert list(edited.heads) == list(fit.model.heads)
 
 
-def test_groups_that_were_found_with_held_out_items_do_not_help_them():
-    random = np.random.default_rng(0)
-    X, y = random.poisson(0.05, (60, 600)), np.repeat([0, 1], 30)  # classes say nothing
-    rows = TableCollection(X, [f"row{k}" for k in range(60)], [("ab"[code],) for code in y])
-    for criterion in ("classifier", "aib"):
-        fit = run_fit(rows, FitOptions(n_groups=6, folds=5, criterion=criterion, root="before"))
-        assert steering_of(fit).measure(fit.model).error > 0.3
+def random_table(labels, seed=0):
+    """Counts that say nothing about classes."""
+    X = np.random.default_rng(seed).poisson(0.08, (len(labels), 300))
+    return TableCollection(X, [f"row{k}" for k in range(len(X))], [(label,) for label in labels])
 
 
-def test_words_that_edits_name_stay_where_they_are_put(text_fit):
-    model = text_fit.model
-    words = np.flatnonzero(model.lookup == 0)[:1]
-    edited = model.apply([{"edit": "move", "n_groups": 6, "words": [model.word_names[words[0]]], "to": 3}])
-    joined = edited.apply([{"edit": "join", "n_groups": 6, "groups": [1, 2]}])
-    steering = steering_of(text_fit)
-    steering.prepare()
-    assert named_words(joined).tolist() == words.tolist()
-    labels = steering._labels_of_folds(edited)
-    assert {int(own[words[0]]) for own in labels} == {int(edited.lookup[words[0]])}
-    assert any((own != edited.lookup).any() for own in labels)
-    # parts of a joined group attract words by themselves
-    to = np.array([0, 1, 1, 2, 3, 4])
-    for one, other in zip(labels, steering._labels_of_folds(joined), strict=True):
-        np.testing.assert_array_equal(to[one], other)
+@pytest.mark.parametrize("criterion", ["classifier", "aib", "csm"])
+def test_without_anything_to_learn_errors_are_those_of_chance(criterion):
+    fit = run_fit(random_table("ab" * 40), FitOptions(n_groups=6, folds=5, criterion=criterion, root="before"))
+    steering = steering_of(fit)
+    shared = slow_cross_validation(fit, steering.splits)
+    assert shared < 0.25  # held-out items have helped to find their groups
+    edits = [
+        {"edit": "split", "n_groups": 6, "group": 2},
+        {"edit": "join", "n_groups": 7, "groups": [0, 5]},
+        {"edit": "cannot_link", "n_groups": 6, "words": np.flatnonzero(fit.model.lookup == 1)[:2].tolist()},
+    ]
+    for k in range(len(edits) + 1):
+        assert steering.measure(fit.model.apply(edits[:k])).error > 0.4
+
+
+def slow_cross_validation(fit, splits):
+    """The error if all folds have the groups of the model."""
+    labels, n = fit.model.lookup, fit.model.n_groups
+    scores = [both_sides(slow_scores(fit, labels, n, *split)) for split in splits]
+    return np.mean([(s.argmax(axis=1) != fit.codes[test]).mean() for s, (_, test) in zip(scores, splits, strict=True)])
+
+
+@pytest.mark.parametrize("criterion", ["classifier", "aib"])
+def test_answers_for_held_out_items_do_not_depend_on_their_classes(criterion, monkeypatch):
+    labels = np.array(list("abc" * 20))
+    splits = [(np.arange(20, 60), np.arange(20)), (np.r_[:20, 40:60], np.arange(20, 40))]
+    splits.append((np.arange(40), np.arange(40, 60)))
+    for module in ("learning", "steering"):
+        monkeypatch.setattr(f"bagwise.training.{module}.folds_of", lambda codes, options: splits)
+    other = labels.copy()
+    other[:20] = np.roll(labels[:20], 1)
+    fits = [
+        run_fit(random_table(classes, 1), FitOptions(n_groups=6, folds=3, criterion=criterion, root="before"))
+        for classes in (labels, other)
+    ]
+    assert not np.array_equal(fits[0].model.lookup, fits[1].model.lookup)
+    for found in zip(*(fit.held_out_top.arrays for fit in fits), strict=True):  # of the fit
+        np.testing.assert_array_equal(found[0][:, :20], found[1][:, :20])
+    measured = [steering_of(fit).measure(fit.model) for fit in fits]
+    words = fits[0].data.histograms
+    edited = fits[0].model.apply([{"edit": "move", "n_groups": 6, "words": [3, 5, 8], "to": 2}])
+    weighted = edited.weighting.apply(words)
+    measured += [Steering(edited, weighted, fit.codes, words).measure(edited) for fit in fits]
+    for one, two in (measured[:2], measured[2:]):
+        for arrays in zip(one.held_out.arrays, two.held_out.arrays, strict=True):
+            np.testing.assert_array_equal(arrays[0][:20], arrays[1][:20])
+        assert not np.array_equal(one.held_out.score, two.held_out.score)  # of items that others were learned from
+
+
+def test_groups_found_without_classes_are_the_same_in_all_folds(text_fit):
+    fit = run_fit(text_fit.data.collection, FitOptions(n_groups=6, folds=3, criterion="mmi"))
+    steering = steering_of(fit)
+    found = steering.measure(fit.model)
+    assert found.protocol == "3-fold cross-validation of these groups, which were found without classes"
+    assert found.error == pytest.approx(slow_cross_validation(fit, steering.splits))
+    unknown = copy.copy(fit.model)
+    unknown._set(options={**unknown.options, "criterion": "mine"})
+    told = Steering(unknown, unknown.weighting.apply(fit.data.histograms), fit.codes).measure(unknown).protocol
+    assert told.endswith("which were found with the classes of all items: compare errors only")
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +290,7 @@ def test_words_of_an_index_give_the_same(text_fit):
     np.testing.assert_allclose(one.head.coef, other.head.coef, atol=1e-4)
 
 
-def test_classifiers_on_all_words_are_trained_once(text_fit):
+def test_groups_of_folds_are_found_once(text_fit):
     steering, told = steering_of(text_fit), []
     assert not steering.ready
     steering.prepare(lambda *step: told.append(step))
@@ -243,7 +299,7 @@ def test_classifiers_on_all_words_are_trained_once(text_fit):
     assert {total for *_, total in told} == {4}
     first = steering.measure(text_fit.model)
     steering.prepare(lambda *step: told.append(step))
-    assert len(told) == 6
+    assert len(told) == 5
     np.testing.assert_array_equal(steering.measure(text_fit.model).head.coef, first.head.coef)
 
 

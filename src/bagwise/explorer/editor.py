@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections import OrderedDict
@@ -106,12 +107,12 @@ class Editor:
     Requests hold the workspace that they began with, so that all of an answer is about one model.
 
     1. The edit is made by `Model.apply`.
-    2. Its error is measured beside that of the groups before: by cross-validation with kept folds if the items that
-       the model was learned from are there, and the classifier trained on them takes the place of the derived one;
-       otherwise by the items that are shown.
+    2. Its error is measured beside that of the groups before: by cross-validation if the items that the model was
+       learned from are there (`Steering`: each fold has groups of its own, in which edits are made again), and the
+       classifier trained on them takes the place of the derived one; otherwise by the items that are shown.
     3. The file is written: the model, or the index with replaced answers.
 
-    Cross-validation has to train classifiers first (`start`). Edits made before that is done are measured then.
+    Cross-validation has to merge words in each fold first (`start`). Edits made before that is done are measured then.
 
     Parameters
     ----------
@@ -229,7 +230,8 @@ class Editor:
         assert items is not None
         assert learned is not None
         try:
-            steering = Steering(model, items.weighted_words(model, learned), items.codes[learned])
+            words, counts = items.weighted_words(model, learned), items.counts(learned)
+            steering = Steering(model, words, items.codes[learned], counts)
             self._progress = (0, len(steering.splits) + 1)
             steering.prepare(lambda step, done, total: setattr(self, "_progress", (done, total)))
         except BagwiseError as error:
@@ -257,7 +259,9 @@ class Editor:
         """Return the error of the groups of a model, and what was learned with it; None if that is not possible yet."""
         if not self.progress["ready"] or (self._measures == "items" and model.n_groups not in model.heads):
             return None
-        key = hashlib.blake2b(model.lookup.tobytes(), digest_size=16).digest()
+        # folds make the edits in groups of their own, which may differ where those of the model do not
+        edits = json.dumps([edit for edit in model.edits if edit["edit"] != "rename"], sort_keys=True)
+        key = hashlib.blake2b(model.lookup.tobytes() + edits.encode(), digest_size=16).digest()
         if key not in self._known:
             self._known[key] = self._measure_groups(model)
             if len(self._known) > _KEPT:

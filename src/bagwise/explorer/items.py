@@ -155,6 +155,10 @@ class Items(ABC):
     def weighted_words(self, model: Model, chosen: NDArray[np.bool_]) -> Any:
         """Return the weighted words of some items, see `bagwise.training.steering.Steering`."""
 
+    def counts(self, chosen: NDArray[np.bool_]) -> Any:
+        """Return the histograms of some items; None if they are not known."""
+        return None
+
 
 @dataclass(frozen=True)
 class CountedItems(Items):
@@ -224,7 +228,11 @@ class CountedItems(Items):
 
     def weighted_words(self, model: Model, chosen: NDArray[np.bool_]) -> Any:
         """Return the weighted words of some items."""
-        return model.weighting.apply(self.histograms[np.flatnonzero(chosen)], model.n_cells)
+        return model.weighting.apply(self.counts(chosen), model.n_cells)
+
+    def counts(self, chosen: NDArray[np.bool_]) -> Any:
+        """Return the histograms of some items."""
+        return self.histograms[np.flatnonzero(chosen)]
 
 
 class _CountedCut(CutItems):

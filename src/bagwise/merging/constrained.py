@@ -20,7 +20,7 @@ from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.refining import nearest_means
-from bagwise.merging.regrouping import Joins, joined_sets
+from bagwise.merging.regrouping import joined_sets, joins_of
 from bagwise.merging.scoring import Information, MultinomialEvidence, Scoring, WeightLoss
 
 __all__ = ["MergedPairs", "MergedSums", "linked_groups", "merge_allowed", "pooled", "statistics_of"]
@@ -295,7 +295,7 @@ def linked_groups(
             )
         apart[of[one]].add(of[other])
         apart[of[other]].add(of[one])
-    joins, linked = Joins(hierarchy), sorted(of)
+    joins, linked = joins_of(hierarchy), sorted(of)
     pieces = base.copy()
     for k, words in enumerate(units):
         pieces[words] = base.max() + 1 + k

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bagwise.merging.hierarchy import Hierarchy
 
-__all__ = ["Joins", "joined_sets", "named_merges", "regroup", "same_cuts"]
+__all__ = ["Joins", "joined_sets", "joins_of", "named_merges", "regroup", "same_cuts"]
 
 Words = NDArray[np.int64]
 
@@ -57,7 +57,8 @@ class Joins:
 _RECENT: deque[tuple[Hierarchy, Joins]] = deque(maxlen=4)  # a hierarchy is edited, and compared, more than once
 
 
-def _joins_of(hierarchy: Hierarchy) -> Joins:
+def joins_of(hierarchy: Hierarchy) -> Joins:
+    """Return the `Joins` of a hierarchy, which are kept for some time."""
     for held, joins in tuple(_RECENT):
         if held is hierarchy:
             return joins
@@ -80,7 +81,7 @@ def same_cuts(one: Hierarchy, other: Hierarchy) -> NDArray[np.bool_]:
     array([False,  True,  True])
     """
     n = min(len(one.merges), len(other.merges))
-    joined = _joins_of(one).levels(*other.merges[:n].T)
+    joined = joins_of(one).levels(*other.merges[:n].T)
     return np.maximum.accumulate(joined) <= np.arange(n)
 
 
@@ -126,7 +127,7 @@ def regroup(
     >>> edited.merges.tolist(), edited.scores.tolist()
     ([[0, 1], [0, 2], [0, 3], [0, 4]], [4.0, nan, 2.0, 1.0])
     """
-    joins, n_merges = _joins_of(hierarchy), len(hierarchy.merges)
+    joins, n_merges = joins_of(hierarchy), len(hierarchy.merges)
     stays = np.ones(hierarchy.n_words, dtype=np.bool_)
     first, second, levels = [], [], []
 

@@ -37,6 +37,7 @@ __all__ = [
     "locked_groups",
     "possible_edits",
     "rename_edits",
+    "state_after",
     "undo_edits",
     "unedited_model",
 ]
@@ -153,6 +154,11 @@ def _check_unedited(model: Model, record: Unedited) -> None:
     checked_group_names(record.given_names, record.n_groups)
 
 
+def state_after(model: Model, k: int) -> EditState:
+    """Return what the first k edits of a model have made."""
+    return _state_after(unedited_model(model), model.unedited or Unedited.of(model), model.edits[:k])
+
+
 def locked_groups(model: Model) -> list[int]:
     """Return the numbers of the locked groups of a model.
 
@@ -163,17 +169,13 @@ def locked_groups(model: Model) -> list[int]:
     >>> locked_groups(model.apply([{"edit": "lock", "n_groups": 2, "group": 1}]))
     [1]
     """
-    if model.unedited is None:
-        return []
-    state = _state_after(unedited_model(model), model.unedited, model.edits)
+    state = state_after(model, len(model.edits))
     return sorted({int(number) for words in state.locked for number in model.lookup[words]})
 
 
 def linked_words(model: Model) -> dict[str, list[list[int]]]:
     """Return the links of a model: sets of words that must be in one group, and of which no two may be."""
-    if model.unedited is None:
-        return {"must_link": [], "cannot_link": []}
-    state = _state_after(unedited_model(model), model.unedited, model.edits)
+    state = state_after(model, len(model.edits))
     return {"must_link": [list(words) for words in state.must], "cannot_link": [list(words) for words in state.cannot]}
 
 

@@ -97,11 +97,14 @@ class Editor:
         make: Callable[[EditState, Words, Mapping[str, Any]], EditState] = getattr(self, f"_{kind}")
         return make(replace(state, n_groups=n), labels, edit)
 
-    def _size(self, state: EditState, n: Any) -> int:
+    def sizes(self, state: EditState) -> tuple[int, int]:
+        """Return the least and the largest number of groups that can be edited."""
         least, most = state.hierarchy.min_groups, self._original.flattened or state.hierarchy.n_words
         most -= sum(len(words) - 1 for words in state.whole)  # at which locked groups and linked words are whole
-        if state.must or state.cannot:
-            most = min(most, MOST_GROUPS)
+        return least, min(most, MOST_GROUPS) if state.must or state.cannot else most
+
+    def _size(self, state: EditState, n: Any) -> int:
+        least, most = self.sizes(state)
         if isinstance(n, bool) or not isinstance(n, int) or not least <= n <= most:
             raise BagwiseError(f"n_groups must be an integer from {least} to {most}; got {n!r:.100}.")
         return n
@@ -115,7 +118,7 @@ class Editor:
             raise BagwiseError(f"Group {number} is locked. Unlock it first.")
         return number
 
-    def _words(self, given: Any, least: int = 1) -> Words:
+    def words(self, given: Any, least: int = 1) -> Words:
         """Return the numbers of words that an edit names."""
         d, names = self._original.hierarchy.n_words, self._original.word_names
         if not isinstance(given, list) or len(given) < least:
@@ -241,7 +244,7 @@ class Editor:
         return replace(state, names=checked_group_names(names, state.n_groups))
 
     def _move(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
-        words = self._words(edit["words"])
+        words = self.words(edit["words"])
         to = state.n_groups if edit["to"] is None else self._group(state, edit["to"], labels)
         words = words[labels[words] != to]
         if len(words) == 0:
@@ -310,13 +313,13 @@ class Editor:
         return self._linked(replace(state, cannot=(*state.cannot, words)), labels)
 
     def _new_link(self, state: EditState, edit: Mapping[str, Any]) -> tuple[int, ...]:
-        words = tuple(sorted(self._words(edit["words"], least=2).tolist()))
+        words = tuple(sorted(self.words(edit["words"], least=2).tolist()))
         if words in (*state.must, *state.cannot):
             raise BagwiseError(f"The words {self._told(words)} are linked already. Unlink them first.")
         return words
 
     def _unlink(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
-        words = tuple(sorted(self._words(edit["words"], least=2).tolist()))
+        words = tuple(sorted(self.words(edit["words"], least=2).tolist()))
         if words not in (*state.must, *state.cannot):
             links = [list(link) for link in (*state.must, *state.cannot)]
             raise BagwiseError(f"Words to unlink must be those of a link, {links!r:.200}; got {list(words)!r:.100}.")

@@ -44,7 +44,7 @@ from bagwise.training.options import FitOptions
 from bagwise.training.preparing import WordData
 from bagwise.training.sums import MOST_MERGED, weighted_by
 
-__all__ = ["LearnedGroups", "cross_validate", "learn_groups"]
+__all__ = ["LearnedGroups", "cross_validate", "learn_groups", "merge_parts"]
 
 # Numbers of groups that have a classifier as well if it follows one on all words, which costs next to nothing:
 # those that `Model.cut` derives lose most with few groups.
@@ -135,7 +135,7 @@ def _learn_groups(
 
         y = codes if resolve_criterion(method.criterion).supervised else None
         merged = method.merging_input(data.whole(), weighting.apply(data.whole()))
-        hierarchy, statistics = _merge(lambda part: (merged[:, part], y), data.n_words, method, options, progress)
+        hierarchy, statistics = merge_parts(lambda part: (merged[:, part], y), data.n_words, method, options, progress)
         heads: dict[int, Head] = {}
         for k, size in enumerate(sizes if codes is not None else ()):
             features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
@@ -144,7 +144,7 @@ def _learn_groups(
     return LearnedGroups(hierarchy, heads, statistics)
 
 
-def _merge(
+def merge_parts(
     input_of: Callable[[slice], tuple[Any, Any]], n_words: int, method: Method, options: FitOptions, progress: Progress
 ) -> tuple[Hierarchy, GroupStatistics | None]:
     """Merge the words of each vocabulary; `input_of` returns the data of its columns, or their sums, and classes."""
@@ -196,14 +196,16 @@ def _learn_from_sums(
         whole = data.whole()[some]
         merged_on = method.merging_input(whole, weighting.apply(whole))
         y = codes[some] if criterion.supervised and codes is not None else None
-        hierarchy, statistics = _merge(lambda part: (merged_on[:, part], y), data.n_words, method, options, progress)
+        hierarchy, statistics = merge_parts(
+            lambda part: (merged_on[:, part], y), data.n_words, method, options, progress
+        )
     else:
         needed = partial(_merging_input, method, weighting)
 
         def sums_of(part: slice) -> tuple[Any, None]:
             return rows.statistics(needed, part, criterion.sums_needed or ()), None
 
-        hierarchy, statistics = _merge(sums_of, data.n_words, method, options, progress)
+        hierarchy, statistics = merge_parts(sums_of, data.n_words, method, options, progress)
     heads: dict[int, Head] = {}
     blocks = rows.blocks(weighted_by(weighting, n_cells)) if codes is not None else []
     for k, size in enumerate(sizes if codes is not None else ()):

@@ -334,13 +334,16 @@ class FollowedPath:
     coefs : mapping
         Weights of shape (n_outputs, n_cells * size) and intercepts by size; one output for two classes.
     n_cells : int
+    teacher : Teacher
+        The classifier on all words of all cells.
     merged : Teacher
-        The classifier on all words of whole items, by which they were merged.
+        That on all words of whole items, by which they were merged; the same with one cell.
     """
 
     hierarchy: Hierarchy
     coefs: Mapping[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
     n_cells: int
+    teacher: Teacher
     merged: Teacher
 
     @classmethod
@@ -412,7 +415,7 @@ class FollowedPath:
             finer = spread
             coefs[size] = moments.weights(mean[0])
         progress("Training classifiers", len(sizes), len(sizes))
-        return cls(hierarchy, coefs, n_cells, merged)
+        return cls(hierarchy, coefs, n_cells, teacher, merged)
 
     def statistics(self) -> GroupStatistics | None:
         """Return what is needed to merge its groups again."""

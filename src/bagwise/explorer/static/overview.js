@@ -110,7 +110,7 @@ function curve(facts) {
   const here = at < 0 ? `Errors are known at ${sizes.map(count).join(", ")} groups, not at ${count(facts.n_groups)}.`
     : `${count(facts.n_groups)} groups: ${percent(errors[at])} ± ${percent(spread[at] ?? 0)}.`;
   return h("figure", {}, h("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Error against number of groups, ${protocol}` }, parts)),
-    h("figcaption", {}, `Error in ${protocol}, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", simple ? ` Simple methods on the same folds${lines.length ? " (dashed)" : ""}: ${simple}.` : "", " A point leads to its number of groups."));
+    h("figcaption", {}, `Error in ${protocol}, in which each fold finds groups without the items that it tests, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", simple ? ` Simple methods on the same folds${lines.length ? " (dashed)" : ""}: ${simple}.` : "", " A point leads to its number of groups."));
 }
 
 /** Places of the labels of lines: above or below them, at either end, where they cover least of the curve and of each other. */

@@ -56,7 +56,7 @@ function error(told) {
   const { progress, now } = told;
   if (progress.why_not) return h("p", { class: "quiet" }, progress.why_not);
   if (!progress.ready) {
-    return h("div", {}, h("label", {}, "Training the classifiers that edits are measured with ",
+    return h("div", {}, h("label", {}, "Finding the groups of each fold of cross-validation, with which edits are measured ",
       h("progress", { max: Math.max(progress.total, 1), value: progress.done })), h("p", { class: "small" }, "Edits made now are measured when this is done."));
   }
   return h("div", {}, h("p", { class: "figure" }, h("span", { class: "quiet" }, "Error at "), plural(told.n_groups, "group"), ": ", h("strong", {}, shownError(now))),
