@@ -59,7 +59,7 @@ def write_features(
     cache: Any = None,
     progress: Progress | None = None,
 ) -> WrittenFeatures:
-    """Write the features of items as Parquet while they are read: memory does not grow with their number.
+    """Write the features of items as Parquet while they are read, so that all of them are never in memory.
 
     Columns are id, label and split, if there are splits, and one of float32 for each feature. Histograms over the full
     vocabulary are sparse: columns ``indices`` and ``values`` are lists, and the number of words is in the file's
@@ -72,7 +72,8 @@ def write_features(
         Items of the model's modality.
     out : path or URL
         - Ends in ``.parquet``: one file, with a row group for each `rows_per_part` items. It takes its name, or is
-          uploaded, when it is complete.
+          uploaded, when it is complete. What the end of the file says about its row groups is held until then: for
+          millions of items, a folder is better.
         - Otherwise a folder: a data set of parts ``part-00000.parquet``, … of `rows_per_part` items each. A part takes
           its name when it is complete (an object of a store is visible only then); ``_SUCCESS`` comes last. If a run
           was interrupted, the same call goes on: parts of the same model, items and options stay.
@@ -196,7 +197,8 @@ def _write_file(job: _Job, place: Any) -> WrittenFeatures:
             if table is None:
                 continue
             if writer is None:
-                writer = stack.enter_context(parquet.ParquetWriter(file, table.schema))
+                # minima and maxima of features serve nobody, and a file with many groups holds them to its end
+                writer = stack.enter_context(parquet.ParquetWriter(file, table.schema, write_statistics=False))
             writer.write_table(table)
             n += table.num_rows
         if writer is None:
@@ -236,7 +238,7 @@ def _write_parts(job: _Job, storage: Storage, force: bool) -> WrittenFeatures:
         about = json.loads((table.schema.metadata or {}).get(_ABOUT, b"{}"))
         about |= {"key": keys[number], "n_rows": table.num_rows, "skipped": skipped}
         content = io.BytesIO()
-        parquet.write_table(table.replace_schema_metadata({_ABOUT: json.dumps(about)}), content)
+        parquet.write_table(table.replace_schema_metadata({_ABOUT: json.dumps(about)}), content, write_statistics=False)
         storage.write(names[number], content.getvalue())
     all_skipped = tuple(Skipped(*one) for number in sorted(told) for one in told[number])
     if n:
