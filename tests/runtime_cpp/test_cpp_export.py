@@ -1,6 +1,8 @@
 """What `bagwise export` writes for devices: a folder that builds, and answers as the library does."""
 
+import ctypes
 import dataclasses
+import re
 import subprocess
 
 import numpy as np
@@ -274,3 +276,22 @@ def test_the_command_writes_and_tells_the_loss(tmp_path):
         assert message in bagwise("export", tmp_path / "m.bagwise", *arguments, code=1)
     assert not (tmp_path / "m.onnx").exists()
     assert not (tmp_path / "n.bagwise").exists()
+
+
+def test_the_page_calls_what_the_interface_has_and_loads_nothing_from_elsewhere():
+    """What it shows is tried in a browser by ``benchmarks/edge.py``: compiling it takes as long as all tests here."""
+    page = binding.SOURCES.parent / "wasm"
+    script, markup = ((page / name).read_text("utf-8") for name in ("page.js", "index.html"))
+    declared = set(re.findall(r"\bbagwise_(\w+)\(", (binding.SOURCES / "bagwise.h").read_text("utf-8")))
+    called = set(re.findall(r"wasm\._bagwise_(\w+)\(", script))
+    assert called <= set(edge._CALLED.split()) <= declared
+    assert f"PLACE_BYTES = {ctypes.sizeof(binding.Place)};" in script
+    for name in ("weight", "word", "start", "end", "side", "y"):
+        assert f"{name}: " in script
+        assert f"at + {getattr(binding.Place, name).offset}, true" in script
+    ids = set(re.findall(r'\bid="([\w-]+)"', markup))
+    assert set(re.findall(r'\$\("([\w-]+)"\)', script)) <= ids
+    assert set(re.findall(r'for="([\w-]+)"', markup)) == {"model", "image", "text", "row"} <= ids
+    for path in page.iterdir():
+        assert not re.search(r"https?://|//cdn|@import", path.read_text("utf-8")), path.name
+    assert "default-src 'none'" in markup

@@ -28,10 +28,8 @@ _PATTERNS = r"\w+, \w\w+ and \w{n,}, also between \b and \b, and \S+"
 _SOURCES = ("bagwise.hpp", "bagwise.h", "bagwise_c.cpp")
 _MODEL, _ARRAY_NAME, _BYTES_PER_LINE = "model.bagwise", "model_data.h", 32
 # Functions of the C interface that the page calls, and those that it needs of the C library.
-_CALLED = (
-    "load_memory free items_of n_classes n_groups n_words has_probabilities class_name word_name workspace_new image"
-)
-_CALLED += " text row error scores top probabilities explain places workspace_free"
+_CALLED = "load_memory free items_of n_classes n_groups n_words has_probabilities class_name workspace_new"
+_CALLED += " workspace_free image text row error scores probabilities explain places"
 _FLAGS = ("-std=c++17", "-O3", "-msimd128", "-fwasm-exceptions", "-DBAGWISE_NO_THREADS")
 _SETTINGS = {"SINGLE_FILE": "1", "MODULARIZE": "1", "EXPORT_NAME": "Bagwise", "ALLOW_MEMORY_GROWTH": "1"}
 _SETTINGS |= {"FILESYSTEM": "0", "ENVIRONMENT": "web,node", "EXPORTED_RUNTIME_METHODS": "UTF8ToString,HEAPU8,HEAPF64"}
@@ -218,10 +216,10 @@ def _readme(model: Model, n_bytes: int, embed: bool) -> str:
         "## Build",
         "    cmake -B build && cmake --build build",
         "or, without CMake:",
-        "    mkdir -p build && g++ -std=c++17 -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -pthread "
-        "main.cpp -o build/classify" + ("" if embed else f" && cp {_MODEL} build/"),
+        "    mkdir -p build && c++ -std=c++17 -O3 -march=native -pthread main.cpp -o build/classify"
+        + ("" if embed else f" && cp {_MODEL} build/"),
         "`-march=native` uses what this processor has; for programs that run on others leave it out, or give CMake "
-        "`-DBAGWISE_NATIVE=OFF`. With clang++, `-O2` alone does. `strip build/classify` makes it smaller.",
+        "`-DBAGWISE_NATIVE=OFF`. `strip build/classify` makes it smaller.",
         "## Use",
         f"    {call}",
         "Each item gets a line: its name, then classes and scores, separated by tabs. `build/classify --help` lists "
