@@ -76,7 +76,7 @@ check-minimum:
 	$(PYTHON) -m venv --clear .venv-minimum
 	$(PYTHON) tests/minimum.py $(subst $(comma), ,$(MINIMUM)) > .venv-minimum/constraints.txt
 	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-minimum/constraints.txt \
-		-e ".[$(MINIMUM)]" pytest pytest-xdist hypothesis
+		-e ".[$(MINIMUM)]" pytest pytest-xdist hypothesis jsonschema
 	.venv-minimum/bin/python -m pip list --disable-pip-version-check
 	OMP_NUM_THREADS=1 .venv-minimum/bin/python -m pytest -n $(JOBS) --dist worksteal -W default $(MINIMUM_TESTS)
 
