@@ -77,7 +77,7 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     evaluate = ("evaluate", made / "texts.bagwise", made / "texts.csv", "--report", made / "texts.csv")
     assert "or another name with --report." in bagwise(*evaluate, code=1)
     transform = ("transform", made / "texts.bagwise", made / "texts.csv", "--out")
-    assert "must end in .npz, .csv, .parquet" in bagwise(*transform, made / "f.txt", code=1)
+    assert "must end in .npz, .csv or .parquet" in bagwise(*transform, made / "f.txt", code=1)
     assert "exists already" in bagwise("cut", made / "texts.bagwise", "--to", 2, "--out", made / "texts.csv", code=1)
 
 
@@ -179,7 +179,7 @@ def from_the_future(path):
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
     inner = json.loads(header["__metadata__"]["bagwise"])
-    header["__metadata__"]["bagwise"] = json.dumps(inner | {"schema": inner["schema"] + 1})
+    header["__metadata__"]["bagwise"] = json.dumps(inner | {"schema": inner["schema"] + 10})
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
 
