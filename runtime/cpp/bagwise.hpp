@@ -37,6 +37,13 @@
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "Model files are little-endian, and this runtime does not swap bytes: big-endian machines are not supported."
 #endif
+#if defined(__GNUC__)
+#define BAGWISE_APART __attribute__((noinline))
+#define BAGWISE_RESTRICT __restrict__
+#else
+#define BAGWISE_APART
+#define BAGWISE_RESTRICT
+#endif
 static_assert(sizeof(float) == 4 && sizeof(double) == 8 && std::numeric_limits<float>::is_iec559, "IEEE 754 is needed");
 
 namespace bagwise {
@@ -81,36 +88,7 @@ constexpr int64_t kMostWords = 0x7fffffff, kMostCount = int64_t(1) << 62, kMostB
 constexpr int kDeepest = 64, kMostValues = 1 << 19, kMostParts = 16, kSchema = 3, kMostSide = 1 << 15;
 constexpr double kLargest = 1e16, kLargestWeight = 1e37, kMostSmoothing = 1000;
 
-// ---- errors ----
-
-struct Quoted {
-    string_view text;
-};
-inline void put(string &out, char part) { out += part; }
-inline void put(string &out, string_view part) { out += part; }
-inline void put(string &out, Quoted part) {
-    out += '"';
-    for (const char c : part.text.substr(0, 100)) out += c >= 0 && c < 0x20 ? ' ' : c;
-    out += part.text.size() > 100 ? "…\"" : "\"";
-}
-template <class T>
-std::enable_if_t<std::is_arithmetic_v<T>> put(string &out, T part) {
-    char digits[40];
-    if (std::is_integral_v<T>) std::snprintf(digits, sizeof digits, "%lld", static_cast<long long>(part));
-    else std::snprintf(digits, sizeof digits, "%.9g", static_cast<double>(part));
-    out += digits;
-}
-// Texts are put together only if they are needed.
-template <class... Parts>
-[[noreturn]] void fail(const Parts &...parts) {
-    string message;
-    (put(message, parts), ...);
-    throw Error(message);
-}
-template <class... Parts>
-void check(bool sound, const Parts &...parts) {
-    if (!sound) fail(parts...);
-}
+// ---- helpers ----
 
 inline bool begins_with(string_view text, string_view start) { return text.substr(0, start.size()) == start; }
 inline bool ends_with(string_view text, string_view end) {
@@ -183,23 +161,78 @@ struct Json {
     }
 };
 
-inline void put(string &out, const Json &part) {
-    const size_t start = out.size();
-    if (part.type == Json::null || part.type == Json::boolean)
-        out += part.type == Json::null ? "null" : part.whole ? "true" : "false";
-    else if (part.type == Json::string) put(out, Quoted{part.text});
-    else if (part.type == Json::integer) put(out, part.whole);
-    else if (part.type == Json::number) put(out, part.real);
-    else {
-        out += part.type == Json::list ? '[' : '{';
-        for (size_t k = 0; k < part.items.size() && out.size() < start + 100; ++k) {
+// ---- errors ----
+
+struct Quoted {
+    string_view text;
+};
+
+// A part of the message of an error. Messages are put together only if they are needed.
+class Part {
+  public:
+    Part(const char *text) : text_(text) {}
+    Part(string_view text) : text_(text) {}
+    Part(const string &text) : text_(text) {}
+    Part(const Quoted &quoted) : kind_('q'), text_(quoted.text) {}
+    Part(const Json &json) : kind_('j'), json_(&json) {}
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+    Part(T value) : kind_(std::is_same_v<T, char> ? 'c'
+                          : std::is_integral_v<T> ? 'i'
+                                                  : 'f') {
+        if (std::is_integral_v<T>) whole_ = static_cast<long long>(value);
+        else real_ = static_cast<double>(value);
+    }
+    void put(string &out) const {
+        char digits[40];
+        if (kind_ == 't') out += text_;
+        if (kind_ == 'c') out += static_cast<char>(whole_);
+        if (kind_ == 'i') std::snprintf(digits, sizeof digits, "%lld", whole_), out += digits;
+        if (kind_ == 'f') std::snprintf(digits, sizeof digits, "%.9g", real_), out += digits;
+        if (kind_ == 'j') put_json(out);
+        if (kind_ != 'q') return;
+        out += '"';
+        for (const char c : text_.substr(0, 100)) out += c >= 0 && c < 0x20 ? ' ' : c;
+        out += text_.size() > 100 ? "…\"" : "\"";
+    }
+
+  private:
+    void put_json(string &out) const {
+        const size_t start = out.size();
+        if (json_->type == Json::null) out += "null";
+        if (json_->type == Json::boolean) out += json_->whole ? "true" : "false";
+        if (json_->type == Json::string) Part(Quoted{json_->text}).put(out);
+        if (json_->type == Json::integer) Part(json_->whole).put(out);
+        if (json_->type == Json::number) Part(json_->real).put(out);
+        if (json_->type != Json::list && json_->type != Json::object) return;
+        out += json_->type == Json::list ? '[' : '{';
+        for (size_t k = 0; k < json_->items.size() && out.size() < start + 100; ++k) {
             if (k) out += ", ";
-            if (part.type == Json::object) put(out, Quoted{part.names[k]}), out += ": ";
-            put(out, part.items[k]);
+            if (json_->type == Json::object) Part(Quoted{json_->names[k]}).put(out), out += ": ";
+            Part(json_->items[k]).put(out);
         }
         if (out.size() > start + 100) out.resize(start + 100), out += "…";
-        out += part.type == Json::list ? ']' : '}';
+        out += json_->type == Json::list ? ']' : '}';
     }
+
+    char kind_ = 't';
+    string_view text_;
+    const Json *json_ = nullptr;
+    long long whole_ = 0;
+    double real_ = 0;
+};
+
+[[noreturn]] BAGWISE_APART inline void fail_with(std::initializer_list<Part> parts) {
+    string message;
+    for (const Part &part : parts) part.put(message);
+    throw Error(message);
+}
+template <class... Parts>
+[[noreturn]] void fail(const Parts &...parts) {
+    fail_with({Part(parts)...});
+}
+template <class... Parts>
+void check(bool sound, const Parts &...parts) {
+    if (!sound) fail_with({Part(parts)...});
 }
 
 class JsonParser {
@@ -944,7 +977,7 @@ class Codebook {
 
     struct Scratch {
         vector<float> best, factors;
-        vector<int32_t> panels;
+        vector<int32_t> words;
         vector<std::int16_t> whole;
     };
 
@@ -979,68 +1012,94 @@ class Codebook {
     }
 
     // Write the nearest word of each of n vectors, of equally near ones the first. The vectors are changed; there must
-    // be room for a multiple of kRows of them.
-    void nearest(float *vectors, size_t n, int32_t first, int32_t *words, Scratch &scratch) const {
+    // be room for a multiple of kRows of them, and as many words.
+    void nearest(float *vectors, size_t n, int32_t *words, Scratch &scratch) const {
         const size_t n_rows = (n + kRows - 1) / kRows * kRows;
         std::fill(vectors + n * width_, vectors + n_rows * width_, 0.0f);
-        scratch.best.assign(n_rows * kLanes, std::numeric_limits<float>::infinity());
-        scratch.panels.assign(n_rows * kLanes, 0);
+        scratch.best.assign(n_rows, std::numeric_limits<float>::infinity());
+        scratch.words.resize(n_rows);
         if (by_integers_) to_integers(vectors, n_rows, scratch);
         for (size_t i = 0; i < n && !by_integers_; ++i)
             for (size_t k = 0; k < width_; ++k) vectors[i * width_ + k] -= mean_[k];
-        float found[kRows][kLanes];
-        for (size_t p = 0; p < n_panels_; ++p)
-            for (size_t i = 0; i < n_rows; i += kRows) {
-                if (by_integers_)
-                    integer_products(&scratch.whole[i * width_], &integers_[p * kLanes * width_], &scratch.factors[i],
-                                     &scales_[p * kLanes], found);
-                else products(vectors + i * width_, &factors_[p * kLanes * width_], found);
-                keep_nearer(found, &norms_[p * kLanes], static_cast<int32_t>(p), &scratch.best[i * kLanes],
-                            &scratch.panels[i * kLanes]);
-            }
-        for (size_t i = 0; i < n; ++i) {
-            const float *best = &scratch.best[i * kLanes];
-            int32_t word = std::numeric_limits<int32_t>::max();
-            const float smallest = *std::min_element(best, best + kLanes);
-            for (int j = 0; j < kLanes; ++j)
-                if (best[j] == smallest) word = std::min(word, scratch.panels[i * kLanes + j] * kLanes + j);
-            words[i] = first + word;
-        }
+        if (width_ == 128) compare<128>(vectors, n_rows, scratch);
+        else compare<0>(vectors, n_rows, scratch);
+        std::copy(scratch.words.begin(), scratch.words.begin() + n, words);
     }
 
   private:
-    // found[r][j] = -2 x_r · w_j
-    void products(const float *x, const float *panel, float (&found)[kRows][kLanes]) const {
-        float sums[kRows][kLanes] = {};
-        for (size_t k = 0; k < width_; ++k)
-            for (int r = 0; r < kRows; ++r)
-                for (int j = 0; j < kLanes; ++j) sums[r][j] += x[r * width_ + k] * panel[k * kLanes + j];
-        std::memcpy(found, sums, sizeof sums);
-    }
+    using Products = float[kRows][kLanes];
+    using Integers = int32_t[kRows][kLanes];
 
-    // The same for words and vectors of integers.
-    void integer_products(const std::int16_t *x, const std::int16_t *words, const float *factors, const float *scales,
-                          float (&found)[kRows][kLanes]) const {
-        int32_t sums[kRows][kLanes] = {};
-        for (int j = 0; j < kLanes; ++j)
-            for (int r = 0; r < kRows; ++r) {
-                int32_t sum = 0;
-                for (size_t k = 0; k < width_; ++k) sum += x[r * width_ + k] * words[j * width_ + k];
-                sums[r][j] = sum;
+    template <size_t kWidth>
+    void compare(const float *vectors, size_t n_rows, Scratch &scratch) const {
+        Products found;
+        Integers whole;
+        for (size_t p = 0; p < n_panels_; ++p)
+            for (size_t i = 0; i < n_rows; i += kRows) {
+                if (by_integers_) {
+                    products<kWidth>(&scratch.whole[i * width_], &integers_[p * kLanes * width_], width_, whole);
+                    for (int r = 0; r < kRows; ++r)
+                        for (int j = 0; j < kLanes; ++j)
+                            found[r][j] =
+                                static_cast<float>(whole[r][j]) * (scratch.factors[i + r] * scales_[p * kLanes + j]);
+                } else {
+                    products<kWidth>(vectors + i * width_, &factors_[p * kLanes * width_], width_, found);
+                }
+                keep_nearer(found, &norms_[p * kLanes], static_cast<int32_t>(p * kLanes), &scratch.best[i],
+                            &scratch.words[i]);
             }
-        for (int r = 0; r < kRows; ++r)
-            for (int j = 0; j < kLanes; ++j) found[r][j] = static_cast<float>(sums[r][j]) * (factors[r] * scales[j]);
     }
 
-    static void keep_nearer(const float (&found)[kRows][kLanes], const float *norms, int32_t number, float *best,
-                            int32_t *panels) {
-        for (int r = 0; r < kRows; ++r)
+    // found[r][j] = -2 x_r · w_j. In this form, and not inlined, g++ and clang keep all sums in vector registers.
+    template <size_t kWidth>
+    BAGWISE_APART static void products(const float *x, const float *panel, size_t given, Products &found) {
+        const size_t width = kWidth ? kWidth : given;
+        float a[kLanes] = {}, b[kLanes] = {}, c[kLanes] = {}, d[kLanes] = {};
+        for (size_t k = 0; k < width; ++k) {
+            const float p = x[k], q = x[width + k], r = x[2 * width + k], s = x[3 * width + k];
+            const float *words = panel + k * kLanes;
             for (int j = 0; j < kLanes; ++j) {
-                const float distance = found[r][j] + norms[j];
-                const bool nearer = distance < best[r * kLanes + j];
-                best[r * kLanes + j] = nearer ? distance : best[r * kLanes + j];
-                panels[r * kLanes + j] = nearer ? number : panels[r * kLanes + j];
+                a[j] += p * words[j];
+                b[j] += q * words[j];
+                c[j] += r * words[j];
+                d[j] += s * words[j];
             }
+        }
+        for (int j = 0; j < kLanes; ++j) found[0][j] = a[j], found[1][j] = b[j], found[2][j] = c[j], found[3][j] = d[j];
+    }
+
+    // The same for integers, rows of words: found[r][j] = x_r · w_j.
+    template <size_t kWidth>
+    BAGWISE_APART static void products(const std::int16_t *x, const std::int16_t *words, size_t given,
+                                       Integers &found) {
+        const size_t width = kWidth ? kWidth : given;
+        for (int j = 0; j < kLanes; ++j, words += width) {
+            int32_t a = 0, b = 0, c = 0, d = 0;
+            const std::int16_t *p = x, *q = x + width, *r = x + 2 * width, *s = x + 3 * width;
+            for (size_t k = 0; k < width; ++k) {
+                a += p[k] * words[k];
+                b += q[k] * words[k];
+                c += r[k] * words[k];
+                d += s[k] * words[k];
+            }
+            found[0][j] = a, found[1][j] = b, found[2][j] = c, found[3][j] = d;
+        }
+    }
+
+    // Compare the smallest distance of each row with the smallest before, which is seldom larger.
+    BAGWISE_APART static void keep_nearer(const Products &found, const float *norms, int32_t first, float *best,
+                                          int32_t *words) {
+        static_assert(kLanes == 16, "halves of lanes are compared down to four");
+        for (int r = 0; r < kRows; ++r) {
+            float distances[16], least[8];
+            for (int j = 0; j < 16; ++j) distances[j] = found[r][j] + norms[j];
+            for (int j = 0; j < 8; ++j) least[j] = distances[j] < distances[j + 8] ? distances[j] : distances[j + 8];
+            for (int j = 0; j < 4; ++j) least[j] = least[j] < least[j + 4] ? least[j] : least[j + 4];
+            const float smallest = std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+            if (!(smallest < best[r])) continue;
+            best[r] = smallest;
+            words[r] = first + static_cast<int32_t>(std::find(distances, distances + 16, smallest) - distances);
+        }
     }
 
     // Round vectors to integers as large as sums of their products with words allow.
@@ -1526,8 +1585,9 @@ class Describer {
                     color_cell(image, left, top, static_cast<int>(scale.size), out);
                 else patch(descriptor, channels.data(), left, top, out);
             }
-            codebook.nearest(vectors_.data(), grid.n_columns, first_word,
-                             words + grid.first_patch + static_cast<size_t>(i) * grid.n_columns, scratch_);
+            int32_t *own = words + grid.first_patch + static_cast<size_t>(i) * grid.n_columns;
+            codebook.nearest(vectors_.data(), grid.n_columns, own, scratch_);
+            for (int k = 0; k < grid.n_columns; ++k) own[k] += first_word;
         }
     }
 
@@ -1629,34 +1689,38 @@ class Describer {
     void orient(const Scale &scale, const float *channel, int c, int y, float *out) {
         std::fill(out, out + static_cast<size_t>(width_) * 8, 0.0f);
         if (y == 0 || y == height_ - 1) return;
-        norms_.resize(width_), turns_.resize(width_);
+        squares_.resize(width_), turns_.resize(width_);
         const float *above = smoothed(scale, channel, c, y - 1), *row = smoothed(scale, channel, c, y),
                     *below = smoothed(scale, channel, c, y + 1);
-        polar(row, above, below, width_, norms_.data(), turns_.data());
+        polar(row, above, below, width_, squares_.data(), turns_.data());
         for (int x = 1; x < width_ - 1; ++x) {
             const int whole = static_cast<int>(turns_[x]);
-            const float share = norms_[x] * (turns_[x] - static_cast<float>(whole));
-            out[8 * x + (whole & 7)] = norms_[x] - share;
+            const float norm = std::sqrt(squares_[x]), share = norm * (turns_[x] - static_cast<float>(whole));
+            out[8 * x + (whole & 7)] = norm - share;
             out[8 * x + ((whole + 1) & 7)] = share;
         }
     }
 
-    // Norm and direction of the gradient along a row; directions in eighths of a turn, from right to up. The arctangent
-    // is a polynomial (Abramowitz and Stegun, 4.4.49), so that the loop can be vectorised.
-    static void polar(const float *row, const float *above, const float *below, int width, float *norms, float *turns) {
+    // Squared norm and direction of the gradient along a row; directions in eighths of a turn, from right to up. The
+    // arctangent is a polynomial (Abramowitz and Stegun, 4.4.49) and both sides of each choice are computed, so that
+    // the loop can be vectorised.
+    BAGWISE_APART static void polar(const float *row, const float *above, const float *below, int width,
+                                    float *BAGWISE_RESTRICT squares, float *BAGWISE_RESTRICT turns) {
         constexpr float kEighth = static_cast<float>(8 / (2 * 3.14159265358979323846));
         for (int x = 1; x < width - 1; ++x) {
-            const float right = row[x + 1] - row[x - 1], up = above[x] - below[x], across = std::fabs(right),
-                        along = std::fabs(up);
+            const float right = row[x + 1] - row[x - 1], up = above[x] - below[x];
+            const float across = std::fabs(right), along = std::fabs(up);
             const float small = along < across ? along : across, large = along < across ? across : along;
             const float slope = small / (large > 0 ? large : 1.0f), s = slope * slope;
             float angle = -0.0752896400f + s * (0.0429096138f + s * (-0.0161657367f + s * 0.0028662257f));
             angle = 0.1999355085f + s * (-0.1420889944f + s * (0.1065626393f + s * angle));
-            angle = slope * (1.0f + s * (-0.3333314528f + s * angle));
-            float turn = along < across ? angle * kEighth : 2.0f - angle * kEighth;
-            turn = right >= 0 ? turn : 4.0f - turn;
-            turns[x] = up >= 0 ? turn : 8.0f - turn;
-            norms[x] = std::sqrt(right * right + up * up);
+            angle = slope * (1.0f + s * (-0.3333314528f + s * angle)) * kEighth;
+            const float flat = along < across ? 1.0f : -1.0f, east = right >= 0 ? 1.0f : -1.0f,
+                        north = up >= 0 ? 1.0f : -1.0f;
+            const float turn =
+                2 * (1 - east) + east * (1 - flat + flat * angle);  // 2 - angle where it is not flat, ...
+            turns[x] = 4 * (1 - north) + north * turn;
+            squares[x] = right * right + up * up;
         }
     }
 
@@ -1690,7 +1754,7 @@ class Describer {
         return out;
     }
 
-    vector<float> vectors_, ring_, line_, norms_, turns_, smooth_, padded_;
+    vector<float> vectors_, ring_, line_, squares_, turns_, smooth_, padded_;
     int width_ = 0, height_ = 0, next_ = 0;  // next_: row whose gradients come next
     size_t plane_ = 0;
     std::array<int, 3> next_smooth_{};  // the same of smoothed rows, by channel

@@ -7,7 +7,7 @@ import pytest
 
 from runtime_cpp import binding
 
-SANITIZED = ("-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror")
+SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror")
 
 
 def built(config, source, *flags, shared):

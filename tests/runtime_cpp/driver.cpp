@@ -1,7 +1,7 @@
 // Loads model after model and classifies items with each, for builds with sanitizers.
 //
 //     driver PACK    files of models in one file, each behind its length (8 bytes): one line for each, "ok" or why not
-//     driver --frames MODEL    also counts allocations of repeated frames: prints them, and those of the first frame
+//     driver --frames MODEL    prints how often memory is allocated for each of three frames
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -18,7 +18,8 @@ extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile
 
 namespace {
 
-const char *kTexts[] = {"The cat sat, the cat ran!", "", "A dog ran home \xff\xfe\xed\xa0\x80 \xf0\x9f", "ΟΔΥΣΣΕΥΣ İstanbul Σ ΣΑΣ ǅ"};
+const char *kTexts[] = {"The cat sat, the cat ran!", "", "A dog ran home \xff\xfe\xed\xa0\x80 \xf0\x9f",
+                        "ΟΔΥΣΣΕΥΣ İstanbul Σ ΣΑΣ ǅ"};
 
 void classify_some(bagwise::Workspace &workspace) {
     const bagwise::Model &model = workspace.model();
@@ -64,7 +65,8 @@ int run_pack(const char *path) {
         std::uint64_t size = 0;
         std::memcpy(&size, all.data() + at, 8);
         at += 8;
-        const std::vector<char> content(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(at + size));
+        const std::vector<char> content(all.begin() + static_cast<std::ptrdiff_t>(at),
+                                        all.begin() + static_cast<std::ptrdiff_t>(at + size));
         at += size;
         try {
             const bagwise::Model model = bagwise::Model::from_memory(content.data(), content.size());
@@ -82,13 +84,13 @@ int run_pack(const char *path) {
 
 int run_frames(const char *path) {
     const bagwise::Model model = bagwise::Model::load(path);
-    bagwise::Workspace workspace(model, 2);
+    bagwise::Workspace workspace(model, model.items() == bagwise::Items::images ? 2 : 1);
     for (int round = 0; round < 3; ++round) {
         const long before = n_allocations;
-        std::vector<std::uint8_t> pixels;
         if (model.items() == bagwise::Items::images) {
             static std::uint8_t frame[70 * 50 * 3];
-            for (std::size_t k = 0; k < sizeof frame; ++k) frame[k] = static_cast<std::uint8_t>(k * k / 9 + static_cast<std::size_t>(round) * k);
+            for (std::size_t k = 0; k < sizeof frame; ++k)
+                frame[k] = static_cast<std::uint8_t>(k * k / 9 + static_cast<std::size_t>(round) * k);
             workspace.classify({frame, 70, 50, 3});
         } else if (model.items() == bagwise::Items::texts) {
             workspace.classify_text(kTexts[0]);

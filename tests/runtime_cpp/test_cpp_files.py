@@ -10,13 +10,13 @@ import pytest
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise.descriptors import HogLbp, KeypointSIFT
 from bagwise.model.files import model_bytes
-from model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS
+from model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
 from model_cases import MADE
 from runtime_cpp.binding import Refused
 from runtime_cpp.cases import image_model, text_model
 
 # Headers that only the library has a use for: what the maker of a model wrote down.
-NOT_READ = {"criterion", "path", "errors", "options", "newer"}
+NOT_READ = {"criterion", "path", "errors", "options"}
 
 
 def parts(content):
@@ -60,7 +60,7 @@ def hostile_files():
     for name in ("images", "texts"):
         about, entries, data, _ = parts(made[name])
         changes = {case: held[0] for case, held in (HEADERS | LIBRARY_HEADERS).items() if case not in NOT_READ}
-        for case, change in (changes | {"newer still": {"schema": 9}}).items():
+        for case, change in changes.items():
             if name == "texts" and "descriptor" in case:
                 continue
             if name == "images" and case in ("tokenizer", "preprocessor"):
@@ -109,6 +109,16 @@ def hostile_files():
     for wrong in ([6, 6], [11], [], [12, -1], ["6", 5], 11, [1] * 11, {"a": 1}, [6, 5, 0], [5, 6], [2**62, 2**62]):
         about, entries, data, _ = parts(model_bytes(image_model("default")))
         yield f"vocabularies {wrong}", joined(about | {"vocabularies": wrong}, entries, data)
+    small = model_bytes(image_model("default").quantize())
+    about, entries, data, _ = parts(small)
+    yield "8 bits in schema 2", joined(about | {"schema": 2}, entries, data)
+    yield "scales of nothing", joined(about, with_entry(entries, "codebook_scale", dtype="I32"), data)
+    for name in ("codebook", "codebook_1", "head_7_coef"):
+        yield f"{name} -128", with_values(small, name, -128)
+    for name, value in (
+        (name, value) for name in ("codebook_1_scale", "head_7_scale") for value in (0, np.nan, np.inf, -1)
+    ):
+        yield f"{name} {value}", with_values(small, name, value)
     texts = [b"{}", b"[]", b"null", b"\xff\xfe{", b"[" * 100_000, b'{"a":' + b"1" * 5994 + b"}", b'{"a":"\\ud800"}']
     texts += [b'{"a":"\\u12', b'{"a":tru', b'{"a":1.}', b'{"a":01}', b'{"a":-}', b'{"a":1e}', b'{"a"', b'{"a":"\x01"}']
     texts += [b'{"a":1,}', b"{,}", b'{"a":nan}', b'{"a":' + b"[" * 64 + b"]" * 64 + b"}"]
@@ -140,10 +150,10 @@ def test_mutated_files_are_refused_or_sound(driver, tmp_path):
     """Change bytes, cut and repeat pieces, with checksums and without; the library must not take what C++ refuses."""
     random = np.random.default_rng(0)
     seeds = [model_bytes(MADE[name]()) for name in ("images", "texts", "compact texts", "tables", "measurements")]
-    seeds += [model_bytes(image_model("default"))]
+    seeds += [model_bytes(model) for model in (image_model("default"), image_model("rg").quantize())]
     seeds += [joined(*parts(seed)[:3]) for seed in seeds]  # without checksums: changed numbers get through
     contents = []
-    for turn in range(3000):
+    for turn in range(2000):
         seed = bytearray(seeds[random.integers(len(seeds))])
         start = 8 + int.from_bytes(seed[:8], "little")
         for _ in range(random.integers(1, 4)):
@@ -166,7 +176,7 @@ def test_mutated_files_are_refused_or_sound(driver, tmp_path):
         contents.append(bytes(seed))
     said = run(driver, contents, tmp_path)
     n_taken = said.count("ok")
-    assert 300 < n_taken < 2500, n_taken
+    assert 200 < n_taken < 1700, n_taken
     for content, line in zip(contents, said, strict=True):
         if line == "ok":
             runtime.load(content)  # raises if the library would refuse it

@@ -69,6 +69,14 @@ def test_images_get_the_classes_of_the_library(cpp, name, tmp_path):
     assert [ours.group_name(g) for g in (1, 2)] == [None, "ééé"]
 
 
+@pytest.mark.parametrize("name", ["default", "pyramid", "smoothed colours", "rg", "patches None"])
+def test_words_and_classifiers_of_8_bits_give_the_classes_of_the_library(cpp, name, tmp_path):
+    model, random = image_model(name).quantize(), np.random.default_rng(1)
+    ours = as_cpp(cpp, model, tmp_path)
+    assert model.save(tmp_path / "m.bagwise").stat().st_size < image_model(name).save(tmp_path / "w").stat().st_size
+    assert_same(model, ours, [picture(shape, random, color=True) for shape in SHAPES])
+
+
 def test_threads_and_larger_images_before_change_nothing(cpp, tmp_path):
     model, random = image_model("pyramid"), np.random.default_rng(2)
     one = as_cpp(cpp, model, tmp_path)
