@@ -196,7 +196,7 @@ def test_pictures_of_the_docs_are_those_that_the_script_makes(monkeypatch):
     pytest.importorskip("playwright.sync_api")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     script = importlib.import_module("screenshots")
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = {name for page in pages for name in re.findall(r"images/([\w-]+)\.png", page.read_text("utf-8"))}
     files = list((ROOT / "docs" / "images").iterdir())
     assert shown == script.SHOWN == {file.stem for file in files}

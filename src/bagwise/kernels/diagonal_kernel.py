@@ -245,7 +245,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     References
     ----------
-    Q. Lv, Y. Pang, X. Li, "Learning probabilistic kernel from latent Dirichlet allocation", KSII Transactions on
+    Q. Lv, L. Pang, X. Li, "Learning probabilistic kernel from latent Dirichlet allocation", KSII Transactions on
     Internet and Information Systems 10(6), 2016.
 
     Examples

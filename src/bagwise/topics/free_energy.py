@@ -108,7 +108,7 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
 
     References
     ----------
-    A. Perina, M. Cristani, U. Castellani, V. Murino, N. Jojic, "Free energy score space", NIPS 2009. Q. Lv, Y. Pang, X.
+    A. Perina, M. Cristani, U. Castellani, V. Murino, N. Jojic, "Free energy score space", NIPS 2009. Q. Lv, L. Pang, X.
     Li, "Learning probabilistic kernel from latent Dirichlet allocation", KSII TIIS 10(6), 2016.
 
     Examples
@@ -340,7 +340,7 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
 
     References
     ----------
-    Q. Lv, Y. Pang, X. Li, "Learning probabilistic kernel from latent Dirichlet allocation", KSII Transactions on
+    Q. Lv, L. Pang, X. Li, "Learning probabilistic kernel from latent Dirichlet allocation", KSII Transactions on
     Internet and Information Systems 10(6), 2016.
 
     Examples
