@@ -46,6 +46,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {} if quick else {"members": True, "inherited-members": True}
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"bagwise {release}"
@@ -88,6 +89,7 @@ sphinx_gallery_conf = {
     "reference_url": {"bagwise": None},
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,
+    "thumbnail_size": (480, 320),
     "within_subsection_order": "FileNameSortKey",
     "write_computation_times": False,
 }
