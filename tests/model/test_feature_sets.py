@@ -76,6 +76,10 @@ def test_a_data_set_goes_on_where_it_was(model, items, tmp_path, where, monkeypa
     np.testing.assert_array_equal(
         np.concatenate([matrix_of(table, model) for table in tables(out)]), model.transform(items).toarray()
     )
+    again = open_collection(out)
+    np.testing.assert_array_equal(again.X, model.transform(items).toarray())
+    assert (list(again.ids), again.labels.tolist()) == (items.ids, items.labels.tolist())
+    assert [len(part.open()) for part in again.partitions(2)] == [6, 6]
     assert write_features(model, items, out, rows_per_part=4).n_resumed == 3
     with pytest.raises(BagwiseError, match="of another model, of other items or by other options"):
         write_features(model, items[1:], out, rows_per_part=4)

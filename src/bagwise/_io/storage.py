@@ -154,7 +154,8 @@ def storage_errors(what: str) -> Iterator[None]:
 
 def _cannot(what: str, error: Exception) -> BagwiseError:
     if isinstance(error, FileNotFoundError):
-        return BagwiseError(f"{what} does not exist, or no longer")
+        advice = "" if what == "it" else ". Give a folder, an archive or a file."
+        return BagwiseError(f"{what} does not exist{advice or ', or no longer'}")
     about = f"{type(error).__name__}: {redacted(str(error)):.300}".rstrip(".: ")
     if isinstance(error, PermissionError) or "credential" in str(error).lower():
         advice = in_python("pass storage_options=", "set the variables or configuration files of its file system")

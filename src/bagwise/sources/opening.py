@@ -227,6 +227,8 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
         return "table"
     limits = as_limits(options.get("limits"))
     contents, _ = list_place(path, limits)
+    if contents and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents):
+        return "table"
     alone = list(contents) == [name] and is_file(path)
     if alone and ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
         if {"text", "columns"} & set(options):

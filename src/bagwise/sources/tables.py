@@ -6,15 +6,16 @@ import functools
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.storage import as_place
+from bagwise._io.storage import Url, as_place
 from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.columns import RawTable, Reading
@@ -23,12 +24,14 @@ from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
 from bagwise.sources.h5ad import read_h5ad
 from bagwise.sources.items import Content, Item
 from bagwise.sources.limits import Limits, as_limits
-from bagwise.sources.places import annotated, ending, is_file
+from bagwise.sources.places import annotated, ending, is_file, list_place
 from bagwise.sources.row_collection import RowCollection
 from bagwise.sources.row_lists import Coded, LazyList, RowIds
 from bagwise.sources.table_files import READERS, WITH_COLUMNS, check_shape
 
 __all__ = ["TableCollection", "open_table"]
+
+_OF_ROWS = ("labels", "ids", "splits")
 
 
 def open_table(
@@ -61,6 +64,7 @@ def open_table(
     - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
     - ``.csv``, ``.tsv``, ``.xlsx`` and ``.parquet`` (need ``bagwise[io]``): all columns but label, id and split are
       numbers. A first line of numbers only is a row, not names.
+    - A folder of ``.parquet`` files with the same columns, such as `bagwise.model.write_features` writes.
     - ``.h5ad`` of AnnData (needs ``bagwise[anndata]``): the matrix ``X`` or a layer; rows are cells, columns genes.
 
     Parameters
@@ -103,7 +107,10 @@ def open_table(
     source = os.fspath(place)
     end = ending(source)
     readers = READERS | {".h5ad": read_h5ad}
-    if end not in readers or not is_file(place):
+    parts = parts_of(place, as_limits(limits))
+    if parts:
+        end = ".parquet"
+    elif end not in readers or not is_file(place):
         what = "is not a file" if end in readers else "is not a table"
         raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(readers))}.")
     if end == ".h5ad" and keep:
@@ -124,9 +131,8 @@ def open_table(
     words = None if words is None else tuple(words)
     reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, layer, limits)
     try:
-        stamp = as_file(place).stamp()
-        with local_copy(place, limits) as local:
-            table = readers[end](local, reading)
+        stamp = () if parts else as_file(place).stamp()
+        table = joined([_read(part, readers[end], reading) for part in parts or [place]])
         check_table(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
@@ -138,7 +144,8 @@ def open_table(
         file = FileContent(os.path.abspath(file.path))  # so that other processes find it
     collection = collection_of(table, source, limits)
     given |= {"encoding": encoding, "layer": layer}
-    collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
+    if not parts:
+        collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
     return annotated(collection, labels, splits)  # type: ignore[return-value]
 
 
@@ -175,6 +182,43 @@ def check_table(table: RawTable, limits: Limits) -> None:
     bad = first_not_finite(table.X)
     if bad is not None:
         raise BagwiseError(f"row {bad[0]}, column {bad[1]} is {bad[2]}. Fill in or remove such rows first.")
+
+
+def _read(place: Any, reader: Callable[[str, Reading], RawTable], reading: Reading) -> RawTable:
+    with local_copy(place, reading.limits) as local:
+        return reader(local, reading)
+
+
+def parts_of(place: Any, limits: Limits) -> list[Any]:
+    """Return the files of a folder of Parquet files and nothing else, in order; none if it is something else."""
+    if ending(os.fspath(place)) in READERS or (isinstance(place, os.PathLike) and not isinstance(place, (Url, Path))):
+        return []
+    if is_file(place) or (not isinstance(place, Url) and not os.path.isdir(place)):
+        return []
+    contents, _ = list_place(place, limits)
+    names = [name for name in contents if name != "_SUCCESS"]
+    if not names or not all(ending(name) == ".parquet" for name in names):
+        return []
+    return [place.inside(name) if isinstance(place, Url) else Path(place, name) for name in names]
+
+
+def joined(tables: Sequence[RawTable]) -> RawTable:
+    """Return one table of the rows of several, which have the same columns."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    for number, table in enumerate(tables):
+        if table.feature_names != first.feature_names:
+            raise BagwiseError(f"its file {number + 1} has other columns than the first one.")
+        if any(
+            (getattr(table, name) is None) != (getattr(first, name) is None) for name in ("labels", "ids", "splits")
+        ):
+            raise BagwiseError(f"its file {number + 1} has labels, ids or splits, or the first one has, but not both.")
+    others: dict[str, Any] = {
+        name: None if getattr(first, name) is None else [one for table in tables for one in getattr(table, name)]
+        for name in _OF_ROWS
+    }
+    return RawTable(np.concatenate([table.X for table in tables]), **others, feature_names=first.feature_names)
 
 
 class TableCollection(RowCollection):
