@@ -9,6 +9,7 @@ shown as ``target:number``; ``--show target:number`` makes the input again and l
 import argparse
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -130,9 +131,13 @@ def _virtual_memory():
 
 
 def run(tallies, n_each, report=lambda name: None):
-    """Bring all targets of the tallies to this number of inputs; `report` is called with a target now and then."""
+    """Bring all targets of the tallies to this number of inputs, or their share of it.
+
+    `report` is called with a target now and then.
+    """
     context = multiprocessing.get_context("spawn")
-    while jobs := [(name, one.tried, n_each) for name, one in tallies.items() if one.tried < n_each]:
+    wanted = {name: math.ceil(n_each * TARGETS[name].share) for name in tallies}
+    while jobs := [(name, one.tried, wanted[name]) for name, one in tallies.items() if one.tried < wanted[name]]:
         folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(jobs, folder, sender), daemon=True)
@@ -247,7 +252,7 @@ def main(arguments=None):
         return 0
     held = json.loads(given.state.read_text()) if given.state.exists() else {}
     tallies = {name: Tally(**held.get(name, {})) for name in TARGETS}
-    each = -(-given.inputs // len(given.targets))
+    each = math.ceil(given.inputs / sum(TARGETS[name].share for name in given.targets))
 
     def report(name):
         part = given.state.with_suffix(".part")

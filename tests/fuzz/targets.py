@@ -34,13 +34,15 @@ class Target:
     """A loader.
 
     `corpus` makes files in a folder and gives their paths, `use` loads a file and does with it what people do first;
-    `ending` is that of the inputs and `form` how they are mutated, see `mutations.mutated`.
+    `ending` is that of the inputs and `form` how they are mutated, see `mutations.mutated`. Slow ones have a `share` of
+    the inputs that others have.
     """
 
     form: str
     ending: str
     corpus: Callable[[Path], list[Path]]
     use: Callable[[Path], object]
+    share: float = 1.0
 
 
 def _kept(*patterns):
@@ -377,6 +379,13 @@ def _use_labels(path):
     assert len(found.labels) == len(found.ids) == len(found)
 
 
+def _h5ad(folder):
+    from bagwise import datasets
+
+    cells = datasets.make_cells(n_samples=12, n_genes=100, random_state=0)
+    return [datasets.write_dataset(cells, folder / "cells.h5ad")]
+
+
 def _use_config(path):
     """Read a configuration file."""
     from bagwise.training import read_config
@@ -465,6 +474,7 @@ TARGETS = {
     "tar.gz": Target("gz", ".tar.gz", _tar(lambda inside: gzip.compress(inside, mtime=0), "tar.gz"), _use_collection),
     "tar.bz2": Target("bz2", ".tar.bz2", _tar(bz2.compress, "tar.bz2"), _use_collection),
     "tar.xz": Target("xz", ".tar.xz", _tar(lzma.compress, "tar.xz"), _use_collection),
+    "h5ad": Target("bytes", ".h5ad", _h5ad, _use_collection, share=0.01),  # a process for each file
     "images": Target("bytes", ".png", _pictures, _use_picture),
     "videos": Target("bytes", ".avi", _videos, _use_video),
     "configuration": Target("text", ".toml", _written(("c.toml", _config)), _use_config),

@@ -1,6 +1,7 @@
 """Whatever is in a file, it is accepted or refused: see ``make fuzz`` for many more inputs."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,8 @@ N_INPUTS = 2000
 
 
 def test_two_thousand_inputs_are_accepted_or_refused():
-    tallies = running.run({name: running.Tally() for name in TARGETS}, -(-N_INPUTS // len(TARGETS)))
+    quick = [name for name, target in TARGETS.items() if target.share == 1]
+    tallies = running.run({name: running.Tally() for name in quick}, math.ceil(N_INPUTS / len(quick)))
     assert not list(running.findings(tallies))
     for name, one in tallies.items():
         assert one.accepted, f"no input of {name} was accepted, not even the files that inputs are made from"
