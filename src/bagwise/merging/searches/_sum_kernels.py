@@ -15,7 +15,7 @@ from bagwise.merging.searches._kernels import DEAD
 # What the states of words are: those of the scorings in `bagwise.merging.searches.sums.COMPILED`.
 INFORMATION, EVIDENCE, WEIGHTS, FIT, NORMAL_GAMMA = range(5)
 # Slots that are compared at a time.
-BLOCK = 1024
+BLOCK = 512
 # Partners that a row keeps.
 KEPT = 4
 # Bounds are computed from points of norm 1 in single precision, and lowered by this fraction and by this much.
