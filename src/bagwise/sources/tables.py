@@ -210,9 +210,7 @@ def joined(tables: Sequence[RawTable]) -> RawTable:
     for number, table in enumerate(tables):
         if table.feature_names != first.feature_names:
             raise BagwiseError(f"its file {number + 1} has other columns than the first one.")
-        if any(
-            (getattr(table, name) is None) != (getattr(first, name) is None) for name in ("labels", "ids", "splits")
-        ):
+        if any((getattr(table, name) is None) != (getattr(first, name) is None) for name in _OF_ROWS):
             raise BagwiseError(f"its file {number + 1} has labels, ids or splits, or the first one has, but not both.")
     others: dict[str, Any] = {
         name: None if getattr(first, name) is None else [one for table in tables for one in getattr(table, name)]
