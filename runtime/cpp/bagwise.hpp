@@ -1710,8 +1710,8 @@ class Describer {
         for (int x = 1; x < width - 1; ++x) {
             const float right = row[x + 1] - row[x - 1], up = above[x] - below[x];
             const float across = std::fabs(right), along = std::fabs(up);
-            const float small = along < across ? along : across, large = along < across ? across : along;
-            const float slope = small / (large > 0 ? large : 1.0f), s = slope * slope;
+            const float small = std::min(across, along), large = std::max(across, along);
+            const float slope = small / std::max(large, 1e-30f), s = slope * slope;
             float angle = -0.0752896400f + s * (0.0429096138f + s * (-0.0161657367f + s * 0.0028662257f));
             angle = 0.1999355085f + s * (-0.1420889944f + s * (0.1065626393f + s * angle));
             angle = slope * (1.0f + s * (-0.3333314528f + s * angle)) * kEighth;
