@@ -67,6 +67,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "gallery/index": []}
 # Pages are also read from the file system, where scripts cannot fetch other pages to quote from them.
 html_show_search_summary = False
