@@ -12,7 +12,8 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def _mathml(node: nodes.Element) -> str:
-    return latex2mathml.tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block))
+    formula = latex2mathml.tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block))
+    return formula.replace(">‖</mo>", ' stretchy="false">‖</mo>')  # the second one has an exponent and does not grow
 
 
 def _check(app: Any, doctree: nodes.document) -> None:
