@@ -9,7 +9,7 @@ Items are made when they are read (`cluster_data.py`): images of 120 x 160 pixel
 Each row is a process of its own, with a `LocalCluster` of processes of one thread, that has fitted a small model before
 the clock starts. Steps: "read" (describing images, splitting texts), "words" (sample and k-means, or occurrences),
 "count", "merge" (sums, classifiers, merging), "validate" (cross-validation). "CPU" are processor seconds of all
-processes, which
+processes, less what they take while they wait (event loops, this monitor; measured for five seconds before), which
 other work on the machine hardly changes; seconds on the clock are more with it. Peak memory is that of the resident
 set of the largest worker in each step, sampled every 20 ms; "before" is that of a worker after the small model. "Sent"
 is what workers have sent to each other and to this process. "Parted" rows have a small `memory_limit`, so that
@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "texts": {"n_words": 5000, "n_groups": 30, "folds": 2, "partition": 2000},
 }
 N_WARM = {"images": 60, "texts": 500}
+_IDLE = 5.0  # seconds
 PARTED = "200kB"  # of histograms in this process
 
 
@@ -73,6 +74,12 @@ class Monitor:
             if self.stage:
                 held = max(one.memory_info().rss for one in self.workers or [self.own])
                 self.peaks[self.stage] = max(self.peaks[self.stage], held)
+
+    def idle(self) -> float:
+        """Return the processor seconds of a second in which nothing is done."""
+        before = self._times()
+        time.sleep(_IDLE)
+        return (self._times() - before) / _IDLE
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Take the progress of a fit."""
@@ -111,6 +118,7 @@ def measure(modality: str, n: int, workers: int | None, memory_limit: str | None
         if client is not None:
             pids, sent = list(client.run(os.getpid).values()), _sent(client)
         monitor = Monitor(pids)
+        idle = monitor.idle()
         fit = run_fit(make_collection(modality, n), options, client=where, progress=monitor)
         monitor.close()
         moved = _sent(client) - sent if client is not None else 0
@@ -125,6 +133,7 @@ def measure(modality: str, n: int, workers: int | None, memory_limit: str | None
         "cpu": monitor.cpu,
         "peaks": monitor.peaks,
         "before": monitor.before,
+        "idle": idle,
         "moved": moved,
         "nnz": nnz,
         "n_words": fit.data.n_words,
@@ -163,7 +172,7 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             ),
             None,
         )
-        cpu = sum(one["cpu"].values())
+        cpu = busy(one)
         row = {
             "job": f"{one['n']:,} {one['modality']}",
             "where": where + (", parted" if one["parted"] else ""),
@@ -182,27 +191,36 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def busy(one: dict[str, Any]) -> float:
+    """Return processor seconds without those that processes take while they wait."""
+    return sum(one["cpu"].values()) - one.get("idle", 0.0) * sum(one["wall"].values())
+
+
 def _more(cpu: float, base: float) -> str:
     return f"{100 * (cpu / base - 1):+.0f} %"
 
 
 def constants(results: list[dict[str, Any]]) -> dict[str, float]:
-    """Processor seconds per unit of work, from the rows with two workers."""
+    """Processor seconds and bytes per unit of work, from rows with one worker, sums from those in this process."""
 
-    def of(modality: str, parted: bool) -> dict[str, Any]:
-        return next(
-            one for one in results if one["modality"] == modality and one["workers"] == 2 and one["parted"] == parted
-        )
+    def of(modality: str, workers: int, parted: bool) -> dict[str, Any]:
+        known = [one for one in results if (one["modality"], one["workers"]) == (modality, workers)]
+        return max((one for one in known if one["parted"] == parted), key=lambda one: one["n"])
 
-    images, texts, parted = of("images", False), of("texts", False), of("texts", True)
-    vectors = images["n"] * vectors_of_image()
-    n_words = images["n_words"]
+    images, texts, sums = of("images", 1, False), of("texts", 1, False), of("texts", 0, True)
+    vectors, n_words = images["n"] * vectors_of_image(), images["n_words"]
+    grown = {stage: images["peaks"][stage] - images["before"] for stage in ("read", "words")}
+    of_texts = max(texts["peaks"][stage] for stage in ("read", "words", "count")) - texts["before"]
     return {
-        "describe": images["cpu"]["read"] / vectors,  # per descriptor
-        "assign": images["cpu"]["count"] / vectors / n_words,  # per descriptor and word
-        "kmeans": images["cpu"]["words"] / n_words,  # per word, for a sample of 100,000
-        "split": (texts["cpu"]["read"] + texts["cpu"]["words"] + texts["cpu"]["count"]) / texts["n"] / 60,  # per token
-        "classify": parted["cpu"]["merge"] / parted["n"] / parted["nnz"] / N_CLASSES,  # per non-zero and class
+        "describe": images["cpu"]["read"] / vectors,
+        "assign": images["cpu"]["count"] / vectors / n_words,
+        "kmeans": images["cpu"]["words"] / n_words * SAMPLE / min(vectors, SAMPLE),
+        "split": (texts["cpu"]["read"] + texts["cpu"]["words"] + texts["cpu"]["count"]) / texts["n"] / 60,
+        "classify": sums["cpu"]["merge"] / sums["n"] / sums["nnz"] / N_CLASSES,
+        "base": max(one["before"] for one in results if one["workers"]),
+        "sample": grown["words"],
+        "described": grown["read"] / (BATCH * vectors_of_image()),
+        "token": of_texts / (OPTIONS["texts"]["partition"] * 60),
     }
 
 
@@ -221,6 +239,7 @@ JOBS = {
     "10,000,000 photos, 20 nodes of 32 cores": ("images", 1e7, 640, 20, 5000, 1500, 100, 400),
     "1,000,000,000 texts, 200 nodes of 32 cores": ("texts", 1e9, 6400, 200, 300, 30_000, 20, 120),
 }
+BATCH = 32  # images that a worker has described at a time
 SAMPLE = 100_000  # descriptors that words are learned from
 PASSES = 80  # over the data, of a linear SVM; PARTS_OF_PASSES of them move a gradient of each block
 BLOCK, MOST_BLOCKS = 8 << 20, 8192  # bytes of histograms that a task of a pass goes through
@@ -232,10 +251,11 @@ def predicted(known: dict[str, float]) -> list[dict[str, Any]]:
         if modality == "images":
             read, count = n * length * known["describe"] / cores, n * length * d * known["assign"] / cores
             words = known["kmeans"] * d  # in one process
-            held = 64 * length * (128 + 2) * 4  # descriptors of a partition, in a file
+            disk = n * length * (128 + 2) * 4  # all descriptors, in files, until words are counted
+            memory = max(BATCH * length * known["described"], known["sample"])
         else:
             read, words, count = n * length * known["split"] / cores, 0.0, 0.0
-            held = 10_000 * nnz * 24
+            disk, memory = 12 * n * nnz, 10_000 * length * known["token"]
         rows_bytes = 8 * n * nnz
         classify = n * nnz * classes * known["classify"] / cores
         blocks = max(min(rows_bytes / BLOCK, MOST_BLOCKS), 1)
@@ -248,8 +268,8 @@ def predicted(known: dict[str, float]) -> list[dict[str, Any]]:
                 **{step: f"{seconds / 3600:.3g}" for step, seconds in hours.items()},
                 "hours": f"{sum(hours.values()) / 3600:.3g}",
                 "limit": max(hours, key=lambda step: hours[step]),
-                "disk": f"{(rows_bytes + held * cores) / nodes / 1e9:.3g}",
-                "memory": f"{(3 * result + 3 * BLOCK / 10) / 1e9:.2g}",
+                "disk": f"{(rows_bytes + disk) / nodes / 1e9:.3g}",
+                "memory": f"{(known['base'] + max(memory, 4 * result)) / 1e9:.2g}",
                 "moved": f"{moved / 1e9:.3g}",
                 "client": f"{n * 100 / 1e9:.3g}",
             }
@@ -290,15 +310,19 @@ def main() -> None:
     known = constants(results)
     print()
     units = {
-        "describe": "describing, per descriptor",
-        "assign": "counting, per descriptor and word",
-        "kmeans": "k-means, per word (sample of 100,000)",
-        "split": "texts, per token",
-        "classify": "classifiers and merging, per non-zero and class",
+        "describe": "describing, CPU s per descriptor",
+        "assign": "counting, CPU s per descriptor and word",
+        "kmeans": "k-means, CPU s per word (sample of 100,000)",
+        "split": "texts, CPU s per token",
+        "classify": "classifiers and merging, CPU s per non-zero and class",
+        "base": "memory of a worker before, bytes",
+        "sample": "more for joining samples of descriptors, bytes",
+        "described": "more for a batch of images, bytes per descriptor",
+        "token": "more for a partition of texts, bytes per token",
     }
     print_table(
-        [{"what": units[name], "seconds": f"{value:.3g}"} for name, value in known.items()],
-        {"what": "cost", "seconds": "CPU s"},
+        [{"what": what, "value": f"{known[name]:.3g}"} for name, what in units.items()],
+        {"what": "cost", "value": "value"},
     )
     print()
     steps = {step: f"h {step}" for step in ("read", "words", "count", "classify")}

@@ -57,7 +57,7 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
                 f"There is no answer from a scheduler at {argument('scheduler', scheduler)} within {_SECONDS} seconds "
                 f"({type(error).__name__}). Give the address that dask scheduler prints, such as tcp://host:8786."
             ) from error
-        with client:
+        with _quiet(), client:
             _check_workers(client, scheduler)
             yield client
         return
@@ -69,6 +69,18 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask from logging what is raised as an error as well, such as a lost scheduler."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _check_workers(client: Any, scheduler: str) -> None:

@@ -147,7 +147,8 @@ class FitOptions:
         Folder that keeps descriptors, words, histograms, groups and errors, so that an interrupted fit goes on from its
         last finished step, and one with another number of groups or criterion begins with merging.
     memory_limit : int, float or str, default=None
-        Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. Without classes, "auto" takes
+        Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. With a cluster, histograms
+        beyond it stay on the workers; None: 1 GiB. Without classes, "auto" takes
         "lpp" where the data of "mmi" would exceed it; None: 80 % of the free memory.
     partition : int, default=None
         With a cluster: number of items that a worker takes at a time. None: 64 images, 8 videos, 10,000 texts or rows.
