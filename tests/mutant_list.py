@@ -153,8 +153,8 @@ MUTANTS = [
     ),
     Mutant(
         "links: a merged group does not inherit what its second part must be apart from",
-        "merging/constrained.py",
-        "            refused[s] |= refused[t]\n",
+        "merging/_constrained_kernels.py",
+        "    for k in range(used.shape[0]):\n        refused[s, k] |= refused[t, k]\n",
         "",
         "merging/test_constrained.py -k best_allowed",
     ),

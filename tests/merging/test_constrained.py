@@ -146,6 +146,45 @@ def slow_merges(score, n, refused, held, closed, n_groups):
     return merges
 
 
+def merges_by_all_gains(scoring, refused, used, n_groups):
+    """`MergedSums.advance` with the gains of all pairs computed anew for each merge."""
+    states, found = scoring.states.copy(), []
+    score = scoring.offset + scoring.terms(states).sum()
+    for _ in range(len(states) - n_groups):
+        terms = scoring.terms(states)
+        gains = np.array([scoring.gains(states[s], terms[s], states, terms) for s in range(len(states))])
+        allowed = np.triu(used & used[:, np.newaxis] & ~refused, 1)
+        if not allowed.any():
+            break
+        s, t = np.unravel_index(np.where(allowed, gains, -np.inf).argmax(), gains.shape)
+        states[s] += states[t]
+        used[t] = False
+        refused[s] |= refused[t]
+        refused[:, s] = refused[s]
+        score += scoring.terms(states[s : s + 1])[0] - (terms[s] + terms[t])
+        found.append((int(s), int(t), score))
+    return found
+
+
+@pytest.mark.parametrize(("n_weights", "whole"), [(1, False), (7, True), (8, False), (21, False), (140, True)])
+def test_compiled_merges_of_weights_are_those_of_numpy_to_the_last_bit(n_weights, whole):
+    random = np.random.default_rng(n_weights)
+    mass, weights = 3 * random.random(70) * (random.random(70) > 0.1), random.normal(size=(70, n_weights))
+    if whole:  # equal gains
+        mass, weights = np.round(mass), np.round(weights)
+    refused, used = random.random((70, 70)) < 0.01, random.random(70) > 0.1
+    refused |= refused.T
+    scoring = WeightLoss(mass, weights)
+    expected = merges_by_all_gains(scoring, refused.copy(), used.copy(), 1)
+    groups = MergedSums(scoring, scoring.states)
+    half = groups.advance(refused, used, 40)  # and go on from there
+    assert len(half) == 30
+    found = half + groups.advance(refused, used, 1)
+    assert [pair[:2] for pair in found] == [pair[:2] for pair in expected]
+    np.testing.assert_array_equal([score for *_, score in half], [score for *_, score in expected[:30]])
+    np.testing.assert_allclose([score for *_, score in found], [score for *_, score in expected], rtol=1e-9, atol=1e-9)
+
+
 @given(seed=st.integers(0, 2**32 - 1), criterion=st.sampled_from(["aib", "mlt", "csm"]))
 @settings(max_examples=25)
 def test_constrained_merges_are_the_best_allowed_ones(seed, criterion):

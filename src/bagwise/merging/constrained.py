@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.merging._kernels import merge_ratios
+from bagwise.merging import _constrained_kernels as kernels
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
 from bagwise.merging.hierarchy import Hierarchy
@@ -88,6 +88,9 @@ class MergedSums:
     def _all_gains(self) -> NDArray[np.float64]:
         """Compute the gains of all pairs s < t of groups that are left, at [s, t]; others are -inf."""
         gains, live = np.full((len(self._live), len(self._live)), -np.inf), np.flatnonzero(self._live)
+        if self.is_refined:
+            kernels.all_weight_gains(self._states, self._live, gains)
+            return gains
         for k, s in enumerate(live[:-1].tolist()):
             gains[s, live[k + 1 :]] = self._gains_of(s, live[k + 1 :])
         return gains
@@ -133,33 +136,24 @@ class MergedSums:
         gains = np.where(refused | ~used | ~used[:, np.newaxis], -np.inf, gains)
         partner = gains.argmax(axis=1)
         best = gains[np.arange(len(gains)), partner]
-        found: list[tuple[int, int, float]] = []
         left, score = int(self._live.sum()), self._scoring.offset + float(self._terms[self._live].sum())
-        while left > n_groups and best.max(initial=-np.inf) > -np.inf:
+        n_merges = max(left - n_groups, 0)
+        if self.is_refined:
+            pairs, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
+            arrays = (self._states, self._terms, gains, best, partner, refused, used, self._live)
+            done = kernels.merge_weights(*arrays, score, pairs, scores)
+            return _as_list(pairs[:done], scores[:done])
+        found: list[tuple[int, int, float]] = []
+        others = np.empty(len(used), dtype=np.intp)
+        while len(found) < n_merges and best.max(initial=-np.inf) > -np.inf:
             s = int(best.argmax())
             t = int(partner[s])
             before = self._terms[s] + self._terms[t]
             self._states[s] += self._states[t]
             self._terms[s] = self._scoring.terms(self._states[s : s + 1])[0]
-            self._live[t] = used[t] = False
-            refused[s] |= refused[t]
-            refused[:, s] = refused[s]
-            gains[[s, t]], gains[:, [s, t]] = -np.inf, -np.inf
-            others = used & ~refused[s]
-            others[s] = False
-            allowed = np.flatnonzero(others)
-            gains[np.minimum(allowed, s), np.maximum(allowed, s)] = self._gains_of(s, allowed)
-            again = (best > -np.inf) & ((partner == s) | (partner == t))
-            again[s] = True
-            best[t] = -np.inf
-            rows = allowed[(allowed < s) & ~again[allowed]]  # they have a new partner s beside those they had
-            new = gains[rows, s]
-            better = (new > best[rows]) | ((new == best[rows]) & (partner[rows] > s))
-            partner[rows[better]], best[rows[better]] = s, new[better]
-            for i in np.flatnonzero(again).tolist():
-                partner[i] = gains[i].argmax()
-                best[i] = gains[i, partner[i]]
-            left -= 1
+            self._live[t] = False
+            allowed = others[: kernels.join_groups(s, t, refused, used, others)]
+            kernels.set_gains(s, t, allowed, self._gains_of(s, allowed), gains, best, partner)
             score += float(self._terms[s] - before)
             found.append((s, t, score))
         return found
@@ -184,8 +178,12 @@ class MergedPairs:
         """Do what `MergedSums.advance` does."""
         n_merges = max(int(self._live.sum()) - n_groups, 0)
         pairs, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
-        done = merge_ratios(self._A, self._B, self._traces, refused, open_, self._live, pairs, scores)
-        return [(s, t, score) for (s, t), score in zip(pairs[:done].tolist(), scores[:done].tolist(), strict=True)]
+        done = kernels.merge_ratios(self._A, self._B, self._traces, refused, open_, self._live, pairs, scores)
+        return _as_list(pairs[:done], scores[:done])
+
+
+def _as_list(pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> list[tuple[int, int, float]]:
+    return list(zip(*pairs.T.tolist(), scores.tolist(), strict=True))
 
 
 def merge_allowed(

@@ -151,7 +151,7 @@ class Hierarchy:
         array([0, 1, 3, 2])
         """
         after, last, order = [-1] * self.n_words, list(range(self.n_words)), []
-        for left, right in self.merges.tolist():
+        for left, right in zip(*self.merges.T.tolist(), strict=True):
             after[last[left]] = right
             last[left] = last[right]
         for word in np.setdiff1d(np.arange(self.n_words), self.merges[:, 1]).tolist():  # those that no other absorbs

@@ -29,15 +29,13 @@ class Joins:
     """
 
     def __init__(self, hierarchy: Hierarchy) -> None:
-        d, merges = hierarchy.n_words, hierarchy.merges.tolist()
+        d, n_merges = hierarchy.n_words, len(hierarchy.merges)
         self.order = hierarchy.leaf_order()
         self.place = np.empty(d, dtype=np.int64)
         self.place[self.order] = np.arange(d)
-        after, last = [len(merges)] * d, list(range(d))  # of each word: the merge that joins it to its next neighbour
-        for k, (left, right) in enumerate(merges):
-            after[last[left]] = k
-            last[left] = last[right]
-        self._latest = [np.array(after, dtype=np.int64)[self.order]]  # the latest of 1, 2, 4, … neighbours
+        after = np.full(d, n_merges)  # of each leaf: the merge that joins it to the next one, the first of a group
+        after[self.place[hierarchy.merges[:, 1]] - 1] = np.arange(n_merges)
+        self._latest = [after]  # the latest of 1, 2, 4, … neighbours
         while (step := 1 << len(self._latest)) <= d:
             held = self._latest[-1]
             self._latest.append(np.maximum(held[: d - step + 1], held[step // 2 :][: d - step + 1]))
@@ -174,20 +172,18 @@ def _places(labels: Words, before: Words) -> Words:
 def named_merges(n_words: int, first: Words, second: Words) -> Words:
     """Return merges of the groups that hold pairs of words, in this order; groups are named by their first words."""
     parent = list(range(n_words))
-
-    def name(word: int) -> int:
-        while parent[word] != word:
-            parent[word] = word = parent[parent[word]]
-        return word
-
-    merges = []
-    for one, other in zip(first.tolist(), second.tolist(), strict=True):
-        s, t = name(one), name(other)
+    lower, upper = [], []  # numbers alone: tuples would be searched for garbage
+    for s, t in zip(first.tolist(), second.tolist(), strict=True):
+        while (above := parent[s]) != s:
+            parent[s] = s = parent[above]
+        while (above := parent[t]) != t:
+            parent[t] = t = parent[above]
         if s > t:
             s, t = t, s
         parent[t] = s
-        merges.append((s, t))
-    return np.array(merges, dtype=np.int64).reshape(-1, 2)
+        lower.append(s)
+        upper.append(t)
+    return np.column_stack([lower, upper]).astype(np.int64)
 
 
 def joined_sets(sets: Iterable[Iterable[int]]) -> list[list[int]]:
