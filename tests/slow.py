@@ -4,6 +4,7 @@ SLOW = (
     "cli/",
     "distributed/",
     "experiments/",
+    "test_docs.py",
     "test_estimators.py",
     "test_import.py",
     "test_scripts.py",
