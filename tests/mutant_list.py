@@ -208,6 +208,13 @@ MUTANTS = [
         "retrieval/test_updates.py",
     ),
     Mutant(
+        "index: the bound of chi² is too high",
+        "retrieval/_kernels.py",
+        "bound = _key(EUCLIDEAN, shared, total, totals[item])",
+        "bound = 1.5 * _key(EUCLIDEAN, shared, total, totals[item])",
+        "retrieval/test_screening.py -k lose_no_item",
+    ),
+    Mutant(
         "index: all blocks are joined at each change",
         "retrieval/store.py",
         "earlier <= _GROWTH * later and",
