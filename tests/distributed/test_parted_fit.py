@@ -1,5 +1,8 @@
 """Fits whose histograms stay in partitions: sums over all items give what a fit in memory gives."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -67,10 +70,19 @@ def test_sums_give_the_model_of_the_fit_in_memory(sources, job, monkeypatch):
     assert any("a sample of" in note for note in parted.notes)
 
 
-def test_workers_give_the_same_bytes(client, sources, monkeypatch):
+def test_workers_give_the_same_bytes_also_if_one_is_killed(client, sources, monkeypatch):
     monkeypatch.setattr("bagwise.training.sums._BLOCK_BYTES", 800)  # four blocks
     chosen = FitOptions(n_groups=6, folds=0, n_jobs=1, partition=9, memory_limit=50)
-    here, there = (run_fit(sources["texts"], chosen, client=where).model for where in (LocalExecutor(), client))
+    killed = []
+
+    def kill(step, done, total):
+        if step == "Training a classifier on all words" and done == 2 and not killed:
+            killed.append(step)
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    here = run_fit(sources["texts"], chosen, client=LocalExecutor()).model
+    there = run_fit(sources["texts"], chosen, client=client, progress=kill).model
+    assert killed
     assert here.hierarchy == there.hierarchy
     for size, head in here.heads.items():
         assert head.coef.tobytes() == there.heads[size].coef.tobytes()
