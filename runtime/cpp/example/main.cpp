@@ -13,9 +13,7 @@
 #include <cstdint>
 #include <ctime>
 #include <fstream>
-#include <functional>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,6 +21,9 @@
 #if __has_include("model_data.h")
 #include "model_data.h"  // written by bagwise export --embed: the model as an array
 #define MODEL_IS_EMBEDDED
+#endif
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")  // what follows takes no time: small rather than fast
 #endif
 
 namespace {
@@ -85,11 +86,24 @@ class Program {
     }
 
   private:
-    void answer(const std::string &name, const std::function<int()> &classify) {
+    // One of the three.
+    struct Item {
+        const bagwise::Image *image;
+        const std::string *text;
+        const std::vector<double> *row;
+    };
+
+    void classify(const Item &item) {
+        if (item.image) workspace_.classify(*item.image);
+        if (item.text) workspace_.classify_text(*item.text);
+        if (item.row) workspace_.classify_row(item.row->data(), item.row->size());
+    }
+
+    void answer(const std::string &name, const Item &item) {
         for (int k = 0; k < std::max(options_.time, 1); ++k) {
             const auto start = Clock::now();
             const std::clock_t cpu = std::clock();
-            classify();
+            classify(item);
             if (!options_.time) continue;
             times_.push_back(milliseconds(start));
             cpu_times_.push_back(1000.0 * static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC);
@@ -103,7 +117,7 @@ class Program {
             std::snprintf(score, sizeof score, "%.6g", shown[static_cast<std::size_t>(best_[k])]);
             line += '\t' + model_.classes()[static_cast<std::size_t>(best_[k])] + '\t' + score;
         }
-        std::cout << line << '\n';
+        std::puts(line.c_str());
     }
 
     // The next number of the header of a PNM file, without comments.
@@ -146,7 +160,7 @@ class Program {
                 for (std::size_t k = 0; k < 3 * size; ++k) colors[k] = pixels[k / 3];
                 image = bagwise::Image{colors.data(), width, height, 3};
             }
-            answer(count ? name + "[" + std::to_string(count) + "]" : name, [&] { return workspace_.classify(image); });
+            answer(count ? name + "[" + std::to_string(count) + "]" : name, {&image, nullptr, nullptr});
         }
     }
 
@@ -154,7 +168,7 @@ class Program {
         std::size_t count = 0;
         for (std::string line; std::getline(in, line);) {
             if (!line.empty() && line.back() == '\r') line.pop_back();
-            answer(name + ":" + std::to_string(++count), [&] { return workspace_.classify_text(line); });
+            answer(name + ":" + std::to_string(++count), {nullptr, &line, nullptr});
         }
     }
 
@@ -208,7 +222,7 @@ class Program {
             if (given.size() != expected) throw bagwise::Error(place + " has " + std::to_string(given.size()) + " fields, expected " + std::to_string(expected) + ".");
             for (std::size_t k = 0; k < n_columns; ++k)
                 if (!parse(given[places[k]], row[k])) throw bagwise::Error(place + ": field " + std::to_string(places[k] + 1) + " is no number: " + given[places[k]]);
-            answer(place, [&] { return workspace_.classify_row(row.data(), row.size()); });
+            answer(place, {nullptr, nullptr, &row});
         }
     }
 
@@ -275,7 +289,7 @@ int main(int argc, char **argv) {
         program.tell_times(loaded);
         return 0;
     } catch (const std::exception &error) {
-        std::cout.flush();
+        std::fflush(stdout);
         std::fprintf(stderr, "classify: %s\n", error.what());
         return 1;
     }
