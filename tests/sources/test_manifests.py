@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import tarfile
+import zipfile
 
 import fsspec
 import numpy as np
@@ -11,8 +12,10 @@ import pandas as pd
 import pytest
 
 from bagwise import BagwiseError, open_collection
+from bagwise._io.storage import Url
 from bagwise.sources import Limits, open_images, open_partitions, write_manifest
-from bagwise.sources.manifests import ManifestCollection
+from bagwise.sources.manifest_rows import Row
+from bagwise.sources.manifests import ManifestCollection, ManifestFile, _Place
 from small_sources import images, png, texts, write_image_folder, write_text_folder
 
 MANIFESTS = [".csv", ".tsv", ".jsonl", ".parquet"]
@@ -114,21 +117,66 @@ def test_manifests_that_are_refused(tmp_path, ending, rows, said):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_an_empty_manifest_is_refused(tmp_path, ending):
+@pytest.mark.parametrize("modality", ["auto", "images"])
+def test_an_empty_manifest_is_refused(tmp_path, ending, modality):
     path = write_frame(pd.DataFrame({"url": pd.Series([], dtype=str)}), tmp_path / f"m{ending}")
-    with pytest.raises(BagwiseError, match="it has no rows"):
-        open_collection(path, modality="images")
+    with pytest.raises(BagwiseError, match=rf"m{ending} cannot be used as a manifest: it has no rows"):
+        open_collection(path, modality=modality)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 @pytest.mark.parametrize(
-    "url", ["/etc/a.jpg", "file:///etc/a.jpg", "../../a.jpg", "zip://a.jpg::file:///a.zip", "C:\\a.jpg"]
+    "url",
+    [
+        "/etc/a.jpg",
+        "file:///etc/a.jpg",
+        "../../a.jpg",
+        "zip://a.jpg::file:///a.zip",
+        "C:\\a.jpg",
+        "simplecache::/etc/a.jpg",
+        "zip://a.jpg::/a.zip",
+        "x y::/etc/a.jpg",
+        "reference::s3://b/a.jpg",
+        "git://r:a.jpg",
+    ],
 )
 def test_a_manifest_by_url_names_no_local_files(tmp_path, ending, url):
     path = write_frame(pd.DataFrame({"url": ["b.jpg", url]}), tmp_path / f"m{ending}")
     fsspec.filesystem("memory").pipe_file(f"/foreign/m{ending}", path.read_bytes())
     with pytest.raises(BagwiseError, match="name files of this machine"):
         open_collection(f"memory://foreign/m{ending}")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_manifest_by_url_names_stores_and_servers(tmp_path, ending):
+    urls = ["b c:d.jpg", "s3://b/a:b.jpg", "https://host:80/a.jpg?x=1", "zip://a.jpg::s3://b/a.zip", "memory://a.jpg"]
+    path = write_frame(pd.DataFrame({"url": urls}), tmp_path / f"m{ending}")
+    fsspec.filesystem("memory").pipe_file(f"/foreign/m{ending}", path.read_bytes())
+    assert list(open_collection(f"memory://foreign/m{ending}").ids) == urls
+
+
+def test_a_manifest_by_url_does_not_choose_who_gets_credentials():
+    place = _Place.of(ManifestFile(Url("https://host/m.csv", {"token": "x"}), options={"token": "x"}))
+    given = {url: place.content(Row(url, url, None, None)).place.options for url in (
+        "a.jpg", "https://host/a.jpg", "https://other/a.jpg", "http://host/a.jpg", "s3://host/a.jpg")}  # fmt: skip
+    assert [url for url, options in given.items() if options] == ["a.jpg", "https://host/a.jpg"]
+    place = _Place.of(ManifestFile(Url("s3://bucket/m.csv", {"key": "x"})))
+    assert place.content(Row("a", "s3://other/a.jpg", None, None)).place.options == {"key": "x"}
+
+
+def test_a_manifest_names_files_in_zip_files(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "one text")
+    path = write_frame(pd.DataFrame({"url": [f"zip://a.txt::{tmp_path}/a.zip"]}), tmp_path / "m.csv")
+    assert [item.load() for item in open_collection(path)] == ["one text"]
+
+
+def test_sizes_of_a_manifest_are_not_believed(tmp_path):
+    (tmp_path / "parts.bin").write_bytes(b"a text")
+    rows = {"id": ["a.txt"], "url": ["parts.bin"], "offset": [0], "size": [10**17]}
+    found = open_collection(write_frame(pd.DataFrame(rows), tmp_path / "m.csv"))
+    with pytest.raises(BagwiseError, match="ends before this part"):
+        found[0].load()
 
 
 def test_limits_of_manifests(tmp_path):

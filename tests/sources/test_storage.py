@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, open_collection
-from bagwise._io.storage import Storage, Url, redacted
+from bagwise._io.storage import Storage, Url, open_for_writing, redacted
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning
+from bagwise.sources.contents import as_file
 from small_sources import table, texts, write_image_folder, write_records, write_table, write_text_folder, zipped
 
 
@@ -283,3 +284,55 @@ def test_storage_of_results(tmp_path, where):
     assert folder.names() == ["2.bin"]
     with pytest.raises(BagwiseError, match=r"cannot be read|does not exist"):
         folder.read("a/1.bin")
+
+
+def test_files_at_the_root_of_a_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Storage.of("memory://").write("at the root", b"x")
+    with open_for_writing("memory://also there") as file:
+        file.write(b"y")
+    system = fsspec.filesystem("memory")
+    assert (system.cat_file("/at the root"), system.cat_file("/also there")) == (b"x", b"y")
+    assert Storage.of("memory://").read("at the root") == b"x"
+    assert not list(tmp_path.iterdir())
+    system.rm(["/at the root", "/also there"])
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(BagwiseError, match="cannot be written as a folder"):
+        Storage.of(tmp_path / "file").write("a", b"x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h/a?token=x:secret",
+        "https://h:80/a:b/c?token=secret",
+        "https://me:a@secret@h/a",
+        "HTTPS://h/?x=secret",
+        "403, url='https://h/a:b?sig=a/secret' (denied)",
+        "zip://a::https://h/b.zip?token=secret",
+    ],
+)
+def test_secrets_of_urls_are_redacted(url):
+    assert "secret" not in redacted(url)
+    assert redacted("zip://a::https://h/b.zip?x=1::s3://c") == "zip://a::https://h/b.zip::s3://c"
+
+
+def test_servers_that_send_whole_files(monkeypatch):
+    system, content = fsspec.filesystem("memory"), os.urandom(3 << 20)
+    system.pipe_file("/whole/a.bin", content)
+    read = type(system).cat_file
+    monkeypatch.setattr("bagwise.sources.contents._BLOCK", 1 << 20)
+    monkeypatch.setattr(type(system), "cat_file", lambda self, path, start=None, end=None: read(self, path))
+    file = as_file("memory://whole/a.bin")
+    for offset, size in ((0, 10), (1 << 20, 10), ((2 << 20) - 5, 10), (5, 2 << 20), ((3 << 20) - 5, 10)):
+        assert file.read(offset, size) == content[offset : offset + size]
+
+
+def test_keys_of_partitions_with_files_that_vanished(tmp_path):
+    found = open_collection(write_text_folder(tmp_path / "texts", n_each=2))
+    key = found.partitions(1)[0].key
+    os.remove(found[0].content.path)
+    assert found.partitions(1)[0].key != key

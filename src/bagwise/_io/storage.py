@@ -20,6 +20,8 @@ __all__ = ["Storage", "Url", "absolute", "as_place", "is_url", "open_for_writing
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = ("file", "local")
+# Stores that show an object only when all of it is there; who serves them does not depend on the URL.
+STORES = frozenset(["s3", "s3a", "gs", "gcs", "abfs", "az", "hf", "memory", "oci", "oss"])
 # Packages of protocols, where fsspec does not name them.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "az": "adlfs"}
 _PACKAGES |= {"abfs": "adlfs", "sftp": "paramiko", "ssh": "paramiko"}
@@ -87,12 +89,6 @@ class Url(os.PathLike[str]):
     def __repr__(self) -> str:
         return f"Url({redacted(self.url)!r})"
 
-    @property
-    def is_local(self) -> bool:
-        """Whether it leads to files of this machine, at any place of its chain."""
-        protocols = [part.split("://", 1)[0].lower() if "://" in part else part for part in self.url.split("::")]
-        return any(protocol in _LOCAL for protocol in protocols)
-
     def opened(self) -> tuple[Any, str]:
         """Return fsspec's file system, and the path in it."""
         core = require("fsspec.core", "dask", "Reading URLs")
@@ -120,7 +116,7 @@ class Url(os.PathLike[str]):
     def inside(self, name: str) -> Url:
         """Return the URL of a relative name in this folder."""
         first, *rest = self.url.split("::")
-        return Url("::".join([f"{first.rstrip('/')}/{name}", *rest]), self.options)
+        return Url("::".join([f"{first}{'' if first.endswith('/') else '/'}{name}", *rest]), self.options)
 
     @property
     def name(self) -> str:
@@ -137,8 +133,8 @@ def redacted(url: str) -> str:
     >>> redacted("https://me:secret@host/a.jpg?token=1")
     'https://host/a.jpg'
     """
-    url = re.sub(r"(://)[^/@]*@", r"\1", url)
-    return re.sub(r"(https?://[^?#:]*(?::\d+)?[^?#:]*)[?#][^:]*", r"\1", url)
+    url = re.sub(r"(://)[^/\s]*@", r"\1", url)
+    return re.sub(r"(?i)(https?://[^\s?#]*)[?#](?:(?!::)\S)*", r"\1", url)
 
 
 @contextmanager
@@ -210,7 +206,10 @@ class Storage:
         """Write a file."""
         if isinstance(self.place, Path):
             target = self.place / name
-            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise BagwiseError(f"{self.place} cannot be written as a folder: {error.strerror}.") from error
             write_atomically(target, content)
             return
         self._put(name, lambda system, path: system.pipe_file(path, content))
@@ -281,4 +280,4 @@ class Storage:
 def _puts_whole(system: Any) -> bool:
     """Whether a file system shows an object only when all of it is there."""
     names = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
-    return bool({"s3", "gs", "gcs", "abfs", "az", "hf", "memory", "oci", "oss"} & set(names))
+    return bool(STORES & set(names))

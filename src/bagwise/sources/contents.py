@@ -48,7 +48,7 @@ class FileContent:
         """Read a part of the file; fewer bytes at its end."""
         with self.open() as file:
             file.seek(offset)
-            return file.read(size)
+            return file.read(min(size, max(0, os.fstat(file.fileno()).st_size - offset)))  # takes memory for `size`
 
     def stamp(self) -> tuple[Any, ...]:
         """Return size and modification time, to notice that the file was changed."""
@@ -103,7 +103,7 @@ class UrlContent:
         with storage_errors("it"):
             if self.size is None or self.size > _AT_ONCE:
                 system, path = self._opened()
-                return io.BufferedReader(_RemoteFile(system.open(path, "rb")), 1 << 16)
+                return io.BufferedReader(_RemoteFile(system, system.open(path, "rb")), 1 << 16)
             content = self._request(0, self.size + 1) if self.size else b""
         if len(content) != self.size:
             raise changed("it")
@@ -125,7 +125,9 @@ class UrlContent:
             if start >= end:
                 return b""
             system, path = self._opened()
-            return system.cat_file(path, start=start, end=end)
+            content = system.cat_file(path, start=start, end=end)
+            # servers that do not know ranges send the whole file
+            return content[start:end] if len(content) > end - start else content
 
     def stamp(self) -> tuple[Any, ...]:
         """Return size, and what the file system tells versions of the file by."""
@@ -246,11 +248,14 @@ _blocks = _Blocks()
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file of fsspec; whatever its file system raises is a `BagwiseError`."""
+    """A file of fsspec; whatever its file system raises is a `BagwiseError`.
 
-    def __init__(self, file: Any) -> None:
+    The file system is held as well: that of an archive closes its files when nobody holds it.
+    """
+
+    def __init__(self, system: Any, file: Any) -> None:
         super().__init__()
-        self._file = file
+        self._system, self._file = system, file
 
     def readable(self) -> bool:
         return True

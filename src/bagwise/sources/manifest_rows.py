@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.storage import Url
+from bagwise._io.storage import STORES, Url
 from bagwise._utils.extras import require
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument
@@ -30,10 +30,14 @@ from bagwise.sources.row_lists import Coded, LazyList
 __all__ = ["USUAL_URL", "Found", "ManifestFile", "Row", "first_rows", "read_rows"]
 
 USUAL_URL = ("url", "uri")
+_EMPTY = "it has no rows, only names of columns"
 # Rows that are decoded at a time, and groups of rows that are kept.
 _ROWS, _GROUPS = 1 << 16, 4
-# Paths of this machine, and those that lead out of a folder: a manifest that comes by URL may not name them.
-_LOCAL = r"^(file:|local:|[/\\]|[A-Za-z]:[/\\])|::(file|local)\b|(^|[/\\])\.\.([/\\]|$)"
+# What a manifest that comes by URL may not name: paths of this machine and those that lead out of its folder; and URLs,
+# unless they are of stores and servers, or of files in archives there. (Others, such as caches, open local files.)
+_LOCAL = r"^(file:|local:|[/\\]|[A-Za-z]:[/\\])|(^|[/\\])\.\.([/\\]|$)"
+_ABSOLUTE = r"^[A-Za-z][A-Za-z0-9+.-]*:(//|:)|::"
+_SERVERS = (STORES - {"memory"}) | {"http", "https", "ftp"}
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,21 @@ class _Columns(NamedTuple):
 def first_rows(file: ManifestFile, limits: Limits, n: int) -> list[Row]:
     """Return the first rows of a manifest."""
     if ending(os.fspath(file)) != ".parquet":
-        return [row for (row, _, _), _ in zip(_text_rows(file, limits), range(n), strict=False)]
+        return _some([row for (row, _, _), _ in zip(_text_rows(file, limits), range(n), strict=False)])
     with opened_parquet(as_file(file.place), limits) as opened:
         columns = _Columns.found_in(opened.schema_arrow.names, file)
         _check_types(opened.schema_arrow, columns)
         batch = next(opened.iter_batches(n, columns=columns.of_rows), None)
         if batch is None:
-            return []
-        _check_batch(batch, columns, isinstance(file.place, Url))
+            return _some([])
+        _check_batch(batch, columns, file.place)
         return list(_rows_of(batch, columns))
+
+
+def _some(rows: list[Row]) -> list[Row]:
+    if not rows:
+        raise BagwiseError(_EMPTY)
+    return rows
 
 
 def read_rows(file: ManifestFile, limits: Limits) -> Found:
@@ -189,7 +199,7 @@ def _read_parquet(file: ManifestFile, limits: Limits) -> Found:
         wanted = [*columns.of_rows, *(name for name in (columns.label, columns.split) if name is not None)]
         for batch in opened.iter_batches(_ROWS, columns=list(dict.fromkeys(wanted))):
             urls = batch.column(columns.url)
-            _check_batch(batch, columns, isinstance(file.place, Url))
+            _check_batch(batch, columns, file.place)
             ids.add(batch.column(columns.id or columns.url).to_pylist())
             for name, coding in ((columns.label, labels), (columns.split, splits)):
                 _add_column(batch, name, coding)
@@ -228,7 +238,7 @@ def _check_types(schema: Any, columns: _Columns) -> None:
             raise BagwiseError(f"column {name!r} is {schema.field(name).type}; it must hold whole numbers")
 
 
-def _check_batch(batch: Any, columns: _Columns, remote: bool) -> None:
+def _check_batch(batch: Any, columns: _Columns, place: Any) -> None:
     """Check what rows of a Parquet file say, at once."""
     compute = require("pyarrow.compute", "io", "Reading Parquet files")
     batch.validate(full=True)
@@ -240,8 +250,10 @@ def _check_batch(batch: Any, columns: _Columns, remote: bool) -> None:
     for name in (columns.size, columns.offset):
         if name is not None and (compute.min(batch.column(name)).as_py() or 0) < 0:
             raise BagwiseError(f"column {name!r} has negative numbers")
-    if remote:
-        _check_remote(compute.any(compute.match_substring_regex(urls, _LOCAL)).as_py())
+    if isinstance(place, Url):
+        matches = compute.match_substring_regex
+        foreign = compute.and_not(matches(urls, _ABSOLUTE), matches(urls, _allowed(place)))
+        _check_remote(compute.any(compute.or_(matches(urls, _LOCAL), foreign)).as_py())
 
 
 def _check_urls(n_without: int, shortest: int | None, with_zeros: bool) -> None:
@@ -251,17 +263,24 @@ def _check_urls(n_without: int, shortest: int | None, with_zeros: bool) -> None:
         raise BagwiseError("some of its urls have characters of code 0. Remove them")
 
 
-def _check_remote(names_local: bool) -> None:
-    if names_local:
+def _allowed(place: Url) -> str:
+    """Return a pattern of the URLs that a manifest at this place may name."""
+    own = {part.split("://", 1)[0] for part in place.url.split("::") if "://" in part} - {"file", "local"}
+    known = "|".join(map(re.escape, sorted(_SERVERS | own)))
+    return rf"^((zip|tar)://[^:]*::)?({known})://([^:]|:[^:])*:?$"
+
+
+def _check_remote(names_others: bool) -> None:
+    if names_others:
         raise BagwiseError(
-            "it comes by URL, but some of its rows name files of this machine, or lead out of its folder. Copy it to "
-            "this machine first if you trust it"
+            "it comes by URL, but some of its rows name files of this machine, lead out of its folder, or are URLs of "
+            "protocols other than those of stores and servers. Copy it to this machine first if you trust it"
         )
 
 
 def _check_rows(rows: LazyList[Row], ids: _Ids, columns: _Columns) -> None:
     if not len(rows):
-        raise BagwiseError("it has no rows, only names of columns")
+        raise BagwiseError(_EMPTY)
     ids.check(rows, "id" if columns.id is not None else "url")
 
 
@@ -396,7 +415,7 @@ def _read_text(file: ManifestFile, limits: Limits) -> Found:
     all_rows = rows()
     first = next(all_rows, None)
     if first is None:
-        raise BagwiseError("it has no rows, only names of columns")
+        raise BagwiseError(_EMPTY)
     packed = _PackedRows.of(chain([first], all_rows), told[0].id is None)
     _check_rows(packed, ids, told[0])
     parts = files.coded().codes if told[0].offset is not None else None
@@ -410,7 +429,8 @@ def _text_rows(
     name, content = os.fspath(file), as_file(file.place)
     head = "" if ending(name) in JSON_ENDINGS else head_of(content, None)
     format = RecordFormat.of(name, sep=file.sep, quote="auto" if ending(name) == ".csv" else None, head=head)
-    remote, local, columns = isinstance(file.place, Url), re.compile(_LOCAL), None
+    local, absolute, columns = re.compile(_LOCAL), re.compile(_ABSOLUTE), None
+    allowed = re.compile(_allowed(file.place)) if isinstance(file.place, Url) else None
     with content.open() as opened:
         format, start = format.with_header(opened, limits)
         for number, (_, _, fields) in enumerate(format.scan(opened, start, limits), start=1):
@@ -423,8 +443,9 @@ def _text_rows(
                     told.append(columns)
             url = _text(fields, columns.url, number)
             _check_urls(0, len(url), "\0" in url)
-            if remote:
-                _check_remote(local.search(url) is not None)
+            if allowed is not None:
+                foreign = absolute.search(url) is not None and allowed.search(url) is None
+                _check_remote(foreign or local.search(url) is not None)
             id = url if columns.id is None else _text(fields, columns.id, number)
             size, offset = (_whole(fields, name, number) for name in (columns.size, columns.offset))
             label, split = (_text(fields, name, number) for name in (columns.label, columns.split))

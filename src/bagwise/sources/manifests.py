@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.storage import Url, as_place, is_url, open_for_writing
+from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
@@ -75,10 +76,8 @@ def open_manifest(
     are, 8 bytes for an item; rows are read, a group at a time, when items are asked for.
     """
     source = os.fspath(file)
-    try:
+    with _naming(source):
         found = read_rows(file, limits)
-    except (BagwiseError, OSError) as error:
-        raise BagwiseError(f"{source} cannot be used as a manifest: {str(error).rstrip('.')}.") from error
     label_sets: Coded[tuple[str, ...]] = found.labels.mapped(lambda label: (label,) if label else ())
     if labels is None:
         label_sets = Coded.same((), len(found.rows))
@@ -92,7 +91,16 @@ def open_manifest(
 
 def sample_names(file: ManifestFile, limits: Limits) -> list[str]:
     """Return the names of the first items, whose endings tell their modality."""
-    return [_name(*row) for row in first_rows(file, limits, _SAMPLE)]
+    with _naming(os.fspath(file)):
+        return [_name(*row) for row in first_rows(file, limits, _SAMPLE)]
+
+
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    try:
+        yield
+    except (BagwiseError, OSError) as error:
+        raise BagwiseError(f"{source} cannot be used as a manifest: {str(error).rstrip('.')}.") from error
 
 
 def _name(id: str, url: str, size: int | None, offset: int | None) -> str:
@@ -122,17 +130,22 @@ class _Place:
 
     def _file(self, url: str, size: int | None) -> File:
         if is_url(url):
-            options = self.options
-            if options is None and isinstance(self.folder, Url) and _protocol(self.folder.url) == _protocol(url):
-                options = self.folder.options
-            return UrlContent(Url(url, dict(options or {})), None, size)
+            return UrlContent(Url(url, dict(self._options_of(url) or {})), None, size)
         if isinstance(self.folder, Url):
             return UrlContent(self.folder.beside(url), None, size)
         return FileContent(os.path.join(self.folder, as_place(url)))
 
+    def _options_of(self, url: str) -> Mapping[str, Any] | None:
+        """Return the options for a URL: a manifest that comes by URL does not decide who else gets credentials."""
+        if not isinstance(self.folder, Url):
+            return self.options
+        return self.folder.options if _system(self.folder.url) == _system(url) else None
 
-def _protocol(url: str) -> str:
-    return url.split("://", 1)[0]
+
+def _system(url: str) -> tuple[str, str]:
+    """Return protocol and host of a URL; stores have no host."""
+    protocol, _, rest = url.partition("://")
+    return protocol, "" if protocol in STORES else rest.split("/", 1)[0]
 
 
 class ManifestCollection(RowCollection):

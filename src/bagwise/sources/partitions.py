@@ -100,7 +100,12 @@ class Held:
 
 def _version(content: Any) -> str:
     """Describe content, with the version of a file."""
-    return repr((content, content.stamp())) if isinstance(content, FileContent) else repr(content)
+    if not isinstance(content, FileContent):
+        return repr(content)
+    try:
+        return repr((content, content.stamp()))
+    except OSError:  # told, or raised, when it is read
+        return repr((content, None))
 
 
 def divide(collection: Collection, n: int | None = None, items_per_partition: int | None = None) -> list[Partition]:
