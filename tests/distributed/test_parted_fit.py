@@ -96,6 +96,7 @@ def test_samples_do_not_depend_on_partitions(tmp_path):
         chosen = FitOptions(n_groups=4, folds=2, n_jobs=1, partition=partition, memory_limit="5kB")
         found.append(run_fit(path, chosen, client=LocalExecutor()))
     one, other = found
+    assert sum(one.data.rows.counted.n_bytes) == sum(other.data.rows.counted.n_bytes)
     assert one.data.collection.ids == other.data.collection.ids
     assert 225 < len(one.data.collection) < 400  # about 100 of each class
     assert one.model.provenance["n_items"] == 450

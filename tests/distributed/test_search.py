@@ -76,3 +76,14 @@ def test_shards_of_a_collection(tmp_path):
         ShardedIndex.load(tmp_path / "built")
     with pytest.raises(BagwiseError, match="is not for shards"):
         build_shards(fit.model, path, tmp_path / "other", by="both")
+
+
+def test_shards_that_are_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BagwiseError, match="cannot be read where it is searched"):
+        distributed.search(["none.index"], [[1, 2]])
+    with pytest.raises(BagwiseError, match="is a URL"):
+        build_shards(None, None, "memory://index")
+    with pytest.raises(BagwiseError, match="is a URL"):
+        ShardedIndex.load("s3://bucket/index")
+    assert not list(tmp_path.iterdir())

@@ -83,11 +83,13 @@ class LocalExecutor(Executor):
         self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
     ) -> list[Any]:
         """Call a function with each part."""
-        total, results = len(parts[0]) if sizes is None else sum(sizes), []
-        for k, given in enumerate(zip(*parts, strict=True)):
+        counts = [1] * len(parts[0]) if sizes is None else sizes
+        done, total, results = 0, sum(counts), []
+        for count, *given in zip(counts, *parts, strict=True):
             results.append(function(*given))
+            done += count
             if step:
-                self.progress(step, k + 1 if sizes is None else sum(sizes[: k + 1]), total)
+                self.progress(step, done, total)
         return results
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:

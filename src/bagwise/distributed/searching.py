@@ -68,12 +68,19 @@ def search(shards: Sequence[Any], Q: Any, k: int = 10, *, client: Any = None) ->
 
 
 def _search(shard: Any, Q: Any, k: int) -> tuple[NDArray[np.float64], NDArray[Any], tuple[str, bool]]:
-    index = shard if isinstance(shard, BagIndex) else _opened(shard, os.stat(shard).st_mtime_ns)
+    index = shard if isinstance(shard, BagIndex) else _opened(shard, _changed(shard))
     about = (index.metric, index.larger_is_nearer)
     if not len(index):
         n = np.shape(Q)[0]
         return np.empty((n, 0)), np.empty((n, 0), np.int64), about
     return *index.search(Q, k), about
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError as error:
+        raise BagwiseError(f"The shard {path} cannot be read where it is searched: {error.strerror}.") from error
 
 
 @lru_cache(maxsize=_HELD)

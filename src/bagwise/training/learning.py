@@ -235,6 +235,8 @@ def cross_validate(
     `steps` if an earlier run has done the same. With an `executor`, each of its workers takes whole folds.
     """
     given, settings = _inputs(data, codes), _settings(sizes, method, options) | {"margins": True}
+    if data.rows is not None and weighting is not None:  # which is that of all items, not of the sample
+        given = (*given, *(one for one in (weighting.weights, weighting.shift) if one is not None))
     held = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
     if held is not None:
         factors = zip(sizes, held["calibration"].tolist(), strict=True)

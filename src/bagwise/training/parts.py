@@ -285,5 +285,6 @@ def _kept(found: Histograms, keep: Any) -> Part:
 def _size(part: Part) -> tuple[int, int, list[Any]]:
     """Return the number of rows of a partition, their bytes, and samples of some."""
     ((matrix, samples),) = part.content
-    arrays = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
+    # without the first of `indptr`, so that the sum of all partitions does not depend on their number
+    arrays = (matrix.data, matrix.indices, matrix.indptr[1:]) if sp.issparse(matrix) else (matrix,)
     return matrix.shape[0], sum(array.nbytes for array in arrays), samples

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bagwise._io.atomic import write_atomically
+from bagwise._io.storage import Url, as_place
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.distributed.searching import search
 from bagwise.errors import BagwiseError, argument
@@ -71,7 +72,7 @@ class ShardedIndex:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ShardedIndex:
         """Open a folder that `build_shards` has written."""
-        place = Path(folder)
+        place = _local(folder)
         try:
             about = json.loads((place / _ABOUT).read_bytes())
             if about["schema"] != _SCHEMA:
@@ -143,6 +144,7 @@ def build_shards(
     index : ShardedIndex
     """
     _check_by(by)
+    place = _local(folder)
     chosen, executor = FitOptions(**options), executor_of(client, progress)
     collection = open_items(model, source, chosen)
     partitions = partitions_of(collection, chosen.partition)
@@ -151,18 +153,26 @@ def build_shards(
         np.array(partition.open().ids, dtype=object)[kept].tolist()
         for partition, (kept, *_) in zip(partitions, heads, strict=True)
     ]
-    return _write(model, executor, rows, ids, Path(folder), by)
+    return _write(model, executor, rows, ids, place, by)
 
 
 def shards_of_fit(fit: Fit, folder: str | os.PathLike[str], *, by: str = "words") -> ShardedIndex:
     """Index the items of a fit on a cluster whose histograms did not fit into one process."""
     _check_by(by)
-    rows = fit.data.rows
+    place, rows = _local(folder), fit.data.rows
     if rows is None:
         raise BagwiseError("The histograms of this fit are in this process. Use ItemIndex.build, or build_shards.")
     ends = np.cumsum(rows.counted.n_rows)[:-1]
     ids = [part.tolist() for part in np.split(np.array(rows.ids, dtype=object), ends)]
-    return _write(fit.model, rows.executor, rows.counted.rows, ids, Path(folder), by)
+    return _write(fit.model, rows.executor, rows.counted.rows, ids, place, by)
+
+
+def _local(folder: str | os.PathLike[str]) -> Path:
+    """Return the path of a folder; raise an error for URLs."""
+    place = as_place(folder)
+    if isinstance(place, Url):
+        raise BagwiseError(f"An index is mapped into memory, and {place} is a URL. Give a folder that workers share.")
+    return Path(place)
 
 
 def _check_by(by: str) -> None:
@@ -177,7 +187,10 @@ def _write(
     model: Model, executor: Executor, rows: Sequence[Any], ids: Sequence[list[str]], folder: Path, by: str
 ) -> ShardedIndex:
     """Build an index of each partition, and write them one at a time."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BagwiseError(f"{folder} cannot be written as a folder: {error.strerror}.") from error
     (folder / _ABOUT).unlink(missing_ok=True)  # an index is whole once this is there
     model.save(folder / _MODEL)
     shared = executor.share(model)
