@@ -113,6 +113,9 @@ def test_an_interrupted_fit_goes_on(client, sources, in_memory, tmp_path):
 def test_the_scheduler_is_lost(sources, in_memory, tmp_path):
     chosen = options("texts", cache=str(tmp_path / "cache"))
     with connected(workers=1) as lost:
+        assert list(lost.run(signal.getsignal, signal.SIGINT).values()) == [signal.SIG_IGN]  # Ctrl-C is for the job
+        sockets = lost.cluster.scheduler.http_server._sockets.values()
+        assert {one.getsockname()[0] for one in sockets} == {"127.0.0.1"}  # nobody else sees the dashboard
 
         def lose(step, done, total):
             if step == "Counting words" and done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -64,7 +65,11 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
     count = check_integer(workers, "workers", 1, _MOST_WORKERS)
     with (
         distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            n_workers=count,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+            preload=__name__,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -81,6 +86,11 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+def dask_setup(worker: Any) -> None:
+    """Let a new worker of this machine ignore Ctrl-C: a terminal tells it all processes, and this one ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _check_workers(client: Any, scheduler: str) -> None:
