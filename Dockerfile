@@ -22,6 +22,7 @@ USER user
 WORKDIR /home/user
 COPY --chown=user:user pyproject.toml Makefile README.md LICENSE ./
 COPY --chown=user:user src src
+COPY --chown=user:user runtime runtime
 
 # installs into .venv, compiles, and writes a model, an index and a report into bagwise-demo
 RUN make demo

@@ -9,7 +9,8 @@ import bagwise
 from minimum import minimum
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 
 
 def test_versions_agree():
@@ -31,6 +32,15 @@ def test_the_conda_recipe_needs_what_the_package_needs():
 def test_the_papers_are_cited():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
     assert len({paper["title"] for paper in cited}) == 5
+
+
+def test_the_container_gets_what_the_build_needs():
+    needed = {path.split("/")[0] for path in SETTINGS["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]}
+    needed |= {"src", "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"]}
+    admitted = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    lines = [line.split() for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("COPY")]
+    copied = {name for _, _, *names, _ in lines for name in names}
+    assert needed <= copied <= admitted
 
 
 def test_workflows_and_templates_can_be_read():
