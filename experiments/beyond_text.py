@@ -164,8 +164,8 @@ histograms, naive Bayes counts. Selected words keep their relative frequency in 
 Hellinger-normalised histograms; TF-IDF is of all words."""
         tables = errors.tables(title, HOW, METHODS, sizes)
         plots = errors.plots(title, HOW, METHODS)
-        found.append(Section(f"Merging or choosing: {title[0].lower()}{title[1:]}", text, _claims(errors, sizes),
-                             tables, plots))  # fmt: skip
+        heading = f"Merging or feature selection: {title[0].lower()}{title[1:]}"
+        found.append(Section(heading, text, _claims(errors, sizes), tables, plots))
     return found
 
 
@@ -183,7 +183,7 @@ def _against_others(errors: Errors, method: str, how: str, sizes: Sequence[int])
     lower, higher = (sum(gap.below is side for _, _, gap in rivals) for side in (True, False))
     closest = max(rivals, key=lambda rival: rival[2].mean)
     return Claim(
-        f"At equal size {LABELS[method]} has a lower error than chosen, projected and hashed words ({HOW[how]})",
+        f"At equal size {LABELS[method]} has a lower error than selected, projected and hashed words ({HOW[how]})",
         always(gap.below for _, _, gap in rivals),
         f"Of {len(rivals)} comparisons lower in {lower}, higher in {higher}; closest to it or furthest ahead is "
         f"{LABELS[closest[0]]} at {closest[1]}, {closest[2]} points.",

@@ -42,7 +42,7 @@ def lowest(
                           for _, other, size, gap in lower[:3])  # fmt: skip
         evidence = f"Of {len(rivals)} comparisons {len(lower)} go to another, most of all {shown} points."
     else:
-        evidence = f"Of {len(rivals)} comparisons none goes to another, {even} are not significant."
+        evidence = f"Of {len(rivals)} comparisons none goes to another; differences that are not significant: {even}."
     return Claim(text, answer, evidence)
 
 
