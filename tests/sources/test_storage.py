@@ -302,6 +302,8 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(BagwiseError, match="cannot be written as a folder"):
         Storage.of(tmp_path / "file").write("a", b"x")
+    with pytest.raises(BagwiseError, match="is a file, and no folder"):
+        Storage.of(tmp_path / "file").names()
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,8 @@ class Storage:
     def names(self) -> list[str]:
         """Return the names of all files, sorted; none if the folder does not exist."""
         if isinstance(self.place, Path):
+            if self.place.exists() and not self.place.is_dir():
+                raise BagwiseError(f"{self.place} is a file, and no folder. Give another name.")
             found = [path for path in self.place.rglob("*") if path.is_file() and not path.name.endswith(".part")]
             return sorted(path.relative_to(self.place).as_posix() for path in found)
         with storage_errors(str(self.place)):

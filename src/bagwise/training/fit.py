@@ -242,6 +242,9 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     if method.n_tables > 1:
         with log.timed("merging"):
             hierarchy, heads, tables = _learn_tables(data, codes, n_groups, method, weighting, options, report)
+            if rows is not None:
+                n = len(data.collection)
+                log.notes.append(f"Groups of {method.n_tables} tables were learned from the {n:,} items of the sample.")
     totals = _totals(data.whole(), weighting.shift) if facts is None else facts.totals(weighting.shift)
     hashes = distinct_hashes(data.histograms) if facts is None else facts.hashes
     origin = provenance_of(data, codes, classes, log)
