@@ -63,9 +63,10 @@ def test_models_and_explanations_show_hostile_names_as_text(hostile):
     page = parsed(why._repr_html_())
     assert one_line(why.predicted) in page.text
     assert f"{why.score:.3f}" in page.text
+    titles = {group.name: group.title for group in hostile.describe_groups()}
     for name, value, _ in why.sums(8):
         assert f"{value:+.3f}" in page.text
-        assert one_line(name)[:30] in page.text
+        assert one_line(titles.get(name, name))[:30] in page.text
     plain = Model(modality="images", hierarchy=Hierarchy(2, [], []), n_groups=2, codebook=[[0.0], [1.0]])
     assert "group1" in parsed(plain._repr_html_()).text
 

@@ -100,7 +100,7 @@ def test_a_group_of_the_hierarchy_is_chosen_by_a_click_or_by_keys(visit):
     expect(page.locator(".tip")).to_contain_text("At 1 group:")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    chosen = page.locator(".tip").inner_text().removeprefix("At 5 groups: ").split(", ")[0]
+    chosen = page.locator(".tip").inner_text().removeprefix("At 5 groups: ").split(" · ")[0]
     page.keyboard.press("Enter")
     page.wait_for_function("() => !location.search.includes('n=2&')")
     expect(page.locator(".one h2")).to_have_text(chosen)

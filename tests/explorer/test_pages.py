@@ -299,7 +299,8 @@ def test_models_with_fewer_cuts_show_those(space, kind):
     for row in tree["rows"]:
         cut = shown.model.cut(row["n_groups"])
         assert cut.tables is None
-        assert row["names"] == [cut.group_names()[k] for k in row["groups"]]
+        described = cut.describe_groups()
+        assert row["names"] == [described[k].title for k in row["groups"]]
     first, second = (int(k) for k in np.flatnonzero(shown.model.hierarchy.cut(n) == 0)[:2])
     if kind != "tables":  # how words of a group were merged is not known
         assert pages.groups.joined(shown, first, second)["n_groups"] == n

@@ -79,7 +79,7 @@ def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
     assert told["saved"] == {"path": str(path), "changed": True, "problem": None}
     edits = told["edits"]
     assert [(one["from"], one["to"]) for one in edits] == [(5, 6), (6, 5)]
-    assert edits[1]["text"] == f"Joined “{space.cut(6).name(1)}” and “{space.cut(6).name(3)}”"
+    assert edits[1]["text"] == f"Joined “{space.cut(6).title(1)}” and “{space.cut(6).title(3)}”"
     if kind == "none":
         assert told["now"] is None
         assert "No items are shown" in told["progress"]["why_not"]

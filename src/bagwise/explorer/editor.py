@@ -493,7 +493,7 @@ def described(edit: Mapping[str, Any], cut: Cut | None = None) -> str:
     """
 
     def group(number: int) -> str:
-        return f"group {number}" if cut is None else f"“{cut.name(number)}”"
+        return f"group {number}" if cut is None else f"“{cut.title(number)}”"
 
     def listed(names: list[str]) -> str:
         first = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]

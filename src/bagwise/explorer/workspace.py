@@ -18,7 +18,7 @@ from bagwise.model import Model
 from bagwise.model.compact import groups_of
 from bagwise.model.editing import linked_words, locked_groups
 from bagwise.model.explanation import sum_cells
-from bagwise.model.groups import name_model_group, names_differ, typicality, word_shares
+from bagwise.model.groups import name_model_group, names_differ, title_model_group, typicality, word_shares
 from bagwise.training.group_data import typical_patches
 from bagwise.training.item_answers import TopClasses
 
@@ -135,6 +135,10 @@ class Cut:
     def name(self, group: int) -> str:
         """Return the name of a group; those that are not shown are not named."""
         return name_model_group(self.model, group, self.words(group)) if self.names_differ else str(self._names[group])
+
+    def title(self, group: int) -> str:
+        """Return the name of a group as it is shown, see `bagwise.model.Group.title`; numbers tell groups apart."""
+        return title_model_group(self.model, self.name(group), self.words(group))
 
     @cached_property
     def _names(self) -> NDArray[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WORDS_IN_NAME", "name_group", "name_groups"]
+__all__ = ["WORDS_IN_NAME", "listed_name", "name_group", "name_groups"]
 
 WORDS_IN_NAME = 3
 
@@ -48,3 +48,13 @@ def name_group(words: list[str], size: int) -> str:
     """
     first = "+".join(words[:WORDS_IN_NAME])
     return first if size <= WORDS_IN_NAME else f"{first}…({size})"
+
+
+def listed_name(name: str, words: list[str], size: int) -> str:
+    """Write a name that begins as `name_group` names the group as a list of its words; another one stays as it is.
+
+    >>> listed_name("car+auto+truck…(17)", ["car", "auto", "truck", "bus"], 17), listed_name("vehicles", ["car"], 1)
+    ('car, auto, truck', 'vehicles')
+    """
+    own = name_group(words, size)
+    return ", ".join(words[:WORDS_IN_NAME]) + name[len(own) :] if name.startswith(own) else name

@@ -81,7 +81,11 @@ def _model_html(model: Model) -> str:
     rows = []
     for group, share in ((groups[k], shares[k]) for k in order[:_GROUPS]):
         words = ", ".join(group.words[:_WORDS]) if model.word_names is not None else plural(len(group.words), "word")
-        cells = [notebook.number_cell(str(group.number)), notebook.name_cell(group.name, 40), notebook.name_cell(words)]
+        cells = [
+            notebook.number_cell(str(group.number)),
+            notebook.name_cell(group.title, 40),
+            notebook.name_cell(words),
+        ]
         cells += [notebook.name_cell(group.class_name or "", 40)] if by_class else []
         rows.append([*cells, notebook.number_cell(percent(share)), notebook.bar_cell(share, max(shares))])
     head = ["", "group", "words", *(["speaks for"] if by_class else []), f"part of all {of}", ""]
@@ -114,10 +118,13 @@ def explanation_html(why: Explanation) -> str:
         spans = [span for span in cast("list[Span]", why.places()) if span.end <= _MOST_TEXT]
         shown = notebook.marked(marked_text(text[:_MOST_TEXT], spans) + ([("…", 0)] if len(text) > _MOST_TEXT else []))
     sums = why.sums(_TERMS)
+    titles = {} if why.model is None else {one.name: one.title for one in why.model.describe_groups()}
     largest = max(abs(value) for _, value, _ in sums)
     rows = []
     for name, value, other in sums:
         numbers = [notebook.number_cell(f"{one:+.3f}") for one in (value, other)]
-        rows.append([notebook.name_cell(name), numbers[0], notebook.bar_cell(value, largest), numbers[1]])
+        rows.append(
+            [notebook.name_cell(titles.get(name, name)), numbers[0], notebook.bar_cell(value, largest), numbers[1]]
+        )
     head = ["adds to the score", why.predicted, "", why.runner_up]
     return notebook.view(notebook.line(answer), shown, notebook.table(head, rows))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.merging.naming import WORDS_IN_NAME, name_group, name_groups
+from bagwise.merging.naming import WORDS_IN_NAME, listed_name, name_group, name_groups
 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
@@ -27,6 +27,7 @@ __all__ = [
     "names_differ",
     "passed_names",
     "same_names",
+    "title_model_group",
     "typicality",
     "word_shares",
 ]
@@ -65,6 +66,11 @@ class Group:
     weights: tuple[float, ...] | None
     class_name: str | None
     class_weight: float | None
+
+    @property
+    def title(self) -> str:
+        """Its name for people, without its size: the first words as a list, unless it has a name of another kind."""
+        return listed_name(self.name, list(self.words[:WORDS_IN_NAME]), len(self.words))
 
     @property
     def total(self) -> float | None:
@@ -178,12 +184,19 @@ def name_model_group(model: Model, number: int, members: NDArray[np.int64]) -> s
     """Name one group as `name_model_groups` does if `names_differ`; `members` are its words, typical ones first."""
     if number in model.given_names:
         return model.given_names[number]
-    if _unnamed(model):
-        name = _name_by_class(model, number)
-    else:
-        first, names = members[:WORDS_IN_NAME].tolist(), model.word_names
-        name = name_group([f"x{word}" if names is None else names[word] for word in first], len(members))
+    name = _name_by_class(model, number) if _unnamed(model) else name_group(_first(model, members), len(members))
     return f"{name}#{number}" if name in model.given_names.values() else name
+
+
+def title_model_group(model: Model, name: str, members: NDArray[np.int64]) -> str:
+    """Return the `Group.title` of a group with this name; `members` are its words, typical ones first."""
+    return listed_name(name, _first(model, members), len(members))
+
+
+def _first(model: Model, members: NDArray[np.int64]) -> list[str]:
+    """Return the words that name a group."""
+    first, names = members[:WORDS_IN_NAME].tolist(), model.word_names
+    return [f"x{word}" if names is None else names[word] for word in first]
 
 
 def name_model_groups(model: Model, *, by_class: bool = True) -> NDArray[Any]:

@@ -115,9 +115,9 @@ def hierarchy_tree(model: Model) -> Tree | None:
     rows = []
     for size in sorted(size for size in sizes if least <= size <= most):
         cut = model.cut(size)
-        names = cut.group_names()
+        titles = [one.title for one in cut.describe_groups()]
         strongest = sum_cells(cut.head.coef, size).argmax(axis=0) if size in cut.heads else None
-        rows.append(TreeRow.of(hierarchy.cut(size)[order], shares[order], strongest, names.__getitem__))
+        rows.append(TreeRow.of(hierarchy.cut(size)[order], shares[order], strongest, titles.__getitem__))
     return Tree(rows, hierarchy.n_words, model.classes, model.n_groups, of) if rows else None
 
 

@@ -160,5 +160,5 @@ class _Names(dict[int, str]):
 
     def __call__(self, group: int) -> str:
         if group not in self:
-            self[group] = clean(self.cut.name(group))
+            self[group] = clean(self.cut.title(group))
         return self[group]

@@ -155,7 +155,7 @@ def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
         classes = [{"name": clean(cut.model.classes[c]), "weight": float(own[c])} for c in strongest]
     return {
         "number": number,
-        "name": clean(cut.name(number)),
+        "name": clean(cut.title(number)),
         "n_words": len(members),
         "locked": number in cut.locked,
         "given": number in cut.model.given_names,
@@ -204,7 +204,7 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
                 "name": names[k],
                 "total": _word_total(cut, int(found[k])),
                 "group": int(lookup[0, found[k]]),
-                "group_name": clean(cut.name(int(lookup[0, found[k]]))),
+                "group_name": clean(cut.title(int(lookup[0, found[k]]))),
             }
             for k in order
         ],
@@ -235,7 +235,7 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
         cut = space.new_cut(size)
         labels = space.model.hierarchy.cut(size)[order]
         strongest = None if cut.class_weights is None else cut.class_weights.argmax(axis=0)
-        rows.append(TreeRow.of(labels, shares[order], strongest, cut.name).to_dict())
+        rows.append(TreeRow.of(labels, shares[order], strongest, cut.title).to_dict())
     names = space.model.word_names
     return {
         "rows": rows,

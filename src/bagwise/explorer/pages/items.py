@@ -334,7 +334,7 @@ def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = 
         "of_score": why.score_of(wanted),
         "intercept": why.intercept_of(wanted),
         "groups": [
-            {"group": term.group, "name": clean(term.name), "contribution": term.contribution}
+            {"group": term.group, "name": clean(cut.title(term.group)), "contribution": term.contribution}
             for term in terms[:_SHOWN_TERMS]
         ],
         "rest": float(sum(term.contribution for term in terms[_SHOWN_TERMS:])),

@@ -177,7 +177,7 @@ def _hits(
             "shared": [
                 {
                     "kind": one.kind,
-                    "name": clean(cut.name(one.number) if one.kind == "group" else one.name),
+                    "name": clean(cut.title(one.number) if one.kind == "group" else one.name),
                     "contribution": one.contribution,
                 }
                 for one in terms[:_SHOWN_SHARED]

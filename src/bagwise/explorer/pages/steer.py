@@ -106,7 +106,7 @@ def steer(editor: Editor, n: int | None) -> dict[str, Any]:
         "edits": _edits(shown),
         "n_edits": len(space.model.edits),
         "undone": [clean(step.text or described(step.edit)) for step in shown.undone if step.edit is not None],
-        "locked": [{"group": number, "name": clean(cut.name(number))} for number in sorted(cut.locked)],
+        "locked": [{"group": number, "name": clean(cut.title(number))} for number in sorted(cut.locked)],
         "links": _links(space),
         "saved": {
             "path": None if editor.path is None else clean(str(editor.path)),

@@ -97,7 +97,7 @@ export function chooser(facts, label, { except = null, others = [], locked = fal
   }
   const field = h("select", { "aria-label": label, onchange }, others.map(([value, text]) => h("option", { value }, text)));
   names(facts).then((list) => {
-    field.append(...list.filter((one) => one.number !== except && (locked || !one.locked)).map((one) => h("option", { value: one.number, selected: String(one.number) === chosen }, `${one.name} (${one.number})`)));
+    field.append(...list.filter((one) => one.number !== except && (locked || !one.locked)).map((one) => h("option", { value: one.number, selected: String(one.number) === chosen }, `${one.name} · group ${one.number}`)));
   }, (error) => Object.assign(field, { disabled: true, title: error.message }));
   return { element: field, value: () => field.value };
 }

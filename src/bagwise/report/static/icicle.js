@@ -107,9 +107,9 @@ export function icicle(tree, current, choose) {
   };
   function describe({ row, k }) {
     const name = row.names?.[k] ?? (row.classes === null ? `word ${row.groups[k]}` : `group ${row.groups[k]}`);
-    const class_ = row.classes !== null && row.classes[k] >= 0 ? `, speaks for ${tree.classes[row.classes[k]]}` : "";
+    const class_ = row.classes !== null && row.classes[k] >= 0 ? ` · speaks for ${tree.classes[row.classes[k]]}` : "";
     const share = `${(100 * row.shares[k]).toPrecision(3)} % of all ${tree.of ?? "occurrences"}`;
-    return row.classes === null ? `${name}: ${share}` : `At ${plural(row.n_groups, "group")}: ${name}, ${share}${class_}`;
+    return row.classes === null ? `${name}: ${share}` : `At ${plural(row.n_groups, "group")}: ${name} · ${share}${class_}`;
   }
 
   /** Tell the group of a row that is in the middle, and mark it. */
