@@ -444,7 +444,8 @@ page is written by `python benchmarks/main_job.py --page docs/results/defaults.m
 keeps in `benchmarks/results/main_job`; its docstring says how each method is run. Errors are in %. The strongest
 baseline is chosen among all methods and sizes *after* the fact, by its test error, which favours it. Intervals are over
 tasks, where a data set has several, else over splits; with one split there is none. Random splits of Corel-1k and the
-drawn newsgroups share items with those on which defaults were chosen by cross-validation.
+drawn newsgroups share items with those on which defaults were chosen by cross-validation. Seconds are of two cores that
+were busy with other work.
 """
 
 
