@@ -151,11 +151,16 @@ class DaskExecutor(Executor):
         if step:
             self.progress(step, 0, total)
         try:
-            for future in self._distributed.as_completed(futures, loop=self.client.loop):
-                if future.status == "error":
+            completed = self._distributed.as_completed(futures, loop=self.client.loop)
+            for future in completed:
+                status = future.status
+                if status == "error":
                     raise future.exception()
-                if future.status != "finished":
-                    raise self._distributed.client.FutureCancelledError(future.key, future.status)
+                if status in ("lost", "pending"):  # it was finished, but its worker is gone: it is computed again
+                    completed.add(future)
+                    continue
+                if status != "finished":
+                    raise self._distributed.client.FutureCancelledError(future.key, status)
                 done += size_of[future.key]
                 if step:
                     self.progress(step, done, total)
