@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from bagwise import BagwiseError, open_collection
-from bagwise.sources import TableCollection
+from bagwise.sources import Limits, TableCollection
 
 X = np.array([[1.0, 0, 2.5], [0, 0, 3], [4, 5, 0], [0, 0, 1]])
 Y = ["cat", "dog", "dog", "cat"]
@@ -228,3 +228,15 @@ def test_parquet_columns_of_text_are_named(tmp_path):
     pq.write_table(pa.table({"a": [1.0, None]}), tmp_path / "b.parquet")
     with pytest.raises(BagwiseError, match=r"row 1, column 0 is nan"):
         open_collection(tmp_path / "b.parquet")
+
+
+def test_limits_are_those_of_all_files_of_a_folder(tmp_path):
+    for k in range(4):
+        pq.write_table(pa.table({"a": np.arange(600.0), "b": np.ones(600)}), tmp_path / f"part-{k}.parquet")
+    for limits, said in (
+        (Limits(rows=1000), "rows is 1,000"),
+        (Limits(table_bytes=30_000), "its files have .* table_bytes is"),
+    ):
+        with pytest.raises(BagwiseError, match=said):
+            open_collection(tmp_path, limits=limits)
+    assert len(open_collection(tmp_path)) == 2400

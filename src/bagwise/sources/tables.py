@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.matrices import first_not_finite
+from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.columns import RawTable, Reading
 from bagwise.sources.contents import File, FileContent, as_file, local_copy
@@ -132,7 +133,7 @@ def open_table(
     reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, layer, limits)
     try:
         stamp = () if parts else as_file(place).stamp()
-        table = joined([_read(part, readers[end], reading) for part in parts or [place]])
+        table = joined(list(_read_all(parts or [place], readers[end], reading)))
         check_table(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
@@ -187,6 +188,18 @@ def check_table(table: RawTable, limits: Limits) -> None:
 def _read(place: Any, reader: Callable[[str, Reading], RawTable], reading: Reading) -> RawTable:
     with local_copy(place, reading.limits) as local:
         return reader(local, reading)
+
+
+def _read_all(
+    places: Sequence[Any], reader: Callable[[str, Reading], RawTable], reading: Reading
+) -> Iterator[RawTable]:
+    """Read files one by one, as long as all together are within the limit; a reader checks each."""
+    n_bytes = 0
+    for place in places:
+        table = _read(place, reader, reading)
+        yield table
+        n_bytes += table.X.nbytes if len(places) > 1 else 0
+        reading.limits.check("table_bytes", n_bytes, f"its files have {readable_size(n_bytes)} and more")
 
 
 def parts_of(place: Any, limits: Limits) -> list[Any]:
