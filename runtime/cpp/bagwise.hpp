@@ -100,6 +100,13 @@ bool all_of(const Range &range, Test test) {
     return std::all_of(std::begin(range), std::end(range), test);
 }
 
+// The product of sizes, which memory must be there for: also where addresses have 32 bits, it does not wrap around.
+template <class... Sizes>
+size_t room_for(Sizes... sizes) {
+    if ((1.0 * ... * static_cast<double>(sizes)) > static_cast<double>(PTRDIFF_MAX / 8)) throw std::bad_alloc();
+    return (size_t{1} * ... * static_cast<size_t>(sizes));
+}
+
 // ---- UTF-8 ----
 
 // Decode a character and go behind it. What is no UTF-8 is one U+FFFD for each part that could begin a character, as
@@ -992,8 +999,9 @@ class Codebook {
         const auto value = [&](size_t w, size_t k) {
             return bytes.empty() ? words[w * width + k] : bytes[w * width + k] * scales[w];
         };
-        (by_integers_ ? scales_ : factors_).resize(n_panels_ * kLanes * (by_integers_ ? 1 : width));
-        integers_.resize(by_integers_ ? n_panels_ * kLanes * width : 0);
+        const size_t n_numbers = room_for(n_panels_, kLanes, width);
+        (by_integers_ ? scales_ : factors_).resize(by_integers_ ? norms_.size() : n_numbers);
+        integers_.resize(by_integers_ ? n_numbers : 0);
         for (size_t k = 0; k < width && !by_integers_; ++k) {
             double sum = 0;
             for (size_t w = 0; w < n; ++w) sum += value(w, k);
@@ -1017,7 +1025,7 @@ class Codebook {
         const size_t n_rows = (n + kRows - 1) / kRows * kRows;
         std::fill(vectors + n * width_, vectors + n_rows * width_, 0.0f);
         scratch.best.assign(n_rows, std::numeric_limits<float>::infinity());
-        scratch.words.resize(n_rows);
+        scratch.words.assign(n_rows, 0);  // also where no distance is finite
         if (by_integers_) to_integers(vectors, n_rows, scratch);
         for (size_t i = 0; i < n && !by_integers_; ++i)
             for (size_t k = 0; k < width_; ++k) vectors[i * width_ + k] -= mean_[k];
@@ -1477,7 +1485,7 @@ class Shrinker {
   public:
     static std::pair<int, int> size(int width, int height, int max_side) {
         const int64_t longest = std::max(width, height);
-        if (max_side == 0 || longest <= max_side) return {width, height};
+        if (max_side == 0 || longest <= max_side || std::min(width, height) == 0) return {width, height};
         const auto side = [&](int64_t a) {
             return static_cast<int>(std::max<int64_t>(1, (2 * a * max_side + longest) / (2 * longest)));
         };
@@ -1571,7 +1579,7 @@ class Describer {
     void describe(const Descriptor &descriptor, const Scale &scale, const Codebook &codebook, int32_t first_word,
                   const Pixels &image, const vector<float> &channels, const Grid &grid, int begin, int end,
                   int32_t *words) {
-        vectors_.resize((grid.n_columns + Codebook::kRows) * descriptor.width);
+        vectors_.resize(room_for(grid.n_columns + Codebook::kRows, descriptor.width));
         width_ = image.width, height_ = image.height, plane_ = static_cast<size_t>(width_) * height_;
         next_ = 0;
         next_smooth_.fill(0);
@@ -1634,8 +1642,8 @@ class Describer {
                   n_ring = scale.firsts[3] + scale.n_taps - scale.firsts[0];
         const int from = std::max(0, middle + scale.firsts[0]),
                   to = std::min(height_, middle + scale.firsts[3] + scale.n_taps);
-        const size_t line = static_cast<size_t>(width_) * 8, ring = line * n_ring;
-        ring_.resize(ring * descriptor.n_channels);
+        const size_t line = static_cast<size_t>(width_) * 8, ring = room_for(line, n_ring);
+        ring_.resize(room_for(ring, descriptor.n_channels));
         for (int c = 0; c < descriptor.n_channels; ++c) {
             float *planes = &ring_[ring * c];
             for (int y = std::max(next_, from); y < to; ++y)
@@ -1773,14 +1781,16 @@ class Threads {
     }
 #else
     explicit Threads(int n) : n_(n) {
-        for (int t = 1; t < n; ++t) threads_.emplace_back([this, t] { wait(t); });
+        try {
+            for (int t = 1; t < n; ++t) threads_.emplace_back([this, t] { wait(t); });
+        } catch (const std::exception &error) {
+            stop();
+            fail("Of ", n, " threads only ", threads_.size() + 1, " could be started: ", error.what(), '.');
+        }
     }
     Threads(const Threads &) = delete;
     Threads &operator=(const Threads &) = delete;
-    ~Threads() {
-        start(nullptr, nullptr);
-        for (std::thread &one : threads_) one.join();
-    }
+    ~Threads() { stop(); }
     int n() const { return n_; }
 
     // Call work(t) for t from 0 to n - 1.
@@ -1794,6 +1804,10 @@ class Threads {
     }
 
   private:
+    void stop() {
+        start(nullptr, nullptr);
+        for (std::thread &one : threads_) one.join();
+    }
     void start(void (*job)(const void *, int), const void *context) {
         std::lock_guard<std::mutex> lock(mutex_);
         job_ = job, context_ = context, n_busy_ = n_ - 1;
@@ -1803,7 +1817,7 @@ class Threads {
     void call(int t) {
         try {
             job_(context_, t);
-        } catch (const std::bad_alloc &) {  // nothing else is thrown
+        } catch (...) {  // bad_alloc, or length_error where addresses have 32 bits
             std::lock_guard<std::mutex> lock(mutex_);
             failed_ = true;
         }
@@ -1914,18 +1928,13 @@ class Workspace {
         detail::check(!model_.needs_color() || image.channels > 1,
                       "The descriptor of this model needs RGB images, got a grey one.");
         image_ = {image.pixels, image.width, image.height, image.channels == 1 ? 1 : 3, image.channels, stride};
-        lay_out();
-        detail::Pixels shrunk = image_;
-        for (std::size_t v = 0; v < data_.descriptors.size(); ++v) {
-            const auto [width, height] = sizes_[v];
-            const bool whole = width == image.width && height == image.height;
-            if (v == 0 || sizes_[v] != sizes_[v - 1]) shrunk = whole ? image_ : shrinker_.shrink(image_, width, height);
-            find_words(v, shrunk);
+        try {
+            count_patches();
+        } catch (...) {  // there is nothing to explain
+            sizes_.clear();
+            clear_counts();
+            throw;
         }
-        clear_counts();
-        for_patches([&](const detail::Grid &, std::size_t, std::size_t, std::size_t number, float x, float y) {
-            for_cells(x, y, [&](std::size_t cell) { count(cell * data_.n_words + words_[number]); });
-        });
         return finish(false);
     }
 
@@ -1942,8 +1951,8 @@ class Workspace {
                     joined_.append(" ").append(lowered_, tokens_[k].first, tokens_[k].size);
                 const std::int32_t word = data_.find(joined_);
                 if (word < 0) continue;
-                occurrences_.push_back({a, n, word});
                 count(word);
+                occurrences_.push_back({a, n, word});
             }
         return finish(data_.tokenizer->binary);
     }
@@ -2050,6 +2059,21 @@ class Workspace {
                       '.');
     }
 
+    void count_patches() {
+        lay_out();
+        detail::Pixels shrunk = image_;
+        for (std::size_t v = 0; v < data_.descriptors.size(); ++v) {
+            const auto [width, height] = sizes_[v];
+            const bool whole = width == image_.width && height == image_.height;
+            if (v == 0 || sizes_[v] != sizes_[v - 1]) shrunk = whole ? image_ : shrinker_.shrink(image_, width, height);
+            find_words(v, shrunk);
+        }
+        clear_counts();
+        for_patches([&](std::size_t, std::size_t, std::size_t number, float x, float y) {
+            for_cells(x, y, [&](std::size_t cell) { count(cell * data_.n_words + words_[number]); });
+        });
+    }
+
     // Find the size that the image is described at, and the patches, for each descriptor.
     void lay_out() {
         grids_.clear();
@@ -2089,7 +2113,7 @@ class Workspace {
     // Convert pixels to the channels that a descriptor describes.
     void make_channels(const detail::Descriptor &descriptor, const detail::Pixels &image) {
         const std::size_t plane = static_cast<std::size_t>(image.width) * image.height;
-        channels_.resize(plane * descriptor.n_channels);
+        channels_.resize(detail::room_for(plane, descriptor.n_channels));
         const bool opponent = descriptor.option == "opponent" || descriptor.option == "c";
         float *out = channels_.data();
         for (int y = 0; y < image.height; ++y) {
@@ -2114,7 +2138,7 @@ class Workspace {
         }
     }
 
-    // Call a function with the grid, descriptor, scale, number and centre of each patch.
+    // Call a function with the descriptor, scale, number and centre of each patch.
     template <class Function>
     void for_patches(Function function) const {
         std::size_t number = 0, g = 0;
@@ -2125,7 +2149,7 @@ class Workspace {
                         const int step = data_.descriptors[v].step;
                         const double x = grids_[g].left + j * step + grids_[g].offset,
                                      y = grids_[g].top + i * step + grids_[g].offset;
-                        function(grids_[g], v, s, number, static_cast<float>(x / sizes_[v].first),
+                        function(v, s, number, static_cast<float>(x / sizes_[v].first),
                                  static_cast<float>(y / sizes_[v].second));
                     }
     }
@@ -2213,7 +2237,7 @@ class Workspace {
             for (const Entry &one : entries_)
                 if (one.value != 0)
                     places_.push_back({0, 0, 0, 0, 0, static_cast<std::int32_t>(one.column), one.weight});
-        for_patches([&](const detail::Grid &, std::size_t v, std::size_t s, std::size_t number, float x, float y) {
+        for_patches([&](std::size_t v, std::size_t s, std::size_t number, float x, float y) {
             const double larger = std::max(image_.width, image_.height) /
                                   static_cast<double>(std::max(sizes_[v].first, sizes_[v].second));
             const double side = data_.descriptors[v].scales[s].size * larger;

@@ -76,6 +76,7 @@ class Runtime:
     """A shared library of the C interface."""
 
     def __init__(self, path):
+        self.path = str(path)
         library = ctypes.CDLL(str(path))
         for name, (result, *arguments) in SIGNATURES.items():
             function = getattr(library, f"bagwise_{name}")

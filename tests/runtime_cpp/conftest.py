@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 
+from bagwise._io.locks import locked
 from runtime_cpp import binding
 
 SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror")
@@ -13,15 +15,17 @@ SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
 def built(config, source, *flags, shared):
     if binding.compiler() is None:
         pytest.skip("there is no C++ compiler: the C++ runtime is not tested")
-    files = sorted({*binding.SOURCES.glob("bagwise*"), source})
+    files = sorted({*binding.SOURCES.glob("bagwise*"), Path(binding.__file__), source})
     content = b"".join(file.read_bytes() for file in files) + repr((flags, binding.compiler())).encode()
     folder = config.cache.mkdir("bagwise-cpp")
     target = folder / f"{source.stem}-{hashlib.sha256(content).hexdigest()[:16]}"
-    if not target.exists():
-        for old in folder.glob(f"{source.stem}-*"):
-            old.unlink(missing_ok=True)
-        unfinished = binding.build(folder / f"{source.stem}-{os.getpid()}.part", *flags, source=source, shared=shared)
-        os.replace(unfinished, target)
+    lock = folder / f"lock-{source.stem}"
+    lock.touch()
+    with locked(lock):  # another worker may build it
+        if not target.exists():
+            for old in folder.glob(f"{source.stem}-*"):
+                old.unlink(missing_ok=True)
+            os.replace(binding.build(folder / f"{source.stem}-part", *flags, source=source, shared=shared), target)
     return target
 
 

@@ -34,7 +34,7 @@ void classify_some(bagwise::Workspace &workspace) {
     if (model.items() == bagwise::Items::images) {
         std::vector<std::uint8_t> pixels(45 * 37 * 4);
         for (std::size_t k = 0; k < pixels.size(); ++k) pixels[k] = static_cast<std::uint8_t>(k * k / 7 + k % 5);
-        const int sizes[][2] = {{45, 37}, {9, 8}, {1, 1}, {0, 0}, {3, 40}};
+        const int sizes[][2] = {{45, 37}, {9, 8}, {1, 1}, {0, 0}, {3, 40}, {0, 200}, {120, 0}};
         for (const auto &size : sizes)
             for (const int channels : {1, 3, 4}) {
                 if (channels == 1 && model.needs_color()) continue;

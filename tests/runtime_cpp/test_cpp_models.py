@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from bagwise import Hierarchy, Model
 from bagwise.runtime import hash_words, split_text
 from model_cases import MADE
+from runtime_cpp import binding
 from runtime_cpp.binding import Refused
 from runtime_cpp.cases import BROKEN, IMAGES, SHAPES, TEXTS, image_model, picture, text_model
 
@@ -206,3 +209,33 @@ def test_items_that_do_not_fit_are_refused(cpp, tmp_path):
     assert cpp.text(pictured._workspace, b"1", 1) == -1
     with pytest.raises(Refused, match="There are classes 0 to 2; got 3"):
         worded.explain("the cat", 3)
+
+
+LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from runtime_cpp.binding import Refused, Runtime
+import numpy as np
+runtime, content = Runtime(sys.argv[1]), Path(sys.argv[2]).read_bytes()
+model, image = runtime.model(content), np.arange(64 * 64, dtype=np.uint8).reshape(64, 64)
+model.classify(image)
+used = 1024 * int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmSize")))
+resource.setrlimit(resource.RLIMIT_AS, (used + (200 << 20),) * 2)
+try:
+    runtime.model(content, n_threads=256)
+except AssertionError as error:
+    print(error)
+print(runtime.image(model._workspace, image.ctypes.data, 12_000, 12_000, 1, 0))  # refused before a pixel is read
+print(runtime.error(model._workspace).decode(), runtime.explain(model._workspace, 0))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory")
+def test_without_memory_nothing_ends_the_process(cpp, tmp_path):
+    path = image_model("smoothed").save(tmp_path / "m.bagwise")
+    command = [sys.executable, "-c", LITTLE_MEMORY, cpp.path, path]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=binding.SOURCES.parents[1] / "tests")
+    assert done.returncode == 0, done.stderr
+    threads, failed, told = done.stdout.splitlines()
+    assert "Of 256 threads only" in threads
+    assert (failed, told) == ("-1", "There is not enough memory. 0")
