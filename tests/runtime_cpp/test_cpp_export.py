@@ -224,6 +224,10 @@ def test_folders_are_written_whole_and_never_replaced(tmp_path, monkeypatch):
     export_cpp(model, folder, force=True)
     assert (folder / "main.cpp").read_text() != "changed"
     assert (folder / "mine.txt").read_text() == "kept"
+    export_cpp(model, folder, embed=True, force=True)
+    assert (folder / "model_data.h").exists()
+    export_cpp(model, folder, force=True)
+    assert not (folder / "model_data.h").exists()  # main.cpp would take the old model in it
     (tmp_path / "file").write_text("x")
     with pytest.raises(BagwiseError, match="is no folder, and is not replaced"):
         export_cpp(model, tmp_path / "file", force=True)
@@ -274,6 +278,7 @@ def test_the_command_writes_and_tells_the_loss(tmp_path):
         ((), "Say what to write: --onnx, --out, --cpp, --wasm or --int8 of a model, --atlas of an index."),
         (("--onnx", tmp_path / "m.onnx", "--int8"), "ONNX graphs have all numbers in float32"),
         (("--out", tmp_path / "n.bagwise", "--embed"), "--embed is for --cpp"),
+        (("--cpp", tmp_path / "both", "--wasm", tmp_path / "both"), "--cpp and --wasm write a folder each"),
         (("--out", tmp_path / "n.bagwise", "--evaluate", source), "--evaluate measures what --int8 or --compact lose"),
         (("--cpp", tmp_path / "edge"), "is not empty. Give another folder, or --force to replace the files"),
         (("--atlas", tmp_path / "a.parquet", "--int8"), "--atlas writes the map of an index, and no model"),

@@ -95,9 +95,10 @@ def export(
         export_onnx(loaded, onnx)
         session.wrote(onnx, "onnx")
     if out is not None:
+        before = size_of(model)  # which `out` may replace
         written.save(out)
-        session.say(f"{readable_size(size_of(model))} before, {readable_size(size_of(out))} now")
-        session.answer(bytes_before=size_of(model), bytes_after=size_of(out))
+        session.say(f"{readable_size(before)} before, {readable_size(size_of(out))} now")
+        session.answer(bytes_before=before, bytes_after=size_of(out))
         session.wrote(out, "model")
     if cpp is not None:
         from bagwise.model.edge import export_cpp
@@ -137,6 +138,8 @@ def _check_options(
         raise BagwiseError(
             "--int8 and --compact are for --out, --cpp and --wasm; ONNX graphs have all numbers in float32."
         )
+    if cpp is not None and wasm is not None and cpp.resolve() == wasm.resolve():
+        raise BagwiseError(f"--cpp and --wasm write a folder each, got {cpp} for both. Give them different names.")
     if embed and cpp is None:
         raise BagwiseError("--embed is for --cpp: give a folder by --cpp DIR.")
     if evaluate is not None and not smaller:

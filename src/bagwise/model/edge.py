@@ -88,7 +88,8 @@ def export_cpp(model: Model, folder: str | os.PathLike[str], *, embed: bool = Fa
     embed : bool, default=False
         Whether the model is an array of the program instead of a file beside it.
     force : bool, default=False
-        Whether files may be replaced in a folder that is not empty; others in it are left alone.
+        Whether files may be replaced in a folder that is not empty; others in it are left alone. Only
+        a model of an earlier export that would be taken instead, ``model_data.h``, is removed.
 
     Returns
     -------
@@ -117,7 +118,10 @@ def export_cpp(model: Model, folder: str | os.PathLike[str], *, embed: bool = Fa
     files |= {name: (sources / "example" / name).read_bytes() for name in ("main.cpp", "CMakeLists.txt")}
     files["README.md"] = _readme(model, len(content), embed).encode()
     files[_ARRAY_NAME if embed else _MODEL] = _array(content).encode() if embed else content
-    return write_folder(target, files)
+    written = write_folder(target, files)
+    if not embed:
+        (target / _ARRAY_NAME).unlink(missing_ok=True)  # of an earlier export: main.cpp would take it
+    return written
 
 
 def export_wasm(model: Model, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
