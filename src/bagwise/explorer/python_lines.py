@@ -223,13 +223,13 @@ def group_lines(space: Workspace, n: int | None, query: GroupQuery, number: int 
     """Groups of a cut, or one of them."""
     lines = Lines(space, n).add("groups = model.describe_groups()")
     if number is not None:
-        return str(lines.add(f"group = groups[{number:d}]", "print(group.name, group.words)"))
+        return str(lines.add(f"group = groups[{number:d}]", "print(group.title, group.words)"))
     if query.find:
         lines.add(f"groups = [g for g in groups if any({query.find.casefold()!r} in w.casefold() for w in g.words)]")
     if query.label is not None:
         _class_weights(lines)
         lines.add(f"groups = [g for g in groups if weights[:, g.number].argmax() == {query.label:d}]")
-    lines.add("for group in groups:", "    print(group.number, group.name, group.words[:12])")
+    lines.add("for group in groups:", "    print(group.number, group.title, group.words[:12])")
     return str(lines)
 
 
