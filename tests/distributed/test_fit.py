@@ -197,6 +197,9 @@ def test_bad_clients(sources, monkeypatch):
     with pytest.raises(BagwiseError, match=r"no answer from a scheduler at scheduler='tcp://localhost:1'"):  # noqa: SIM117
         with connected("tcp://localhost:1"):
             pass
+    for address in ("nonsense", "tcp://host", "foo://host:1"):
+        with pytest.raises(BagwiseError, match="is no address of a scheduler"), connected(address):
+            pass
     with pytest.raises(BagwiseError, match="workers must be"):  # noqa: SIM117
         with connected(workers=0):
             pass

@@ -51,6 +51,7 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
         )
     distributed = require("distributed", "dask", "A cluster")
     if scheduler is not None:
+        _check_address(scheduler)
         try:
             client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
@@ -91,6 +92,18 @@ def _quiet() -> Iterator[None]:
 def dask_setup(worker: Any) -> None:
     """Let a new worker of this machine ignore Ctrl-C: a terminal tells it all processes, and this one ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _check_address(scheduler: str) -> None:
+    """Raise an error for what is no address, which would leave a client that waits when the process ends."""
+    addresses = require("distributed.comm", "dask", "A cluster")
+    try:
+        addresses.get_address_host_port(scheduler)
+    except ValueError as error:
+        raise BagwiseError(
+            f"{argument('scheduler', scheduler)} is no address of a scheduler: {error}. Give the one that dask "
+            "scheduler prints, such as tcp://host:8786."
+        ) from error
 
 
 def _check_workers(client: Any, scheduler: str) -> None:
