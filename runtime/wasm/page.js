@@ -4,7 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const IMAGES = 0, TEXTS = 1;
 const LONGEST_SIDE = 4096; // larger images are shrunk by the browser first
-const MOST_SHOWN = 10, PLACE_BYTES = 56;
+const MOST_SHOWN = 10, MOST_MARKED = 5000, PLACE_BYTES = 56;
 let wasm = null, model = 0, workspace = 0, last = null;
 
 function element(name, attributes = {}, ...children) {
@@ -143,8 +143,8 @@ function heat(pen, width, height, found) {
   const n = 48, step = Math.max(width, height) / n, columns = Math.ceil(width / step), rows = Math.ceil(height / step);
   const sums = new Float64Array(rows * columns);
   for (const { x, y, side, weight } of found) {
-    const [left, right] = [Math.floor(x / step), Math.min(columns - 1, Math.floor((x + side - 1) / step))];
-    const [top, bottom] = [Math.floor(y / step), Math.min(rows - 1, Math.floor((y + side - 1) / step))];
+    const [left, right] = [Math.max(0, Math.floor(x / step)), Math.min(columns - 1, Math.floor((x + side - 1) / step))];
+    const [top, bottom] = [Math.max(0, Math.floor(y / step)), Math.min(rows - 1, Math.floor((y + side - 1) / step))];
     const each = weight / ((right - left + 1) * (bottom - top + 1));
     for (let row = top; row <= bottom; row++) for (let column = left; column <= right; column++) sums[row * columns + column] += each;
   }
@@ -161,25 +161,28 @@ function classifyText(text) {
   const started = performance.now();
   const result = withBytes(bytes, (place) => wasm._bagwise_text(workspace, place, bytes.length));
   answer(result, performance.now() - started, (found, name) => {
-    const largest = Math.max(1e-12, ...found.map(({ weight }) => Math.abs(weight))), parts = [], decoder = new TextDecoder();
+    const largest = found.reduce((most, { weight }) => Math.max(most, Math.abs(weight)), 1e-12), parts = [], decoder = new TextDecoder();
     let done = 0;
     for (const { start, end, weight } of found) {
       if (start < done || !weight) continue;
+      if (parts.length >= 2 * MOST_MARKED) break;
       const strength = Math.max(1, Math.ceil(4 * Math.abs(weight) / largest)), kind = weight > 0 ? "for" : "against";
       parts.push(decoder.decode(bytes.subarray(done, start)));
       parts.push(element("mark", { class: `${kind} s${strength}`, title: `${weight > 0 ? "adds" : "lowers by"} ${Math.abs(weight).toPrecision(2)}` }, decoder.decode(bytes.subarray(start, end))));
       done = end;
     }
     $("shown").replaceChildren(element("div", { class: "text", tabindex: 0, role: "region", "aria-label": "The text, with marked words" }, ...parts, decoder.decode(bytes.subarray(done))));
-    $("legend").textContent = `Words that add to the score of ${name} (green), and words that lower it (red, underlined).`;
+    $("legend").textContent = `Words that add to the score of ${name} (green), and words that lower it (red, underlined).`
+      + (parts.length >= 2 * MOST_MARKED ? ` Only the first ${MOST_MARKED.toLocaleString("en")} are marked.` : "");
   });
 }
 
 function classifyRows(text) {
   const n = wasm._bagwise_n_words(model), lines = text.split(/\r?\n/).filter((line) => line.trim());
-  const rows = lines.map((line) => line.split(",").map(Number));
+  const rows = lines.map((line) => line.split(",").map((field) => (field.trim() ? Number(field) : NaN)));
   const wrong = rows.findIndex((row) => row.length !== n || !row.every(Number.isFinite));
-  if (!rows.length || wrong >= 0) return complain(`Line ${wrong + 1} must be ${n} numbers, separated by commas; got ${rows.length ? `"${lines[wrong].slice(0, 80)}"` : "nothing"}.`);
+  if (!rows.length) return complain(`Give a line of ${n} numbers, separated by commas.`);
+  if (wrong >= 0) return complain(`Row ${wrong + 1} must be ${n} numbers, separated by commas; got "${lines[wrong].slice(0, 80)}".`);
   const started = performance.now(), found = [];
   let result = -1;
   for (const row of rows) {
@@ -194,34 +197,38 @@ function classifyRows(text) {
 }
 
 async function take(file) {
-  if (!file) return;
+  if (/\.(bagwise|safetensors)$/i.test(file.name)) return load(new Uint8Array(await file.arrayBuffer()), file.name);
+  if (!model) return complain("There is no model yet. Choose a model file.");
+  const items = wasm._bagwise_items_of(model);
+  if (items === IMAGES) return classifyImage(file);
+  const field = items === TEXTS ? $("text") : $("row");
+  field.value = await file.text();
+  (items === TEXTS ? classifyText : classifyRows)(field.value);
+}
+
+/** Call a function with a file or a text, if there is one; what goes wrong is shown. */
+async function attempt(call, given) {
   try {
-    const items = wasm._bagwise_items_of(model);
-    if (/\.(bagwise|safetensors)$/i.test(file.name)) return load(new Uint8Array(await file.arrayBuffer()), file.name);
-    if (!model) return complain("There is no model yet. Choose a model file.");
-    if (items === IMAGES) return await classifyImage(file);
-    const field = items === TEXTS ? $("text") : $("row");
-    field.value = await file.text();
-    (items === TEXTS ? classifyText : classifyRows)(field.value);
+    if (given !== undefined) await call(given);
   } catch (error) {
     complain(String(error.message || error));
   }
 }
 
 function listen() {
-  $("model").addEventListener("change", (event) => take(event.target.files[0]));
-  $("image").addEventListener("change", (event) => take(event.target.files[0]));
+  $("model").addEventListener("change", (event) => attempt(take, event.target.files[0]));
+  $("image").addEventListener("change", (event) => attempt(take, event.target.files[0]));
   for (const [field, button, classify] of [["text", "classify-text", classifyText], ["row", "classify-row", classifyRows]]) {
-    $(button).addEventListener("click", () => classify($(field).value));
+    $(button).addEventListener("click", () => attempt(classify, $(field).value));
     $(field).addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) classify($(field).value);
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) attempt(classify, $(field).value);
     });
   }
   const over = (on) => document.body.classList.toggle("over", on);
   addEventListener("dragover", (event) => { event.preventDefault(); over(true); });
   addEventListener("dragleave", (event) => { if (!event.relatedTarget) over(false); });
-  addEventListener("drop", (event) => { event.preventDefault(); over(false); take(event.dataTransfer.files[0]); });
-  addEventListener("paste", (event) => { if (event.clipboardData.files.length) take(event.clipboardData.files[0]); });
+  addEventListener("drop", (event) => { event.preventDefault(); over(false); attempt(take, event.dataTransfer.files[0]); });
+  addEventListener("paste", (event) => { attempt(take, event.clipboardData.files[0]); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => last && last());
 }
 
