@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_a_file_keeps_its_rights_and_its_link(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("url", ["s3://bucket/words.safetensors", Path("memory://words.safetensors")])
+def test_a_url_is_no_name_of_a_file_to_save_to(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.makedirs("s3:/bucket")
+    os.makedirs("memory:")
+    with pytest.raises(BagwiseError, match=r"A URL \((s3|memory)://…\) cannot be saved to here"):
+        Hierarchy(3, [[0, 1]], [1.0]).save(url)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_pipes_are_neither_replaced_nor_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for use in (lambda path: write_atomically(path, b"new"), tensor_entries, Hierarchy(2, [[0, 1]], [0.5]).save):

@@ -12,7 +12,7 @@ def client():
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=":0",
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             memory_limit="1GiB",
         ) as cluster,

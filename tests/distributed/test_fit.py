@@ -72,7 +72,7 @@ def test_a_cluster_gives_the_same_bytes(client, sources, in_memory, name, tmp_pa
 def test_workers_do_not_change_the_model(sources, in_memory, n_workers, tmp_path):
     with (
         LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+            n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):

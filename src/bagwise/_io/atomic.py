@@ -35,6 +35,10 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True) -> It
     unfinished is removed. Files of a cache need not last: without `lasting`, the new name may be lost with the power,
     and nothing is removed; see `sweep`.
     """
+    if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(os.fspath(path))):
+        raise UnwritableError(
+            f"A URL ({scheme[0]}/…) cannot be saved to here. Give the name of a file of this machine, and copy it then."
+        )
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise UnwritableError(f"{os.fspath(path)} cannot be saved: it is a pipe or a device. Give the name of a file.")
