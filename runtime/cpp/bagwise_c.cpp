@@ -20,8 +20,10 @@ namespace {
 
 void copy_message(const char *message, char *error, std::size_t size) {
     if (error && size) {
-        std::strncpy(error, message, size - 1);
-        error[size - 1] = '\0';
+        std::size_t n = std::min(std::strlen(message), size - 1);
+        while (n && (message[n] & 0xc0) == 0x80) --n;  // no part of a character
+        std::memcpy(error, message, n);
+        error[n] = '\0';
     }
 }
 

@@ -1,5 +1,6 @@
 """Files that lie are refused: hostile and mutated files, in a build with sanitizers."""
 
+import ctypes
 import json
 import struct
 import subprocess
@@ -252,3 +253,13 @@ def test_paths_that_hold_no_model_are_refused(cpp, tmp_path):
         cpp.model(bytes(changed))
     with pytest.raises(BagwiseError):
         Model.load(tmp_path / "hierarchy")
+
+
+def test_messages_are_cut_between_characters(cpp):
+    whole = ctypes.create_string_buffer(2000)
+    assert cpp.load("aé東😀".encode(), 0, whole, len(whole)) is None
+    for size in range(1, 40):
+        error = ctypes.create_string_buffer(b"x" * 60)
+        assert cpp.load("aé東😀".encode(), 0, error, size) is None
+        assert size - 4 <= len(error.value) < size
+        assert whole.value.decode().startswith(error.value.decode())
