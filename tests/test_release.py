@@ -1,5 +1,6 @@
 """What is published beside the code says the same as the code."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -19,6 +20,9 @@ def test_versions_agree():
     assert yaml.safe_load((ROOT / "packaging/conda/recipe.yaml").read_text(encoding="utf-8"))["context"]["version"] == (
         version
     )
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == version
 
 
 def test_the_conda_recipe_needs_what_the_package_needs():
