@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -296,7 +297,7 @@ def browser_row(
             page.wait_for_selector("#said:not(:empty)")
             said = page.inner_text("#said")
             found.append(said.split(" (")[0])
-            times.append(float(said.split("in ")[1].split(" ms")[0]))
+            times.append(float(re.findall(r"in ([\d.]+) ms", said)[0]))
         browser.close()
     expected = model.predict([*some, *[image] * 5]).tolist()
     scripts = sum(path.stat().st_size for path in folder.iterdir() if path.name != "model.js")
