@@ -43,8 +43,8 @@ _FIRST_WORDS = {
     "validate": ("Cross-validating",),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
-    "images": {"descriptor": "sift", "n_words": 100, "n_groups": 30, "folds": 2, "partition": 50},
-    "texts": {"n_words": 5000, "n_groups": 30, "folds": 2, "partition": 2000},
+    "images": {"descriptor": "sift", "n_words": 100, "n_groups": 30, "folds": 2},
+    "texts": {"n_words": 5000, "n_groups": 30, "folds": 2},
 }
 N_WARM = {"images": 60, "texts": 500}
 _IDLE = 5.0  # seconds

@@ -1,11 +1,14 @@
-"""The hash of assignments that are random but the same everywhere: the output function of SplitMix64."""
+"""Hashes of assignments that are random but the same everywhere: by number (SplitMix64), or by name (BLAKE2b)."""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FOR_SIGNS", "PER_HASH", "PER_SEED", "STEP", "hashes"]
+__all__ = ["FOR_SIGNS", "PER_HASH", "PER_SEED", "STEP", "hash_names", "hashes"]
 
 # Odd numbers without structure: SplitMix64's own, from the golden ratio; bits of √2, π and e keep streams apart.
 STEP = 0x9E3779B97F4A7C15
@@ -20,3 +23,16 @@ def hashes(n: int, first: int) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
+
+
+def hash_names(names: Iterable[str], seed: int) -> NDArray[np.uint64]:
+    """Return 64-bit hashes of names, keyed by a seed.
+
+    >>> hash_names(["a", "b"], 0) == hash_names(["a", "c"], 0)
+    array([ True, False])
+    """
+    key = seed.to_bytes(8, "little")
+    digests = (
+        hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest() for name in names
+    )
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

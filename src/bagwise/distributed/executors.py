@@ -139,7 +139,8 @@ class DaskExecutor(Executor):
             futures = left = self.client.map(function, *parts, pure=False)
             while len(left) > 1:
                 pairs = len(left) // 2
-                joined = self.client.map(join, left[: 2 * pairs : 2], left[1 : 2 * pairs : 2], pure=False)
+                # before parts that wait, so that results do not pile up
+                joined = self.client.map(join, left[: 2 * pairs : 2], left[1 : 2 * pairs : 2], pure=False, priority=1)
                 left = joined + left[2 * pairs :]
             if step:
                 self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes))

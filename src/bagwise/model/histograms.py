@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,6 +40,31 @@ class Histograms:
     skipped: tuple[Skipped, ...] = ()  # items that could not be read
     samples: Mapping[int, WordSample] = field(default_factory=dict)  # of some rows, on demand, for images and videos
     seconds: Mapping[str, float] = field(default_factory=dict)  # time of each stage of a fit
+
+    @classmethod
+    def in_order(cls, parts: Sequence[tuple[NDArray[np.intp], Histograms]]) -> Histograms:
+        """Join histograms of parts of some items; of each, the numbers of its items are given, ascending.
+
+        >>> one, two = (Histograms(np.array([[k]]), np.array([0])) for k in (1, 2))
+        >>> Histograms.in_order([(np.array([3]), one), (np.array([0]), two)]).matrix.tolist()
+        [[2], [1]]
+        """
+        kept = np.concatenate([numbers[found.kept] for numbers, found in parts])
+        order = np.argsort(kept)
+        matrices = [found.matrix for _, found in parts]
+        rows = sp.vstack(matrices, format="csr") if sp.issparse(matrices[0]) else np.concatenate(matrices)
+        skipped: dict[int, Skipped] = {}
+        for numbers, found in parts:
+            skipped |= dict(zip(np.delete(numbers, found.kept).tolist(), found.skipped, strict=True))
+        starts = np.cumsum([0, *(len(found.kept) for _, found in parts)]).tolist()
+        samples = {
+            start + row: one
+            for start, (_, found) in zip(starts, parts, strict=False)
+            for row, one in found.samples.items()
+        }
+        row_of = np.argsort(order)
+        by_row = {int(row_of[row]): samples[row] for row in sorted(samples, key=lambda row: row_of[row])}
+        return cls(rows[order], kept[order], tuple(skipped[k] for k in sorted(skipped)), by_row)
 
     def pack(self, items: Collection) -> dict[str, NDArray[Any]]:
         """Return arrays that `unpack` restores the histograms of `items` from."""

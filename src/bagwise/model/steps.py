@@ -21,7 +21,7 @@ from bagwise.sources.items import ItemError
 __all__ = ["StepCache", "from_json", "pack_matrix", "to_json", "unpack_matrix"]
 
 # Part of every key. Raise it when a step gives other results for the same data and parameters.
-SCHEMA = 2
+SCHEMA = 3
 _EVERY = 64  # items between two reports of progress
 
 Arrays = dict[str, NDArray[Any]]

@@ -106,9 +106,10 @@ class Part:
     """Items of a part of a collection that were read once: a vocabulary is learned from them, and counted in them."""
 
     content: Iterable[Any]
-    kept: NDArray[np.intp]  # items that could be read, by their numbers in the part
+    kept: NDArray[np.intp]  # items that could be read, by their numbers among those that were to be read
     skipped: tuple[Skipped, ...] = ()
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # vectors, and those not zero
+    chosen: NDArray[np.intp] | None = None  # numbers of the items to be read; others are read when words are counted
 
 
 class Vectorizer(ABC):
@@ -170,6 +171,10 @@ class Vectorizer(ABC):
     def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 tables have nothing to restore
         """Set the vocabulary to that of `_learned`."""
 
+    def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
+        """Choose the items of a collection that the vocabulary is learned from, ascending; None: all."""
+        return None
+
     @abstractmethod
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Read the items of a part. `keep` holds batches of what was read until they are counted."""
@@ -187,8 +192,11 @@ class Vectorizer(ABC):
         """Learn the vocabulary; `sizes` are the sums of those of all parts."""
 
     @abstractmethod
-    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
-        """Count words; `wanted` are items of the part to return a `WordSample` of."""
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
+        """Count words; `wanted` are items of the part to return a `WordSample` of.
+
+        X are the items of the part, if some of them were not read before.
+        """
 
     @abstractmethod
     def _fit_transform(self, X: Any, run: Run) -> Histograms: ...
@@ -335,7 +343,7 @@ class TextVectorizer(Vectorizer):
         self.n_words = len(self.word_names)
         self.__dict__.pop("_vocabulary", None)
 
-    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
         """Keep the counts of the words that were learned."""
         ((words, counts),) = part.content
         column = np.array([self._vocabulary.get(word, -1) for word in words], np.int32)[counts.indices]
@@ -420,7 +428,7 @@ class TableVectorizer(Vectorizer):
         """Take the columns for words."""
         self.n_words, self.word_names = summary
 
-    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
         """Return the rows."""
         ((matrix, _),) = part.content
         return Histograms(matrix, part.kept)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import generator
+from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
 from bagwise._utils.threads import number_of_threads
 from bagwise.bags import Bags
@@ -31,15 +32,19 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
 from bagwise.sources.media import images_in_mode
 
-__all__ = ["N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
+__all__ = ["MOST_SAMPLED", "N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
 
 _BATCH_SIZE = 32
 N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
+# Items that they are sampled from, whose descriptors are held until there are words, in a file if they are many. Other
+# items are described when their words are counted.
+MOST_SAMPLED = {"images": 5000, "videos": 500}
 
 
 class VisualVectorizer(Vectorizer):
     """Count visual words: describe images or videos, and find the nearest words of the descriptors.
 
+    Words are learned from at most 5000 images, or 500 videos, of a collection, chosen by hashes of their ids.
     Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
     once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
     `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
@@ -106,9 +111,18 @@ class VisualVectorizer(Vectorizer):
 
         return [HardEncoder(codebook) for codebook in self.codebooks]
 
+    def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
+        """Choose the items of a collection that words are learned from, ascending; None: all."""
+        most = MOST_SAMPLED[self.modality]
+        if not isinstance(X, Collection) or len(X) <= most or not self.vocabularies:
+            return None
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        return np.sort(np.argsort(hash_names(X.ids, seed), kind="stable")[:most])
+
     def _fit_transform(self, X: Any, run: Run) -> Histograms:
-        """Describe all items once, learn words by k-means from a sample of descriptors, and count them."""
-        describing = self._describe(X, run)
+        """Learn words by k-means from a sample of descriptors, and count them; each item is described once."""
+        chosen = self.items_to_learn_from(X)
+        describing = self._describe(X if chosen is None else X[chosen], run)
         step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
         limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
         randoms = [generator(self.random_state) for _ in range(n)]
@@ -127,13 +141,12 @@ class VisualVectorizer(Vectorizer):
                 for k, (reservoir, random) in enumerate(zip(reservoirs, randoms, strict=True))
             )
             times.append(time.perf_counter())
-            counting = _Counting(self, run, describing.kept, sampled_items(n_items, run.n_samples))
-            for batch in zip(*spools, strict=True):
-                counting.add(self._checked(batch))
-                run.progress("Counting words", counting.n_rows, len(describing.kept))
+            part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), chosen=chosen)
+            n_all = n_items if chosen is None else len(X)
+            found = self.count_part(part, run, sampled_items(n_all, run.n_samples), X)
         times.append(time.perf_counter())
         stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
-        return dataclasses.replace(counting.histograms(describing.skipped), seconds=dict(stages))
+        return dataclasses.replace(found, seconds=dict(stages))
 
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Describe the items: batches of bags, a tuple with one entry per vocabulary."""
@@ -179,12 +192,37 @@ class VisualVectorizer(Vectorizer):
             for k, sample in enumerate(summary)
         )
 
-    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = ()) -> Histograms:
-        """Count the words of the descriptors."""
-        counting = _Counting(self, run, part.kept.tolist(), set(wanted))
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
+        """Count the words of the descriptors, and those of items that were not described before."""
+        if part.chosen is None:
+            return self._count_described(part, run, set(wanted), len(part.kept))
+        rest = np.setdiff1d(np.arange(len(X)), part.chosen)
+        of_chosen, of_rest = (set(np.flatnonzero(np.isin(some, list(wanted))).tolist()) for some in (part.chosen, rest))
+        found = [(part.chosen, self._count_described(part, run, of_chosen, len(X)))]
+        if len(rest):
+            try:
+                found.append((rest, self._count_items(X[rest], run, of_rest, len(part.chosen))))
+            except NothingReadError as error:
+                none = _Counting(self, run, [], set())
+                found.append((rest, none.histograms(error.skipped)))
+        return Histograms.in_order(found)
+
+    def _count_described(self, part: Part, run: Run, wanted: set[int], n_items: int) -> Histograms:
+        counting = _Counting(self, run, part.kept.tolist(), wanted)
         for batch in part.content:
             counting.add(self._checked(batch))
+            run.progress("Counting words", counting.n_rows, n_items)
         return counting.histograms(part.skipped)
+
+    def _count_items(self, X: Any, run: Run, wanted: set[int] | None = None, n_before: int = 0) -> Histograms:
+        """Describe items and count their words; nothing is held but histograms. `wanted` None: those of the run."""
+        describing = self._describe(X, run)
+        some = sampled_items(describing.n_items, run.n_samples) if wanted is None else wanted
+        counting = _Counting(self, run, describing.kept, some)
+        for batch in describing:
+            counting.add(self._checked(batch))
+            run.progress("Counting words", n_before + describing.n_done, n_before + describing.n_items)
+        return counting.histograms(describing.skipped)
 
     def _random_after(self, n_vectors: int) -> np.random.Generator:
         """Return the random generator as it is after so many vectors were offered to a reservoir."""
@@ -238,12 +276,7 @@ class VisualVectorizer(Vectorizer):
             for batch in self._batches(X):
                 counting.add(batch)
             return counting.histograms(())
-        describing = self._describe(X, run)
-        counting = _Counting(self, run, describing.kept, sampled_items(describing.n_items, run.n_samples))
-        for batch in describing:
-            counting.add(self._checked(batch))
-            run.progress("Counting words", describing.n_done, describing.n_items)
-        return counting.histograms(describing.skipped)
+        return self._count_items(X, run, None)
 
     def _batches(self, X: Any) -> Iterator[tuple[Any, ...]]:
         """Iterate over batches, each a tuple of bags with one entry per vocabulary."""
@@ -358,7 +391,7 @@ class _Counting:
         """Return the histograms of all batches."""
         none = sp.csr_array((0, n_cells(self._vectorizer.pyramid) * self._vectorizer.n_words), dtype=np.float32)
         matrix = sp.csr_array(sp.vstack(self._parts, format="csr")) if self._parts else none
-        kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept)
+        kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept, np.intp)
         return Histograms(matrix, kept, tuple(skipped), self._samples)
 
 

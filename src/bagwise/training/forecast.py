@@ -19,7 +19,7 @@ from bagwise.codebooks.pyramids import n_cells
 from bagwise.errors import BagwiseError
 from bagwise.merging.compact import MOST_FITTED
 from bagwise.model.vectorizers import no_progress
-from bagwise.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
+from bagwise.model.visual import MOST_SAMPLED, N_SAMPLED_VECTORS, VisualVectorizer
 from bagwise.sources.collection import Collection
 from bagwise.training.fit import _learn_tables
 from bagwise.training.learning import cross_validate, learn_groups
@@ -161,10 +161,11 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
     started = time.perf_counter()
     found = counter.transform(pieces, n_jobs=threads)
     counting = (time.perf_counter() - started) / len(kept)
+    n_first = min(n, MOST_SAMPLED[collection.modality])  # others are described when words are counted
     stages = {
-        "describing": Range.about(describing * n, 1.3),
+        "describing": Range.about(describing * n_first, 1.3),
         "learning words": learning,
-        "counting words": Range.about(counting * n, 1.4),
+        "counting words": Range.about(counting * n + describing * (n - n_first), 1.4),
     }
     return CountedSample(
         found.matrix, kept, vectorizer.vocabularies, stages, describing + counting, vectors_of, max(widths), warm_up

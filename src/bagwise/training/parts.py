@@ -1,12 +1,15 @@
 """From partitions of a collection to histograms of words, on any executor: what a fit does before merging.
 
-1. Each partition is read once: texts are split into words, images are described. What was read stays where it is.
+1. Each partition is read once: texts are split into words, images are described, of many images only those that words
+   are learned from. What was read stays where it is.
 2. Partitions give sums (occurrences of words) or samples (of descriptors), which are joined in a tree.
 3. Words are learned from these in this process.
-4. Each partition counts its words, from what was read in the first step.
+4. Each partition counts its words, from what was read in the first step. Images that were not described before are
+   described now, and their descriptors are not kept.
 
-A sample has the same descriptors as if all items were read one after the other: each descriptor has the random number
-of its place among all, which a partition finds by skipping as many numbers as there are descriptors before it.
+Images to learn from are chosen by hashes of their ids. A sample of descriptors is the one of all these images read one
+after the other: each descriptor has the random number of its place, which a partition finds by skipping as many numbers
+as there are descriptors before it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -113,30 +116,38 @@ def count_parts(
     texts = isinstance(vectorizer, TextVectorizer)
     shared = executor.share((vectorizer, reading, keep))
     step = "Reading" if not len(getattr(vectorizer, "vocabularies", ())) else "Describing"
-    parts = executor.map(_read, [shared] * n, partitions, step=f"{step} {collection.modality}", sizes=sizes)
-    heads = executor.gather(executor.map(_head, parts))
-    kept, skipped = _numbered(heads, partitions)
-    if not len(kept):
-        raise NothingReadError(skipped, collection.source)
+    learned_from = vectorizer.items_to_learn_from(collection)
+    chosen: list[Any] = [None] * n if learned_from is None else _inside(learned_from, partitions)
+    to_read = [k for k in range(n) if chosen[k] is None or len(chosen[k])]
+    given = ([shared] * len(to_read), [partitions[k] for k in to_read], [chosen[k] for k in to_read])
+    n_read = [sizes[k] if chosen[k] is None else len(chosen[k]) for k in to_read]
+    read = executor.map(_read, *given, step=f"{step} {collection.modality}", sizes=n_read)
+    heads = executor.gather(executor.map(_head, read))
+    if not any(len(head[0]) for head in heads):
+        raise NothingReadError([one for head in heads for one in head[1]], collection.source)
     times.append(time.perf_counter())
-    vectors = np.array([head[2] for head in heads], np.int64).reshape(n, -1, 2)
-    summary = _summary_of_all(vectorizer, executor, shared, parts, vectors)
+    vectors = np.array([head[2] for head in heads], np.int64).reshape(len(heads), -1, 2)
+    summary = _summary_of_all(vectorizer, executor, shared, read, vectors)
     run = Run(on_error=options.on_error, n_jobs=options.n_jobs, progress=progress, steps=steps)
     vectorizer.learn(summary, run, collection.source, vectors.sum(axis=0))
     times.append(time.perf_counter())
     shared = executor.share((vectorizer, reading, keep))
     wanted = _wanted(partitions, len(collection), n_samples)
-    rows = executor.map(_count, [shared] * n, partitions, parts, wanted, step="Counting words", sizes=sizes)
-    del parts
+    unread = Part((), np.empty(0, np.intp), chosen=np.empty(0, np.intp))
+    parts = dict(zip(to_read, read, strict=True))
+    del read
+    ordered = [parts.get(k, unread) for k in range(n)]
+    rows = executor.map(_count, [shared] * n, partitions, ordered, wanted, step="Counting words", sizes=sizes)
+    del parts, ordered
     counted = executor.gather(executor.map(_size, rows))
-    samples = _samples(counted)
     times.append(time.perf_counter())
     names = ("counting words",) * 3 if texts else ("describing", "learning words", "counting words")
     seconds: dict[str, float] = {}
     for name, spent in zip(names, np.diff(times).tolist(), strict=True):
         seconds[name] = seconds.get(name, 0.0) + spent
-    n_rows, n_bytes = [one[0] for one in counted], [one[1] for one in counted]
-    return CountedParts(rows, n_rows, n_bytes, kept, skipped, samples, seconds)
+    n_rows, n_bytes = [one.n_rows for one in counted], [one.n_bytes for one in counted]
+    kept, skipped = _numbered([(one.kept, one.skipped) for one in counted], partitions)
+    return CountedParts(rows, n_rows, n_bytes, kept, skipped, _samples(counted), seconds)
 
 
 def transform_parts(
@@ -168,10 +179,10 @@ def transform_rows(
     return rows, executor.gather(executor.map(_head, rows))
 
 
-def _samples(counted: Sequence[Any]) -> dict[int, Any]:
+def _samples(counted: Sequence[_Size]) -> dict[int, Any]:
     """Number the samples of items by rows of all partitions."""
-    starts = np.concatenate([[0], np.cumsum([n_rows for n_rows, _, _ in counted])]).tolist()
-    return {start + row: one for start, (_, _, some) in zip(starts, counted, strict=False) for row, one in some}
+    starts = np.concatenate([[0], np.cumsum([found.n_rows for found in counted])]).tolist()
+    return {start + row: one for start, found in zip(starts, counted, strict=False) for row, one in found.samples}
 
 
 def stacked(executor: Executor, rows: Sequence[Any]) -> Any:
@@ -188,10 +199,15 @@ def stacked(executor: Executor, rows: Sequence[Any]) -> Any:
 
 def _wanted(partitions: Sequence[Any], n_items: int, n_samples: int) -> list[list[int]]:
     """Return the items of each partition that samples are wanted of."""
-    chosen = np.array(sorted(sampled_items(n_items, n_samples)), np.int64)
-    ends = [one.start + one.n_items for one in partitions]
-    inside = [chosen[(chosen >= one.start) & (chosen < end)] for one, end in zip(partitions, ends, strict=True)]
-    return [(some - one.start).tolist() for some, one in zip(inside, partitions, strict=True)]
+    chosen = np.array(sorted(sampled_items(n_items, n_samples)), np.intp)
+    return [some.tolist() for some in _inside(chosen, partitions)]
+
+
+def _inside(items: NDArray[np.intp], partitions: Sequence[Any]) -> list[Any]:
+    """Return those of some items, ascending, that are in each partition, by their numbers there."""
+    starts = [one.start for one in partitions]
+    parts = np.split(items, np.searchsorted(items, starts[1:]))
+    return [own - start for own, start in zip(parts, starts, strict=True)]
 
 
 def _numbered(heads: Sequence[Any], partitions: Sequence[Any]) -> tuple[NDArray[np.intp], tuple[Skipped, ...]]:
@@ -216,9 +232,11 @@ def _summary_of_all(vectorizer: Vectorizer, executor: Executor, shared: Any, par
         limits = np.where(short, 1.0, limits)
 
 
-def _read(shared: Any, partition: Any) -> Part:
+def _read(shared: Any, partition: Any, chosen: NDArray[np.intp] | None) -> Part:
     vectorizer, reading, keep = shared
     items, steps = partition.open(), reading.steps()
+    if chosen is not None:
+        return dataclasses.replace(vectorizer.read_part(items[chosen], reading.run(), keep), chosen=chosen)
     if steps is None or not isinstance(vectorizer, TextVectorizer):  # descriptors have a cache of their own
         return vectorizer.read_part(items, reading.run(), keep)
     settings = {"tokenizer": vectorizer.tokenizer, "on_error": reading.on_error}
@@ -247,15 +265,15 @@ def _count(shared: Any, partition: Any, part: Part, wanted: list[int]) -> Part:
     """Count the words of a partition, unless an earlier run has done so."""
     vectorizer, reading, keep = shared
     steps, settings = reading.steps(), vectorizer._settings()
-    found = None
-    if steps is None or settings is None:
-        found = vectorizer.count_part(part, reading.run(), wanted)
+    cached = steps is not None and settings is not None
+    items: Any = partition.open() if cached or part.chosen is not None else None
+    if not cached:
+        found = vectorizer.count_part(part, reading.run(), wanted, items)
     else:
-        items = partition.open()
         settings |= {"on_error": reading.on_error, "wanted": wanted, "learned": vectorizer.fingerprint()}
         held = steps.load("part", items, settings, "histograms")
         if held is None:
-            found = vectorizer.count_part(part, reading.run(), wanted)
+            found = vectorizer.count_part(part, reading.run(), wanted, items)
             steps.save("part", items, settings, found.pack(items))
         else:
             found = Histograms.unpack(held, items)
@@ -282,9 +300,18 @@ def _kept(found: Histograms, keep: Any) -> Part:
     return Part(keep([(found.matrix, list(found.samples.items()))]), found.kept, found.skipped)
 
 
-def _size(part: Part) -> tuple[int, int, list[Any]]:
-    """Return the number of rows of a partition, their bytes, and samples of some."""
+class _Size(NamedTuple):
+    """What this process has to know of the histograms of a partition."""
+
+    n_rows: int
+    n_bytes: int
+    samples: list[Any]
+    kept: NDArray[np.intp]
+    skipped: tuple[Skipped, ...]
+
+
+def _size(part: Part) -> _Size:
     ((matrix, samples),) = part.content
     # without the first of `indptr`, so that the sum of all partitions does not depend on their number
     arrays = (matrix.data, matrix.indices, matrix.indptr[1:]) if sp.issparse(matrix) else (matrix,)
-    return matrix.shape[0], sum(array.nbytes for array in arrays), samples
+    return _Size(matrix.shape[0], sum(array.nbytes for array in arrays), samples, part.kept, part.skipped)

@@ -6,7 +6,6 @@ cross-validation, reports and criteria of neighbours, is done with a sample of t
 
 from __future__ import annotations
 
-import hashlib
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
@@ -58,16 +58,9 @@ def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options:
     if codes is not None:
         sizes = np.maximum(np.bincount(codes), 1)
         share = np.maximum(share, np.minimum(1.0, _LEAST_OF_CLASS / sizes)[codes])
-    seed = options.random_state.to_bytes(8, "little")
-    keys = np.fromiter((_hashed(id, seed) for id in ids), np.uint64, len(ids))
-    chosen = (keys >> np.uint64(11)) * 2.0**-53 < share
+    chosen = (hash_names(ids, options.random_state) >> np.uint64(11)) * 2.0**-53 < share
     chosen[list(counted.samples)] = True
     return np.flatnonzero(chosen)
-
-
-def _hashed(id: str, seed: bytes) -> int:
-    digest = hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8, key=seed).digest()
-    return int.from_bytes(digest, "little")
 
 
 @dataclass(frozen=True)
