@@ -9,11 +9,15 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 import bagwise.training.learning as learning
+from bagwise import merge_words
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.distributed.linear import fit_svm
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.engine import Engine
 from bagwise.training import FitOptions, fit_report_data, run_fit
 from bagwise.training.method import SteadySVC
-from helpers import topic_counts
+from bagwise.training.sums import add_scatters, deal_items
+from helpers import laplacian, topic_counts
 from small_sources import write_image_folder, write_records, write_table
 
 IMAGES = {"descriptor": "patches", "n_words": 12}
@@ -116,6 +120,69 @@ def test_criteria_that_need_items_use_some(sources):
         sources["texts"], chosen.with_changes(criterion="auto", n_tables=2, n_groups=6), client=LocalExecutor()
     )
     assert any("Groups of 2 tables were learned from the" in note for note in tables.notes)
+
+
+@pytest.mark.parametrize("criterion", ["nda", "mfa", "lde", "lpp"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_neighbours_in_blocks(criterion, form, monkeypatch):
+    """The matrices are those of graphs without edges between blocks; one block is the fit in memory."""
+    monkeypatch.setattr("bagwise.training.sums.MOST_MERGED", 40)
+    rng = np.random.default_rng(3)
+    X, y = topic_counts(rng, 100, 12, n_topics=3)
+    X[:, 5] = X[:, 7] = 1  # constant
+    X = form(X.astype(np.float64))
+    ids = [f"{number}.txt" for number in range(100)]
+    chosen = resolve_criterion(criterion)
+    y_given = y if chosen.supervised else None
+    blocks = deal_items(ids, y_given, 0)
+    assert sorted(np.concatenate(blocks).tolist()) == list(range(100))
+    assert [len(rows) for rows in blocks] == [34, 33, 33]
+    sums = add_scatters(LocalExecutor(), chosen, X, y_given, blocks)
+    A, B = np.zeros((12, 12)), np.zeros((12, 12))
+    dense = X.toarray() if sp.issparse(X) else X
+    for rows in blocks:
+        pair = chosen.structures(dense[rows], None if y_given is None else y[rows])
+        for out, structure in zip((A, B), pair, strict=True):
+            out += dense[rows].T @ laplacian(structure) @ dense[rows]
+    np.testing.assert_allclose(sums.A, A, atol=1e-9 * abs(A).max())
+    np.testing.assert_allclose(sums.B, B, atol=1e-9 * abs(B).max())
+    whole = add_scatters(LocalExecutor(), chosen, X, y_given, [np.arange(100)])
+    here = merge_words(X, y_given, criterion=chosen)
+    np.testing.assert_array_equal(Engine(chosen).load(whole).run().merges, here.merges)
+    np.testing.assert_allclose(Engine(chosen).load(whole).run().scores, here.scores, rtol=1e-9)
+    found = Engine(chosen).load(sums).run()
+    np.testing.assert_array_equal(found.merges[0], here.merges[0])  # constant words first
+    assert {5, 7} <= set(sums.constant_words.tolist())
+    join = np.eye(6)[found.cut(6)]
+    ratio = np.trace(join.T @ A @ join) / np.trace(join.T @ B @ join)
+    np.testing.assert_allclose(found.scores[5], ratio, rtol=1e-9)
+
+
+def test_blocks_have_items_of_each_class(monkeypatch):
+    monkeypatch.setattr("bagwise.training.sums.MOST_MERGED", 10)
+    ids, y = [str(number) for number in range(95)], np.repeat([0, 1, 2], [80, 12, 3])
+    blocks = deal_items(ids, y, 0)
+    assert len(blocks) == 10
+    assert all(len(np.unique(y[rows])) >= 2 for rows in blocks)
+    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
+    few = deal_items(ids[:84], np.repeat([0, 1], [80, 4]), 0)
+    assert [sorted(np.bincount(np.repeat([0, 1], [80, 4])[rows]).tolist()) for rows in few] == [[1, 20]] * 4
+    turned = deal_items(ids[::-1], y[::-1], 0)
+    assert {frozenset(ids[::-1][k] for k in rows) for rows in turned} == {
+        frozenset(ids[k] for k in rows) for rows in blocks
+    }
+
+
+def test_criteria_of_neighbours_use_the_whole_sample(client, sources, monkeypatch):
+    monkeypatch.setattr("bagwise.training.sums.MOST_MERGED", 12)
+    chosen = FitOptions(n_groups=4, folds=0, n_jobs=1, partition=9, memory_limit=50, criterion="mfa")
+    here, there = (run_fit(sources["texts"], chosen, client=where) for where in (LocalExecutor(), client))
+    assert here.model.hierarchy == there.model.hierarchy
+    assert any("merged on 36 items of the sample, in 3 random blocks" in note for note in here.notes)
+    monkeypatch.setattr("bagwise.training.learning.MOST_SUMMED", 5)
+    monkeypatch.setattr("bagwise.training.learning.MOST_MERGED", 12)
+    few = run_fit(sources["texts"], chosen, client=LocalExecutor())
+    assert any("merged on 12 items of the sample. The" in note for note in few.notes)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])

@@ -48,7 +48,7 @@ from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merg
 from bagwise.merging.searches.sums import COMPILED, SumSearch
 from bagwise.merging.searches.weights import SortedSearch
 from bagwise.merging.statistics import Statistics
-from bagwise.merging.stores.dense import DenseStore, bytes_of_pairs, check_fits
+from bagwise.merging.stores.dense import DenseStore, Scatters, bytes_of_pairs, check_fits
 from bagwise.merging.stores.device import DeviceStore, check_on_device
 from bagwise.merging.stores.factored import FactoredStore, make_factored_store
 from bagwise.merging.structures import Structure
@@ -160,6 +160,9 @@ class Engine:
         criterion = self.criterion
         self._weights: NDArray[np.float64] | None = None
         self._found: tuple[Structure, Structure] | None = None
+        if isinstance(X, Scatters):
+            self._xp, self.data = np, X
+            return self
         self._xp = device_module(self._device, X)
         if self._xp is not np:
             of_ratios = isinstance(criterion, TraceRatio)
@@ -335,14 +338,18 @@ class Engine:
     def matrices_of(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return A and B of groups of words, for trace ratios."""
         assert isinstance(self.criterion, TraceRatio)
-        if isinstance(self.data, Statistics):
+        if isinstance(self.data, (Statistics, Scatters)):
             words = np.arange(len(labels))
             join = sp.csr_array((np.ones(len(labels)), (labels, words)))
-            A, B = self.criterion.matrices_from_sums(self.data, words, self._n_threads)
+            A, B = self._from_sums(self.criterion, words)
             return join @ (join @ A).T, join @ (join @ B).T
         X = pool(self.data, labels, int(labels.max()) + 1)
         store = DenseStore.from_structures(_as_float64(X), *self._structures(self.criterion), self._n_threads)
         return store.A, store.B
+
+    def _from_sums(self, criterion: TraceRatio, words: NDArray[np.int64]) -> tuple[Any, Any]:
+        sums = isinstance(self.data, Statistics)
+        return criterion.matrices_from_sums(self.data, words, self._n_threads) if sums else self.data.of_words(words)
 
     def _weighted(self) -> dict[str, Any]:
         return {} if self._weights is None else {"sample_weight": self._weights}
@@ -353,12 +360,12 @@ class Engine:
         """Fold constant words, and form A and B of the others."""
         X, d = self.data, self.data.shape[1]
         on_device = self._xp is not np
-        if isinstance(X, Statistics):
+        if isinstance(X, (Statistics, Scatters)):
             constant = X.constant_words
             folded, words = fold_words(d, constant)
             check_fits(len(words), self._limit, self._search)
             self.store = "dense"
-            matrices = criterion.matrices_from_sums(X, words, self._n_threads)
+            matrices = self._from_sums(criterion, words)
             if on_device:
                 return folded, words, DeviceStore.from_matrices(*matrices, xp=self._xp)
             return folded, words, DenseStore(*matrices).checked(criterion.name)

@@ -21,7 +21,7 @@ from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.training.baselines import measure_baselines
 from bagwise.training.item_answers import TopClasses
-from bagwise.training.learning import cross_validate, learn_groups
+from bagwise.training.learning import cross_validate, learn_groups, merged_blocks
 from bagwise.training.method import (
     Method,
     TablesPath,
@@ -222,7 +222,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
             learned = (data, codes, sizes, method, weighting, options, report, prepared.steps)
             hierarchy, heads, statistics = learn_groups(*learned)
             if rows is not None and resolve_criterion(method.criterion).sums_needed is None and not method.follows:
-                log.notes.append(_merged_on_sample(method, data))
+                log.notes.append(_merged_on_sample(method, data, codes, options))
     path, held_out, top = None, None, None
     calibration: dict[int, float] = {}
     baselines: list[dict[str, Any]] = []
@@ -280,11 +280,14 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     return Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
 
 
-def _merged_on_sample(method: Method, data: WordData) -> str:
-    n = min(len(data.collection), MOST_MERGED)
+def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] | None, options: FitOptions) -> str:
+    blocks = merged_blocks(data, codes, method, options)
+    n, apart = sum(map(len, blocks)), ""
+    if len(blocks) > 1:
+        apart = f", in {len(blocks)} random blocks; the neighbours of an item are those in its block"
     return (
         f"The criterion {method.criterion} compares items with each other, so words were merged on {n:,} items of the "
-        "sample. The criteria classifier, aib, mlt and csm use all items."
+        f"sample{apart}. The criteria classifier, aib, mlt and csm use all items."
     )
 
 

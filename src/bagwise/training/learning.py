@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
 from bagwise.merging.constrained import statistics_of
-from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria import TraceRatio, resolve_criterion
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -42,9 +42,9 @@ from bagwise.training.method import (
 )
 from bagwise.training.options import FitOptions
 from bagwise.training.preparing import WordData
-from bagwise.training.sums import MOST_MERGED, weighted_by
+from bagwise.training.sums import MOST_MERGED, MOST_SUMMED, add_scatters, deal_items, weighted_by
 
-__all__ = ["LearnedGroups", "cross_validate", "learn_groups", "merge_parts"]
+__all__ = ["LearnedGroups", "cross_validate", "learn_groups", "merge_parts", "merged_blocks"]
 
 # Numbers of groups that have a classifier as well if it follows one on all words, which costs next to nothing:
 # those that `Model.cut` derives lose most with few groups.
@@ -174,7 +174,7 @@ def _learn_from_sums(
     options: FitOptions,
     progress: Progress,
 ) -> LearnedGroups:
-    """Do what `_learn_groups` does by sums over all items; criteria that need items use some of the sample."""
+    """Do what `_learn_groups` does by sums over all items; criteria that compare items use the sample."""
     rows, n_cells = data.rows, data.n_cells
     assert rows is not None
     weigh = partial(progress, "Training a classifier on all words")
@@ -192,13 +192,20 @@ def _learn_from_sums(
         return LearnedGroups(path.hierarchy, {size: path.head(size) for size in kept}, path.statistics())
     criterion = resolve_criterion(method.criterion)
     if criterion.sums_needed is None:
-        some = np.linspace(0, len(data.collection) - 1, min(len(data.collection), MOST_MERGED)).astype(np.intp)
+        blocks_of = merged_blocks(data, codes, method, options)
+        some = np.concatenate(blocks_of)
+        ends = np.cumsum([len(rows) for rows in blocks_of])
         whole = data.whole()[some]
-        merged_on = method.merging_input(whole, weighting.apply(whole))
+        merged_on = method.merging_input(whole, weighting.apply(whole)).astype(np.float64)
         y = codes[some] if criterion.supervised and codes is not None else None
-        hierarchy, statistics = merge_parts(
-            lambda part: (merged_on[:, part], y), data.n_words, method, options, progress
-        )
+
+        def compared(part: slice) -> tuple[Any, Any]:
+            if len(blocks_of) == 1:
+                return merged_on[:, part], y
+            places = np.split(np.arange(len(some)), ends[:-1])
+            return add_scatters(rows.executor, criterion, merged_on[:, part], y, places), None
+
+        hierarchy, statistics = merge_parts(compared, data.n_words, method, options, progress)
     else:
         needed = partial(_merging_input, method, weighting)
 
@@ -215,6 +222,20 @@ def _learn_from_sums(
         )
         heads[size] = two_sided(*fitted)
     return LearnedGroups(hierarchy, heads, statistics)
+
+
+def merged_blocks(
+    data: WordData, codes: NDArray[np.int64] | None, method: Method, options: FitOptions
+) -> list[NDArray[np.intp]]:
+    """Return the items of a sample that words are merged on by criteria that compare items.
+
+    For trace ratios these are all of its items, in blocks, and items are compared with those of the same block. Other
+    criteria, and trace ratios of very many words, use one block of the sample.
+    """
+    n, vocabularies = len(data.collection), method.vocabularies or (data.n_words,)
+    if isinstance(resolve_criterion(method.criterion), TraceRatio) and max(vocabularies) <= MOST_SUMMED:
+        return deal_items(data.collection.ids, codes, options.random_state)
+    return [np.linspace(0, n - 1, min(n, MOST_MERGED)).astype(np.intp)]
 
 
 def _merging_input(method: Method, weighting: WordWeighting, counts: Any) -> Any:

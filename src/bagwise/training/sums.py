@@ -23,21 +23,24 @@ from bagwise.distributed.executors import Executor
 from bagwise.distributed.linear import fit_svm
 from bagwise.merging.pooling import pool
 from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores.dense import Scatters
 from bagwise.merging.teacher import ScoreMoments, Teacher, answers, class_sizes, mean_squares
 from bagwise.model.vectorizers import Part, group_features
 from bagwise.training.options import FitOptions
 from bagwise.training.parts import CountedParts, stacked
 from bagwise.training.seen import item_hashes
 
-__all__ = ["Facts", "PartedRows", "exceeds", "sample_items"]
+__all__ = ["Facts", "PartedRows", "add_scatters", "deal_items", "exceeds", "sample_items"]
 
 MOST_BYTES = 1 << 30  # of histograms in this process, unless `memory_limit` says otherwise
 _BLOCK_BYTES = 8 << 20  # of histograms that a worker goes through in one task, at least
 _MOST_BLOCKS = 8192
 _LEAST_OF_CLASS = 100  # items of each class in a sample, if there are as many
 MOST_HASHES = 1 << 20
-# Items of a sample that words are merged on, by criteria that need items and take time with their square.
+# Items that are compared with each other, by criteria that need items and take time with the square of their number.
 MOST_MERGED = 20_000
+# Words up to which A and B of a block of items, and sums of them, fit on a worker: 1 GiB for both.
+MOST_SUMMED = 8192
 
 Values = NDArray[np.float64]
 
@@ -61,6 +64,30 @@ def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options:
     chosen = (hash_names(ids, options.random_state) >> np.uint64(11)) * 2.0**-53 < share
     chosen[list(counted.samples)] = True
     return np.flatnonzero(chosen)
+
+
+def deal_items(ids: Sequence[str], codes: Any, seed: int) -> list[NDArray[np.intp]]:
+    """Divide items into blocks of at most `MOST_MERGED`, by hashes of their ids; each has items of each class.
+
+    There are fewer, larger blocks if the second largest class has fewer items than there would be blocks.
+    """
+    order = np.argsort(hash_names(ids, seed), kind="stable")
+    n_blocks = -(-len(ids) // MOST_MERGED)
+    if codes is not None:
+        order = order[np.argsort(codes[order], kind="stable")]  # dealt class by class
+        sizes = np.sort(np.bincount(codes))
+        n_blocks = max(1, min(n_blocks, int(sizes[-2]) if len(sizes) > 1 else n_blocks))
+    return [np.sort(order[number::n_blocks]) for number in range(n_blocks)]
+
+
+def add_scatters(
+    executor: Executor, criterion: Any, X: Any, codes: Any, blocks: Sequence[NDArray[np.intp]]
+) -> Scatters:
+    """Sum A and B of a trace ratio criterion over blocks of items, in which neighbours are found."""
+    data = [X[rows] for rows in blocks]
+    labels = [None if codes is None else codes[rows] for rows in blocks]
+    step, n = "Comparing items", len(blocks)
+    return executor.map_reduce(Scatters.of, operator.add, [criterion] * n, data, labels, step=step)
 
 
 @dataclass(frozen=True)
