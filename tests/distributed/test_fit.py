@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import operator
 import os
 import signal
 
@@ -110,6 +111,19 @@ def test_results_that_are_lost_with_their_worker_are_waited_for_again(client, mo
     monkeypatch.undo()
     assert executor.gather(handles) == [1, 2, 3]
     assert told == [("one", done, 3) for done in range(4)]
+
+
+def test_results_are_given_up_when_they_are_joined(client):
+    held = []
+
+    def look(step, done, total):
+        if done == total:
+            held.append(sum(client.run(lambda dask_worker: len(dask_worker.data)).values()))
+
+    executor = executor_of(client, look)
+    assert executor.map_reduce(operator.neg, operator.add, list(range(200)), step="one") == -sum(range(200))
+    assert len(held) == 1
+    assert held[0] < 100
 
 
 def test_an_interrupted_fit_goes_on(client, sources, in_memory, tmp_path):

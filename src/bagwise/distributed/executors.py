@@ -123,7 +123,7 @@ class DaskExecutor(Executor):
             return []
         with self._connected(), _large_graphs():
             futures = self.client.map(function, *parts, pure=False)
-            self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes))
+            self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes), futures)
         return futures
 
     def map_reduce(
@@ -136,23 +136,29 @@ class DaskExecutor(Executor):
     ) -> Any:
         """Map and reduce, and return the value. Sums begin as soon as two neighbours are there."""
         with self._connected(), _large_graphs():
-            futures = left = self.client.map(function, *parts, pure=False)
+            left = futures = self.client.map(function, *parts, pure=False)
             while len(left) > 1:
                 pairs = len(left) // 2
                 # before parts that wait, so that results do not pile up
                 joined = self.client.map(join, left[: 2 * pairs : 2], left[1 : 2 * pairs : 2], pure=False, priority=1)
                 left = joined + left[2 * pairs :]
+            counts = [1] * len(futures) if sizes is None else list(sizes)
+            waiting = iter(futures)
+            del futures  # a result that was joined is not held any longer
             if step:
-                self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes))
+                self._wait(waiting, step, counts, left)
+            del waiting
         return self.gather(left)[0]
 
-    def _wait(self, futures: list[Any], step: str, sizes: list[int]) -> None:
-        size_of = {future.key: size for future, size in zip(futures, sizes, strict=True)}
+    def _wait(self, futures: Iterable[Any], step: str, sizes: list[int], wanted: Sequence[Any] = ()) -> None:
+        """Wait for futures, and hold none that is done; an error cancels those that are not, and those `wanted`."""
+        waiting = {future.key: future for future in futures}
+        size_of = dict(zip(waiting, sizes, strict=True))
         done, total = 0, sum(sizes)
         if step:
             self.progress(step, 0, total)
         try:
-            completed = self._distributed.as_completed(futures, loop=self.client.loop)
+            completed = self._distributed.as_completed(list(waiting.values()), loop=self.client.loop)
             for future in completed:
                 status = future.status
                 if status == "error":
@@ -162,11 +168,12 @@ class DaskExecutor(Executor):
                     continue
                 if status != "finished":
                     raise self._distributed.client.FutureCancelledError(future.key, status)
+                del waiting[future.key]
                 done += size_of[future.key]
                 if step:
                     self.progress(step, done, total)
         except BaseException:
-            self._cancel(futures)
+            self._cancel([*waiting.values(), *wanted])
             raise
 
     def _cancel(self, futures: Sequence[Any]) -> None:
