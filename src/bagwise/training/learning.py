@@ -106,6 +106,12 @@ def _inputs(data: WordData, codes: NDArray[np.int64] | None) -> tuple[Any, ...]:
     return (data.histograms,) if codes is None else (data.histograms, codes)
 
 
+def _weighted(data: WordData, weighting: WordWeighting) -> tuple[Any, Any]:
+    """Return weighted histograms, and those of whole items, which are the same if there is one cell."""
+    weighted = weighting.apply(data.histograms, data.n_cells)
+    return weighted, weighted if data.n_cells == 1 else weighting.apply(data.whole())
+
+
 def _settings(sizes: Sequence[int], method: Method, options: FitOptions) -> dict[str, Any]:
     """Return the parameters that groups and errors depend on."""
     names = ("n_groups", "pyramid", "C", "folds", "random_state")
@@ -124,17 +130,18 @@ def _learn_groups(
     options: FitOptions,
     progress: Progress,
 ) -> LearnedGroups:
-    weighted = weighting.apply(data.histograms, data.n_cells)
+    weighted, weighted_whole = _weighted(data, weighting)
     with no_convergence_warnings():
         if method.follows:
             assert codes is not None  # `class_names` has checked it
-            whole, refined = weighting.apply(data.whole()), refined_size(options, int(codes.max()) + 1)
+            refined = refined_size(options, int(codes.max()) + 1)
             kept = sorted({*sizes, *(size for size in _FREE_SIZES if size < data.n_words)})
-            path = FollowedPath.fit(weighted, codes, kept, make_svm(options), whole, data.n_cells, refined, progress)
+            how: tuple[Any, ...] = (make_svm(options), weighted_whole, data.n_cells, refined, progress)
+            path = FollowedPath.fit(weighted, codes, kept, *how)
             return LearnedGroups(path.hierarchy, {size: path.head(size) for size in kept}, path.statistics())
 
         y = codes if resolve_criterion(method.criterion).supervised else None
-        merged = method.merging_input(data.whole(), weighting.apply(data.whole()))
+        merged = method.merging_input(data.whole(), weighted_whole)
         hierarchy, statistics = merge_parts(lambda part: (merged[:, part], y), data.n_words, method, options, progress)
         heads: dict[int, Head] = {}
         for k, size in enumerate(sizes if codes is not None else ()):
@@ -294,8 +301,7 @@ def _score_folds(
     follow: Callable[[int, int], Any] | None = None,
 ) -> PathScores:
     """Train on some folds and score the others, at all sizes."""
-    whole = data.whole()
-    weighted, weighted_whole = weighting.apply(data.histograms, data.n_cells), weighting.apply(whole)
+    weighted, weighted_whole = _weighted(data, weighting)
     common: dict[str, Any] = {"splits": splits, "n_jobs": options.n_jobs, "progress": follow, "observe": observe}
     with no_convergence_warnings():
         if method.follows:
@@ -315,7 +321,7 @@ def _score_folds(
             merger=method.merger(),
             estimator=make_pipeline(normalizer, classifier_of(method, make_svm(options))),
             predict=True,
-            merge_on=method.merging_input(whole, weighted_whole),
+            merge_on=method.merging_input(data.whole(), weighted_whole),
             n_cells=data.n_cells,
             **common,
         )

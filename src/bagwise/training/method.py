@@ -508,7 +508,8 @@ def score_followed(
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
         started = time.perf_counter()
-        path = fit(X[train], codes[train], whole[train])
+        own = X[train]
+        path = fit(own, codes[train], own if whole is X else whole[train])
         times[fold] = time.perf_counter() - started
         held_out = X[test]
         for k, size in enumerate(sizes):

@@ -211,12 +211,11 @@ def _table(collection: TableCollection) -> CountedSample:
 
 def _reading_steps(sample: CountedSample, options: FitOptions, modality: str, n: int) -> list[PlannedStep]:
     """Return the steps before merging."""
+    what = {}
     if modality == "texts":
         what = {"counting words": f"count up to {sample.n_words:,} words in {n:,} texts"}
-    else:
-        names = (
-            " and ".join(type(one).__name__ for one in make_descriptors(options, modality)) if sample.seconds else ""
-        )
+    elif modality != "table":
+        names = " and ".join(type(one).__name__ for one in make_descriptors(options, modality))
         n_first = min(n, MOST_SAMPLED[modality])
         others = f", after describing the other {n - n_first:,}" if n > n_first else ""
         what = {

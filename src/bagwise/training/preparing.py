@@ -72,7 +72,9 @@ class WordData:
         return int(self.histograms.shape[1]) // self.n_words
 
     def whole(self) -> Any:
-        """Return histograms of whole items: the sum over the cells of the first grid."""
+        """Return histograms of whole items: the sum over the cells of the first grid. One cell: those there are."""
+        if self.n_cells == 1:
+            return self.histograms
         rows, columns = getattr(self.vectorizer, "pyramid", ((1, 1),))[0]
         cells = [self.histograms[:, k * self.n_words : (k + 1) * self.n_words] for k in range(rows * columns)]
         return sum(cells[1:], start=cells[0])
