@@ -1,6 +1,6 @@
 """A whole fit on a cluster: seconds, memory and traffic of each step, in memory and with one and two workers.
 
-    python benchmarks/clusters.py                                   # 20,000 images, a million texts: many hours
+    python benchmarks/clusters.py                                   # 20,000 images, a million texts: an hour
     python benchmarks/clusters.py --images 800 --texts 40000        # smaller
     python benchmarks/clusters.py --quick                           # to see that it works
     python benchmarks/clusters.py --from results.json               # only the tables, from an earlier run
@@ -9,19 +9,20 @@ Items are made when they are read (`cluster_data.py`): images of 120 x 160 pixel
 Each row is a process of its own, with a `LocalCluster` of processes of one thread, that has fitted a small model before
 the clock starts. Steps: "read" (describing images, splitting texts), "words" (sample and k-means, or occurrences),
 "count", "merge" (sums, classifiers, merging), "validate" (cross-validation). "CPU" are processor seconds of all
-processes, less what they take while they wait (event loops, this monitor; measured for five seconds before), which
-other work on the machine hardly changes; seconds on the clock are more with it. Peak memory is that of the resident
-set of the largest worker in each step, sampled every 20 ms; "before" is that of a worker after the small model. "Sent"
-is what workers have sent to each other and to this process. "Parted" rows have a small `memory_limit`, so that
-histograms stay on the workers: they show that the memory of a worker does not grow with the number of items.
+processes, the scheduler and this monitor included, which other work on the machine changes less than seconds on the
+clock. Peak memory is that of the resident set of the largest worker in each step, sampled every 20 ms; "before" is that
+of a worker after the small model. "Sent" is what workers have sent to each other and to this process. "Parted"
+rows have a small `memory_limit`, so that histograms stay on the workers: they show that the memory of a worker does not
+grow with the number of items.
 
-The second table is a model of the costs, per item, word and class, whose constants are those of the first; the third
-applies it to three jobs that were not run.
+The second table is a model of the costs, per item, word and class, whose constants are those of the first, and of
+describing and counting a few images in this process; the third applies it to three jobs that were not run.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -31,7 +32,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster_data import N_CLASSES
+import numpy as np
+
+from bagwise.model.visual import MOST_SAMPLED
+from cluster_data import N_CLASSES, N_TOKENS
 from harness import machine, print_table
 
 STAGES = ("read", "words", "count", "merge", "validate")
@@ -47,7 +51,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "texts": {"n_words": 5000, "n_groups": 30, "folds": 2},
 }
 N_WARM = {"images": 60, "texts": 500}
-_IDLE = 5.0  # seconds
 PARTED = "200kB"  # of histograms in this process
 
 
@@ -74,12 +77,6 @@ class Monitor:
             if self.stage:
                 held = max(one.memory_info().rss for one in self.workers or [self.own])
                 self.peaks[self.stage] = max(self.peaks[self.stage], held)
-
-    def idle(self) -> float:
-        """Return the processor seconds of a second in which nothing is done."""
-        before = self._times()
-        time.sleep(_IDLE)
-        return (self._times() - before) / _IDLE
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Take the progress of a fit."""
@@ -118,7 +115,6 @@ def measure(modality: str, n: int, workers: int | None, memory_limit: str | None
         if client is not None:
             pids, sent = list(client.run(os.getpid).values()), _sent(client)
         monitor = Monitor(pids)
-        idle = monitor.idle()
         fit = run_fit(make_collection(modality, n), options, client=where, progress=monitor)
         monitor.close()
         moved = _sent(client) - sent if client is not None else 0
@@ -133,12 +129,11 @@ def measure(modality: str, n: int, workers: int | None, memory_limit: str | None
         "cpu": monitor.cpu,
         "peaks": monitor.peaks,
         "before": monitor.before,
-        "idle": idle,
         "moved": moved,
         "nnz": nnz,
         "n_words": fit.data.n_words,
         "error": fit.model.path.errors[-1],
-        "hierarchy": hash(fit.model.hierarchy.merges.tobytes()),
+        "hierarchy": hashlib.sha256(fit.model.hierarchy.merges.tobytes()).hexdigest()[:8],
     }
 
 
@@ -169,20 +164,21 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 for other in results
                 if (other["modality"], other["n"], other["parted"]) == (one["modality"], one["n"], one["parted"])
                 and other["workers"] in (None, 0)
+                and one["workers"]
             ),
             None,
         )
-        cpu = busy(one)
+        wall, cpu = (sum(one[what].values()) for what in ("wall", "cpu"))
         row = {
             "job": f"{one['n']:,} {one['modality']}",
             "where": where + (", parted" if one["parted"] else ""),
-            "wall": sum(one["wall"].values()),
+            "wall": wall,
             "cpu": cpu,
-            "more": ""
-            if base is None or not one["workers"]
-            else f"{100 * (cpu / sum(base['cpu'].values()) - 1):+.0f} %",
+            "longer": "" if base is None else _more(wall, sum(base["wall"].values())),
+            "more": "" if base is None else _more(cpu, sum(base["cpu"].values())),
             "sent": one["moved"] / 1e6,
             "before": one["before"] / 2**20,
+            "hierarchy": one["hierarchy"],
         }
         for stage in STAGES:
             if one["wall"][stage]:
@@ -191,13 +187,8 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def busy(one: dict[str, Any]) -> float:
-    """Return processor seconds without those that processes take while they wait."""
-    return sum(one["cpu"].values()) - one.get("idle", 0.0) * sum(one["wall"].values())
-
-
-def _more(cpu: float, base: float) -> str:
-    return f"{100 * (cpu / base - 1):+.0f} %"
+def _more(spent: float, base: float) -> str:
+    return f"{100 * (spent / base - 1):+.0f} %"
 
 
 def constants(results: list[dict[str, Any]]) -> dict[str, float]:
@@ -208,29 +199,41 @@ def constants(results: list[dict[str, Any]]) -> dict[str, float]:
         return max((one for one in known if one["parted"] == parted), key=lambda one: one["n"])
 
     images, texts, sums = of("images", 1, False), of("texts", 1, False), of("texts", 0, True)
-    vectors, n_words = images["n"] * vectors_of_image(), images["n_words"]
+    n_vectors, describe, assign = rates_of_images()
     grown = {stage: images["peaks"][stage] - images["before"] for stage in ("read", "words")}
     of_texts = max(texts["peaks"][stage] for stage in ("read", "words", "count")) - texts["before"]
     return {
-        "describe": images["cpu"]["read"] / vectors,
-        "assign": images["cpu"]["count"] / vectors / n_words,
-        "kmeans": images["cpu"]["words"] / n_words * SAMPLE / min(vectors, SAMPLE),
-        "split": (texts["cpu"]["read"] + texts["cpu"]["words"] + texts["cpu"]["count"]) / texts["n"] / 60,
+        "describe": describe,
+        "assign": assign,
+        "kmeans": images["cpu"]["words"] / images["n_words"],
+        "split": (texts["cpu"]["read"] + texts["cpu"]["words"] + texts["cpu"]["count"]) / texts["n"] / N_TOKENS,
         "classify": sums["cpu"]["merge"] / sums["n"] / sums["nnz"] / N_CLASSES,
         "base": max(one["before"] for one in results if one["workers"]),
         "sample": grown["words"],
-        "described": grown["read"] / (BATCH * vectors_of_image()),
-        "token": of_texts / (OPTIONS["texts"]["partition"] * 60),
+        "described": grown["read"] / (BATCH * n_vectors),
+        "token": of_texts / (PARTITION * N_TOKENS),
     }
 
 
-def vectors_of_image() -> int:
+def rates_of_images() -> tuple[int, float, float]:
+    """Descriptors of an image, and processor seconds of describing one, and of comparing one with one word."""
+    from bagwise.model.visual import VisualVectorizer
     from bagwise.training.options import FitOptions, make_vectorizer
     from cluster_data import make_collection
 
     vectorizer: Any = make_vectorizer(FitOptions(**OPTIONS["images"]), "images")
-    (bags,) = next(iter(vectorizer.describe(make_collection("images", 1))))
-    return len(bags.values)
+    seconds = []
+    for n in (BATCH, 10 * BATCH):  # the first compiles
+        started = time.process_time()
+        batches = [bags for (bags,) in vectorizer.describe(make_collection("images", n), n_jobs=1)]
+        seconds.append(time.process_time() - started)
+        words = np.random.default_rng(0).permutation(batches[0].values)[:N_COMPARED]
+        counter = VisualVectorizer("images", vectorizer.descriptor, [words])
+        started = time.process_time()
+        counter.transform(batches, n_jobs=1)
+        seconds.append(time.process_time() - started)
+    n_vectors = sum(len(bags.values) for bags in batches)
+    return n_vectors // (10 * BATCH), seconds[2] / n_vectors, seconds[3] / n_vectors / N_COMPARED
 
 
 # Jobs that were not run: items, cores, descriptors or tokens of an item, words, classes, words that an item has.
@@ -240,6 +243,8 @@ JOBS = {
     "1,000,000,000 texts, 200 nodes of 32 cores": ("texts", 1e9, 6400, 200, 300, 30_000, 20, 120),
 }
 BATCH = 32  # images that a worker has described at a time
+PARTITION = 10_000  # texts
+N_COMPARED = 1500  # words, where comparing is timed
 SAMPLE = 100_000  # descriptors that words are learned from
 PASSES = 80  # over the data, of a linear SVM; PARTS_OF_PASSES of them move a gradient of each block
 BLOCK, MOST_BLOCKS = 8 << 20, 8192  # bytes of histograms that a task of a pass goes through
@@ -251,11 +256,11 @@ def predicted(known: dict[str, float]) -> list[dict[str, Any]]:
         if modality == "images":
             read, count = n * length * known["describe"] / cores, n * length * d * known["assign"] / cores
             words = known["kmeans"] * d  # in one process
-            disk = n * length * (128 + 2) * 4  # all descriptors, in files, until words are counted
+            disk = min(n, MOST_SAMPLED["images"]) * length * (128 + 2) * 4  # in files, until there are words
             memory = max(BATCH * length * known["described"], known["sample"])
         else:
             read, words, count = n * length * known["split"] / cores, 0.0, 0.0
-            disk, memory = 12 * n * nnz, 10_000 * length * known["token"]
+            disk, memory = 12 * n * nnz, PARTITION * length * known["token"]
         rows_bytes = 8 * n * nnz
         classify = n * nnz * classes * known["classify"] / cores
         blocks = max(min(rows_bytes / BLOCK, MOST_BLOCKS), 1)
@@ -304,8 +309,9 @@ def main() -> None:
             if arguments.json:
                 arguments.json.write_text(json.dumps({"machine": about, "results": results}, indent=1))
     print(" ".join(f"{key}={value}" for key, value in about.items()), end="\n\n")
-    heads = {"job": "job", "where": "where", "wall": "s", "cpu": "CPU s", "more": "CPU more", "sent": "MB sent"}
-    heads |= {"before": "MiB before"} | {stage: f"{stage}: CPU s / MiB" for stage in STAGES}
+    heads = {"job": "job", "where": "where", "wall": "s", "longer": "longer", "cpu": "CPU s", "more": "more CPU"}
+    heads |= {"sent": "MB sent", "before": "MiB before"} | {stage: f"{stage}: CPU s / MiB" for stage in STAGES}
+    heads |= {"hierarchy": "hash of the hierarchy"}
     print_table(table_of(results), heads)
     known = constants(results)
     print()

@@ -69,16 +69,17 @@ def test_a_cluster_gives_the_same_bytes(client, sources, in_memory, name, tmp_pa
     assert found.timings.keys() == in_memory[name].timings.keys() or name == "table"
 
 
+@pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("n_workers", [1, 4])
-def test_workers_do_not_change_the_model(sources, in_memory, n_workers, tmp_path):
+def test_workers_do_not_change_the_model(sources, in_memory, n_workers, name, tmp_path):
     with (
         LocalCluster(
             n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        found = run_fit(sources["table"], options("table"), client=client)
-    assert saved(found.model, tmp_path) == saved(in_memory["table"].model, tmp_path)
+        found = run_fit(sources[name], options(name), client=client)
+    assert saved(found.model, tmp_path) == saved(in_memory[name].model, tmp_path)
 
 
 def test_a_worker_killed_in_each_step(client, sources, in_memory, tmp_path):
