@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, argument
 
-__all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of"]
+__all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of", "new_file", "remove_file"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -269,8 +269,8 @@ class Spilled:
     """
 
     def __init__(self, batches: Iterable[Any]) -> None:
-        self.path, file = _new_file()
-        self._remove = weakref.finalize(self, _remove, self.path)
+        self.path, file = new_file()
+        self._remove = weakref.finalize(self, remove_file, self.path)
         self.n_batches = 0
         with file:
             for batch in batches:
@@ -298,7 +298,7 @@ def _received(n_batches: int, content: NDArray[np.uint8]) -> Spilled:
     return held
 
 
-def _new_file() -> tuple[Path, Any]:
+def new_file() -> tuple[Path, Any]:
     """Open a new file in the folder of the worker, which Dask removes with it, or in that of temporary files."""
     folder = None
     with contextlib.suppress(ImportError, ValueError):
@@ -312,7 +312,8 @@ def _new_file() -> tuple[Path, Any]:
     return Path(name), os.fdopen(number, "wb")
 
 
-def _remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is still there."""
     path.unlink(missing_ok=True)
 
 

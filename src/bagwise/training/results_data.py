@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from bagwise.retrieval.histograms import METRICS
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.places import FileContent
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bagwise.report.data import SearchResults
     from bagwise.sources.collection import Collection
     from bagwise.training.item_index import Found, ItemIndex
+    from bagwise.training.shards import ShardedIndex
 
 __all__ = ["IndexedItems", "page_link", "results_data"]
 
@@ -34,14 +36,14 @@ class IndexedItems:
 
     Parameters
     ----------
-    index : ItemIndex
+    index : ItemIndex or ShardedIndex
     place : path, default=None
         Where the items are now. None: where they were.
     collection : Collection, default=None
         The items, if they are there already.
     """
 
-    index: ItemIndex
+    index: ItemIndex | ShardedIndex
     place: Path | None = None
     collection: Collection | None = None
 
@@ -87,7 +89,7 @@ class IndexedItems:
         return [hit.id for hit in hits if hit.id in self.by_id and self._same(query, self.by_id[hit.id], near)]
 
     def _is_near(self, score: float) -> bool:
-        return abs(score - (1.0 if self.index.index.larger_is_nearer else 0.0)) <= _NEAR
+        return abs(score - (1.0 if METRICS[self.index.metric].larger_is_nearer else 0.0)) <= _NEAR
 
     def _may_hold(self, query: Item) -> bool:
         """Whether the place of the query is in the place of the items."""
@@ -202,7 +204,7 @@ def _preview(item: Item | str | None, modality: str) -> tuple[bytes | None, str 
         return None, None
 
 
-def _values(index: ItemIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+def _values(index: ItemIndex | ShardedIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
     """Return names of columns, and the values of rows in them; rows that are not there any more have none.
 
     If there are many columns, those are shown that the rows have in common with the first one: with the largest sums
