@@ -37,10 +37,10 @@ from bagwise.training.parts import Reading, partitions_of, transform_rows
 if TYPE_CHECKING:
     from bagwise.training.fit import Fit
 
-__all__ = ["ShardedIndex", "build_shards", "is_sharded", "open_index", "shards_of_fit"]
+__all__ = ["SHARDS_FILE", "ShardedIndex", "build_shards", "is_sharded", "open_index", "shards_of_fit"]
 
-_ABOUT, _MODEL = "shards.json", "model.bagwise"
-_OURS = re.compile(rf"{_ABOUT}|{_MODEL}|\d{{6,}}\.(index|labels\.json)")
+SHARDS_FILE, _MODEL = "shards.json", "model.bagwise"
+_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL}|\d{{6,}}\.(index|labels\.json)")
 _METRICS = {"words": "inner", "groups": "hellinger"}
 _SCHEMA = 2  # 1 has neither labels nor the source
 
@@ -95,19 +95,19 @@ class ShardedIndex:
         """
         place = _folder(folder, storage_options)
         storage = Storage.of(place)
-        if not storage.exists(_ABOUT):
+        if not storage.exists(SHARDS_FILE):
             one_file = " An index in one file is opened on this machine, not by URL." if isinstance(place, Url) else ""
             raise BagwiseError(
-                f"{place} is no finished index in shards: it has no {_ABOUT}.{one_file} Give the folder of a finished "
-                "one, or build it again by: bagwise index MODEL SOURCE --workers N"
+                f"{place} is no finished index in shards: it has no {SHARDS_FILE}.{one_file} Give the folder of a "
+                "finished one, or build it again by: bagwise index MODEL SOURCE --workers N"
             )
-        content = storage.read(_ABOUT)
+        content = storage.read(SHARDS_FILE)
         try:
             about = _read_about(content)
         except _NotShards as error:
-            raise BagwiseError(f"{storage.file(_ABOUT)} {error}") from error
+            raise BagwiseError(f"{storage.file(SHARDS_FILE)} {error}") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BagwiseError(f"{storage.file(_ABOUT)} is damaged ({error}). Build the index again.") from error
+            raise BagwiseError(f"{storage.file(SHARDS_FILE)} is damaged ({error}). Build the index again.") from error
         return cls(folder=place, model=Model.load(storage.file(_MODEL)), **about)
 
     def __len__(self) -> int:
@@ -165,7 +165,7 @@ class ShardedIndex:
         -------
         found : list of lists of Found
         """
-        self._check_by(by)
+        self.wanted(by)
         names = [_labels_of(name) if self.labelled else None for name in self.shards]
         found = search_labelled(self._files(self.shards), self._files(names), self._rows(histograms), k, client)
         scores, ids, labels = found
@@ -175,7 +175,7 @@ class ShardedIndex:
 
     def class_weights(self, histograms: Any, *, by: str | None = None) -> NDArray[np.float64]:
         """Return how much classes count in a search for each query: not at all, see `ItemIndex.class_weights`."""
-        self._check_by(by)
+        self.wanted(by)
         return np.zeros(np.shape(histograms)[0])
 
     def _rows(self, histograms: Any) -> Any:
@@ -185,12 +185,13 @@ class ShardedIndex:
         storage = Storage.of(self.folder)
         return [None if name is None else storage.file(name) for name in names]
 
-    def _check_by(self, by: str | None) -> None:
+    def wanted(self, by: str | None) -> str:
+        """Return what to compare by; raise an error if the shards are not for it."""
         if by is None or by == self.by:
-            return
+            return self.by
         if by not in SIMILARITIES:
             raise unknown_name(parameter_name("by"), by, (self.by,))
-        other = f"--by {by} --workers N" if by in _METRICS else f"--by {by}, in one file"
+        other = f"--by {by} --workers N" if by in _METRICS else f"--by {by}, without --workers and --scheduler"
         raise BagwiseError(
             f"The shards in {self.folder} compare items by {self.by}, so they cannot be searched by {by!r}. Build "
             f"another index by: bagwise index MODEL SOURCE {other}"
@@ -206,7 +207,11 @@ def open_index(path: str | os.PathLike[str]) -> ItemIndex | ShardedIndex:
 def is_sharded(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a folder of shards, by what it holds or, if that is not finished, by its name."""
     folder = Path(path)
-    return folder.is_dir() and not is_item_index(folder) and ((folder / _ABOUT).exists() or folder.suffix == ".shards")
+    return (
+        folder.is_dir()
+        and not is_item_index(folder)
+        and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
+    )
 
 
 def build_shards(
@@ -370,7 +375,7 @@ def _write(
     names = tuple(f"{number:06d}.index" for number in range(n))
     labelled = any(label is not None for _, labels in parts for label in labels)
     about = {"by": by, "n_items": sum(sizes), "shards": names, "labelled": labelled, **origin}
-    storage.remove(_ABOUT)  # an index is whole once this is there
+    storage.remove(SHARDS_FILE)  # an index is whole once this is there
     try:
         for name in storage.names():
             storage.remove(name)
@@ -382,7 +387,7 @@ def _write(
         for handle in built:
             for name, content in executor.gather([handle])[0]:
                 storage.write(name, content)
-        storage.write(_ABOUT, json.dumps({"schema": _SCHEMA, **about}, indent=1).encode())
+        storage.write(SHARDS_FILE, json.dumps({"schema": _SCHEMA, **about}, indent=1).encode())
     except BaseException:
         with suppress(BagwiseError, OSError):  # the first error is what counts
             for name in (_MODEL, *names, *map(_labels_of, names)):
