@@ -151,3 +151,14 @@ def test_features_on_a_cluster_are_the_same(texts, address, tmp_path):
     said = bagwise(*given, "--out", tmp_path / "c.parquet", "--scheduler", address, code=1)
     assert "Workers write a folder of parts" in said
     assert json.loads(parts[0]["_SUCCESS"])["n_rows"] == len(open_collection(texts / "texts.csv"))
+
+
+def test_pages_show_items_by_url_if_it_is_given(photos, address, tmp_path):
+    url = f"dir://photos::file://{photos}"
+    bagwise("index", photos / "photos.bagwise", url, "--out", tmp_path / "x.shards", "--scheduler", address)
+    query = next((photos / "photos").rglob("*.png"))
+    pages = [tmp_path / f"{k}.html" for k in range(3)]
+    for page, where in zip(pages, ([], ["--source", url], ["--source", photos / "photos"]), strict=True):
+        bagwise("search", tmp_path / "x.shards", query, "-k", 3, "--page", page, *where)
+    shown = [page.read_text("utf-8").count("data:image") for page in pages]
+    assert shown[1] == shown[2] == shown[0] + 3

@@ -504,7 +504,10 @@ def _write_pages(
 
     opened = items.index
     if items.path is not None and not items.exist:
-        session.note(f"{items.path} does not exist any more, so the page has no items. Give their place by --source.")
+        reason = f"{items.path} does not exist any more, so the page has no items. Give their place by --source."
+        if isinstance(items.path, Url):
+            reason = f"The page has no items, since listing a URL may take long. Show them by --source {items.path}"
+        session.note(reason)
     facts = {"Index": index.name, "Items": how_many(len(opened), opened.model.modality)}
     for target, one in zip(pages, answers, strict=True):
         told = facts | {"Compared by": _how(opened, by, one.weight)}

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from bagwise._io.storage import Url, as_place
 from bagwise.retrieval.histograms import METRICS
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.places import FileContent
@@ -37,27 +38,32 @@ class IndexedItems:
     Parameters
     ----------
     index : ItemIndex or ShardedIndex
-    place : path, default=None
-        Where the items are now. None: where they were.
+    place : path or URL, default=None
+        Where the items are now. None: where they were, unless that is a URL: listing its items may take long.
     collection : Collection, default=None
         The items, if they are there already.
     """
 
     index: ItemIndex | ShardedIndex
-    place: Path | None = None
+    place: Path | Url | None = None
     collection: Collection | None = None
 
     @property
-    def path(self) -> Path | None:
+    def path(self) -> Path | Url | None:
         """The folder or file of the items; None if it is not known."""
         if self.collection is not None:
             return Path(self.collection.source)
-        return self.place or (Path(self.index.source) if self.index.source else None)
+        if self.place is not None or not self.index.source:
+            return self.place
+        place = as_place(self.index.source)
+        return place if isinstance(place, Url) else Path(place)
 
     @property
     def exist(self) -> bool:
         """Whether the folder or file is still there, or the items are."""
-        return self.collection is not None or (self.path is not None and self.path.exists())
+        if self.collection is not None or self.path is None:
+            return self.collection is not None
+        return self.place is not None if isinstance(self.path, Url) else self.path.exists()
 
     @cached_property
     def by_id(self) -> dict[str, Item]:
@@ -177,7 +183,7 @@ def results_data(
         Hit(hit.id, hit.score, hit.label, *_preview(item, modality), page_link(item, page), row)
         for hit, item, row in zip(hits, found, rows[1:], strict=True)
     ]
-    one_file = items.exist and items.path is not None and items.path.is_file()
+    one_file = items.exist and isinstance(items.path, Path) and items.path.is_file()
     return SearchResults(
         name,
         shown,

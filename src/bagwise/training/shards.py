@@ -95,13 +95,16 @@ class ShardedIndex:
         """
         place = _folder(folder, storage_options)
         storage = Storage.of(place)
-        if not storage.exists(SHARDS_FILE):
+        try:
+            content = storage.read(SHARDS_FILE)
+        except BagwiseError as error:
+            if not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+                raise
             one_file = " An index in one file is opened on this machine, not by URL." if isinstance(place, Url) else ""
             raise BagwiseError(
                 f"{place} is no finished index in shards: it has no {SHARDS_FILE}.{one_file} Give the folder of a "
                 "finished one, or build it again by: bagwise index MODEL SOURCE --workers N"
-            )
-        content = storage.read(SHARDS_FILE)
+            ) from error
         try:
             about = _read_about(content)
         except _NotShards as error:
@@ -377,7 +380,7 @@ def _write(
     about = {"by": by, "n_items": sum(sizes), "shards": names, "labelled": labelled, **origin}
     storage.remove(SHARDS_FILE)  # an index is whole once this is there
     try:
-        for name in storage.names():
+        for name in filter(_OURS.fullmatch, storage.names()):
             storage.remove(name)
         storage.write(_MODEL, model_bytes(model))
         # a worker may not have a folder of this machine, but it has stores
