@@ -27,22 +27,21 @@ class OpenShards:
     """The shards that a process has searched last.
 
     A shard by URL is copied into a file of this process, once, and again if the object has changed. The file is removed
-    when the shard is closed, or when the process ends.
+    when there are too many, or when the process ends.
 
     Parameters
     ----------
     most_shards : int, default=64
+        Shards that are open; a copy stays when its shard is closed.
     most_bytes : int, default=8 GiB
-        Bytes of copies. One shard stays open, however large it is.
+        Bytes of copies. The last one stays, however large it is.
     """
 
     def __init__(self, most_shards: int = _MOST_SHARDS, most_bytes: int = _MOST_BYTES) -> None:
         self._most_shards, self._most_bytes = most_shards, most_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[Any, _Shard] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._held)
+        self._open: OrderedDict[Any, _Shard] = OrderedDict()
+        self._copies: OrderedDict[Any, _Copy] = OrderedDict()
 
     def get(self, place: Any, labels: Any = None) -> tuple[BagIndex, Labels]:
         """Open a shard, unless it is open and has not changed.
@@ -61,40 +60,65 @@ class OpenShards:
             By ids; empty if there is no file of labels.
         """
         with self._lock:
-            shard = self._held.setdefault(place, _Shard())
-            self._held.move_to_end(place)
+            shard = self._open.setdefault(place, _Shard())
+            self._open.move_to_end(place)
+            while len(self._open) > self._most_shards:
+                self._open.popitem(last=False)
         with shard.lock:  # other threads may open other shards meanwhile
-            shard.open(place, labels)
-            found = shard.index, shard.labels
-        with self._lock:
-            while len(self._held) > 1 and self._too_many():
-                self._held.popitem(last=False)
-        return found
+            version = _version(place)
+            if version != shard.version:
+                shard.version = shard.labels_version = None
+                copy = self._copied(place, version) if isinstance(place, Url) else None
+                shard.index, shard.copy = _loaded(place, copy), copy
+                self._keep(place, copy)
+                shard.version = version
+            if labels is not None and (version := _version(labels)) != shard.labels_version:
+                shard.labels = _read_labels(labels, shard.index.ids.tolist())
+                shard.labels_version = version
+            return shard.index, shard.labels
 
-    def _too_many(self) -> bool:
-        copied = sum(shard.n_copied for shard in self._held.values())
-        return len(self._held) > self._most_shards or copied > self._most_bytes
+    def _copied(self, place: Url, version: Any) -> _Copy:
+        """Return a copy of this version of a file."""
+        with self._lock:
+            copy = self._copies.get(place)
+        return copy if copy is not None and copy.version == version else _Copy(place, version)
+
+    def _keep(self, place: Any, copy: _Copy | None) -> None:
+        """Keep a copy that is sound, and remove those used longest ago if there are too many."""
+        if copy is None:
+            return
+        with self._lock:
+            self._copies[place] = copy
+            self._copies.move_to_end(place)
+            while len(self._copies) > 1 and sum(one.n_bytes for one in self._copies.values()) > self._most_bytes:
+                self._copies.popitem(last=False)
 
 
 class _Shard:
     """An index and labels, with the versions of the files that they were read from."""
 
+    index: BagIndex
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.n_copied = 0
+        self.copy: _Copy | None = None
         self.labels: Labels = {}
-        self._versions: list[Any] = [None, None]
+        self.version: tuple[Any, ...] | None = None
+        self.labels_version: tuple[Any, ...] | None = None
 
-    def open(self, place: Any, labels: Any) -> None:
-        """Read the files that have changed."""
-        version = _version(place)
-        if version != self._versions[0]:
-            self._versions = [None, None]
-            self.index, self.n_copied = _opened(place)
-            self._versions[0] = version
-        if labels is not None and (version := _version(labels)) != self._versions[1]:
-            self.labels = _read_labels(labels, self.index.ids.tolist())
-            self._versions[1] = version
+
+class _Copy:
+    """A file by URL in a file of this process, which is removed with the object."""
+
+    def __init__(self, place: Url, version: Any) -> None:
+        self.version = version
+        self.path, file = new_file()
+        self._remove = weakref.finalize(self, remove_file, self.path)
+        file.close()
+        with storage_errors(str(place)):
+            system, path = place.opened()
+            system.get_file(path, str(self.path))
+        self.n_bytes = self.path.stat().st_size
 
 
 def _version(place: Any) -> tuple[Any, ...]:
@@ -110,24 +134,14 @@ def _version(place: Any) -> tuple[Any, ...]:
         ) from error
 
 
-def _opened(place: Any) -> tuple[BagIndex, int]:
-    """Map a file; return the number of bytes that were copied to do so, too."""
-    if not isinstance(place, Url):
-        return BagIndex.load(place), 0
-    copy, file = new_file()
-    file.close()
+def _loaded(place: Any, copy: _Copy | None) -> BagIndex:
+    """Map a file, or the copy of one; errors name the file."""
+    if copy is None:
+        return BagIndex.load(place)
     try:
-        with storage_errors(str(place)):
-            system, path = place.opened()
-            system.get_file(path, str(copy))
-        index = BagIndex.load(copy)
-        weakref.finalize(index, remove_file, copy)
-    except BaseException as error:
-        remove_file(copy)
-        if isinstance(error, BagwiseError):
-            raise BagwiseError(str(error).replace(str(copy), str(place))) from error
-        raise
-    return index, copy.stat().st_size
+        return BagIndex.load(copy.path)
+    except BagwiseError as error:
+        raise BagwiseError(str(error).replace(str(copy.path), str(place))) from error
 
 
 def labels_to_bytes(labels: Sequence[str | None]) -> bytes:

@@ -105,7 +105,7 @@ def _search_all(shards: Sequence[Any], labels: Sequence[Any], Q: Any, k: int, cl
         raise BagwiseError("There are no shards to search. Give indexes, or paths of their files.")
     executor = executor_of(client)
     queries = executor.share(Q)
-    found = executor.map(_search, shards, labels, [queries] * n, [k] * n, step="Searching")
+    found = executor.map(_search, shards, labels, [queries] * n, [k] * n, step="Searching", fixed=True)
     return executor.gather([executor.reduce(partial(_nearest, k), found)])[0]
 
 
