@@ -1,15 +1,24 @@
 """Indexes in shards: the same answers as one index of all items."""
 
+import gc
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from distributed import Client
 
-from bagwise import BagIndex, BagwiseError, Model, distributed, open_collection
+from bagwise import BagIndex, BagwiseError, Model, distributed, fit_model, open_collection
+from bagwise._io.storage import Storage, Url
+from bagwise.distributed.opened import OpenShards
 from bagwise.retrieval.histograms import METRICS
-from bagwise.training import FitOptions, ShardedIndex, build_shards, run_fit, shards_of_fit
+from bagwise.sources import SkippedItemsWarning
+from bagwise.training import FitOptions, ItemIndex, ShardedIndex, build_shards, run_fit, shards_of_fit
 from bagwise.training.index_features import features
 from helpers import topic_counts
-from small_sources import write_records
+from small_sources import write_image_folder, write_records
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +89,192 @@ def test_shards_of_a_collection(tmp_path):
 
 def test_shards_that_are_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BagwiseError, match="cannot be read where it is searched"):
-        distributed.search(["none.index"], [[1, 2]])
-    with pytest.raises(BagwiseError, match="is a URL"):
-        build_shards(None, None, "memory://index")
-    with pytest.raises(BagwiseError, match="is a URL"):
-        ShardedIndex.load("s3://bucket/index")
+    for place in ("none.index", "memory://nowhere/none.index"):
+        with pytest.raises(BagwiseError, match=r"none.index cannot be read where it is searched: it does not exist\."):
+            distributed.search([place], [[1, 2]])
+    with pytest.raises(BagwiseError, match=r"memory://nowhere/x.shards is no finished index in shards"):
+        ShardedIndex.load("memory://nowhere/x.shards")
+    with pytest.raises(BagwiseError, match="storage_options= are for URLs"):
+        ShardedIndex.load("none", storage_options={"key": 1})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def memory():
+    """An empty store of this process."""
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    store.store.clear()
+    yield store
+    store.store.clear()
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A collection of texts with classes, and its model."""
+    path = write_records(tmp_path_factory.mktemp("texts") / "texts.csv")
+    return path, fit_model(path, n_groups=4, folds=0, n_jobs=1)
+
+
+def contents(store, folder):
+    return {path.rsplit("/", 1)[1]: store.cat_file(path) for path in store.find(folder)}
+
+
+def test_a_url_holds_what_a_folder_does(fitted, memory, tmp_path):
+    path, model = fitted
+    local = build_shards(model, path, tmp_path / "x.shards", partition=10)
+    by_url = build_shards(model, path, "memory://bucket/x.shards", partition=10)
+    assert contents(memory, "/bucket/x.shards") == {one.name: one.read_bytes() for one in local.folder.iterdir()}
+    queries = model.histograms(open_collection(path))
+    expected = ItemIndex.build(model, open_collection(path), queries, by="words").search(queries, 7)
+    for index in (local, by_url, ShardedIndex.load("memory://bucket/x.shards"), ShardedIndex.load(local.folder)):
+        assert index.find(queries, 7) == expected
+        assert index.source == str(path)
+    with distributed_threads() as client:
+        assert by_url.find(queries, 7, client=client) == expected
+        again = build_shards(model, path, "memory://bucket/again", partition=10, client=client)
+    assert contents(memory, "/bucket/again") == contents(memory, "/bucket/x.shards")
+    assert again.find(queries, 7) == expected
+
+
+def distributed_threads():
+    return Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+
+
+def test_worker_processes_write_to_urls_and_read_from_them(client, fitted, tmp_path):
+    path, model = fitted
+    url = f"dir://x.shards::file://{tmp_path}"  # a URL for the library, which all processes reach
+    by_url = build_shards(model, path, url, partition=10, client=client)
+    local = build_shards(model, path, tmp_path / "y.shards", partition=10, client=client)
+    assert {one.name: one.read_bytes() for one in (tmp_path / "x.shards").iterdir()} == {
+        one.name: one.read_bytes() for one in local.folder.iterdir()
+    }
+    queries = model.histograms(open_collection(path)[:3])
+    expected = local.find(queries, 4)
+    for index in (local, by_url, by_url, ShardedIndex.load(url)):
+        assert index.find(queries, 4, client=client) == expected
+    copies = client.run(lambda dask_worker: len(list(Path(dask_worker.local_directory).glob("bagwise-*.part"))))
+    assert 4 <= sum(copies.values()) <= 8  # of each shard on one worker; on both, if one was busy
+
+
+def test_a_shard_by_url_is_copied_once_and_again_when_it_has_changed(counts, memory, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for k in range(3):
+        memory.pipe_file(f"/{k}.index", BagIndex().add(counts[k : k + 1], [str(k)]).save(tmp_path / "x").read_bytes())
+    (tmp_path / "x").unlink()
+    fetched, get_file = [], memory.get_file
+    monkeypatch.setattr(type(memory), "get_file", lambda self, path, to: fetched.append(path) or get_file(path, to))
+    opened, places = OpenShards(most_shards=1), [Url(f"memory://{k}.index") for k in range(3)]
+    for place in (places[0], places[0], places[1], places[0]):
+        opened.get(place)
+    assert fetched == ["/0.index", "/1.index"]  # a shard was closed, but its copy is there
+    memory.pipe_file("/0.index", memory.cat_file("/1.index"))
+    assert opened.get(places[0])[0].ids.tolist() == ["1"]
+    assert fetched[2:] == ["/0.index"]
+    gc.collect()
+    assert len(list(tmp_path.iterdir())) == 2
+    del opened
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    fetched.clear()
+    small = OpenShards(most_shards=1, most_bytes=1)
+    for place in (*places, places[2], places[0]):
+        small.get(place)
+    gc.collect()
+    assert fetched == ["/0.index", "/1.index", "/2.index", "/0.index"]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_damaged_shards(fitted, memory, tmp_path, monkeypatch):
+    path, model = fitted
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    queries = model.histograms(open_collection(path)[:1])
+    for folder in ("memory://x.shards", tmp_path / "x.shards"):
+        index = build_shards(model, path, folder, partition=20)
+        storage = Storage.of(folder)
+        whole = {name: storage.read(name) for name in storage.names()}
+        for name, content, said in (
+            ("000001.index", whole["000001.index"][:200], "000001.index"),
+            ("000001.index", None, "000001.index cannot be read where it is searched: it does not exist"),
+            ("000000.labels.json", b"{", "000000.labels.json cannot be read"),
+            ("000000.labels.json", b'{"classes": ["a"], "labels": [0]}', "1 labels for 20 items"),
+            ("000000.labels.json", b'{"classes": [], "labels": ' + str([0] * 20).encode() + b"}", "numbers below 0"),
+        ):
+            storage.remove(name) if content is None else storage.write(name, content)
+            with pytest.raises(BagwiseError, match=said) as caught:
+                index.find(queries, 3)
+            assert str(folder) in str(caught.value)
+            storage.write(name, whole[name])
+        about = json.loads(whole["shards.json"])
+        for change, said in (
+            ({"schema": 9}, "has schema 9, this version of bagwise reads 1, 2"),
+            ({"by": "classes"}, "is damaged"),
+            ({"shards": ["../../etc/passwd"]}, "is damaged"),
+            ({"reading": {"cache": "x"}}, "is damaged"),
+            ({"labelled": 1}, "is damaged"),
+        ):
+            storage.write("shards.json", json.dumps(about | change).encode())
+            with pytest.raises(BagwiseError, match=said):
+                ShardedIndex.load(folder)
+        gc.collect()
+        assert len(list((tmp_path / "temporary").glob("*.part"))) <= 1  # of the shard that is sound
+
+
+def test_folders_of_the_first_schema_load(fitted, tmp_path):
+    path, model = fitted
+    index = build_shards(model, path, tmp_path / "x.shards", partition=20)
+    about = json.loads((index.folder / "shards.json").read_text())
+    first = {"schema": 1} | {name: about[name] for name in ("by", "n_items", "shards")}
+    (index.folder / "shards.json").write_text(json.dumps(first))
+    for labels in index.folder.glob("*.labels.json"):
+        labels.unlink()
+    queries = model.histograms(open_collection(path)[:5])
+    old = ShardedIndex.load(index.folder).find(queries, 4)
+    assert old == [[hit._replace(label=None) for hit in row] for row in index_with_labels(model, path, queries)]
+
+
+def index_with_labels(model, path, queries):
+    return ItemIndex.build(model, open_collection(path), model.histograms(open_collection(path)), by="words").search(
+        queries, 4
+    )
+
+
+@pytest.mark.parametrize("folder", ["memory://x.shards", "local"])
+def test_what_is_interrupted_leaves_nothing(fitted, memory, tmp_path, folder):
+    path, model = fitted
+    place = folder if "://" in folder else tmp_path / folder
+
+    def interrupt(step, done, total):
+        if step == "Building the index" and done > 15:
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            build_shards(model, path, place, partition=10, progress=interrupt)
+        assert not Storage.of(place).names()
+        assert not (tmp_path / "local").exists()
+    build_shards(model, path, place, partition=5)
+    many = len(Storage.of(place).names())
+    assert len(build_shards(model, path, place, partition=20).shards) == 2
+    assert len(Storage.of(place).names()) == 2 + 4 < many
+    Storage.of(place).write("holiday.jpg", b"x")
+    with pytest.raises(BagwiseError, match=r"is not a folder of shards: it holds holiday.jpg"):
+        build_shards(model, path, place)
+    assert Storage.of(place).exists("shards.json")
+
+
+def test_items_that_cannot_be_read_are_told(tmp_path):
+    folder = write_image_folder(tmp_path / "photos", n_each=3)
+    model = fit_model(folder, n_words=5, n_groups=2, folds=0, n_jobs=1)
+    broken = sorted(folder.rglob("*.png"))[1]
+    broken.write_bytes(b"no image")
+    with pytest.warns(SkippedItemsWarning, match="1 of 6 items could not be read"):
+        index = build_shards(model, folder, tmp_path / "x.shards", partition=1)
+    assert len(index) == 5
+    assert len(index.find(model.histograms(open_collection(folder)[:1]), 10)[0]) == 5
+    for image in folder.rglob("*.png"):
+        image.write_bytes(b"no image")
+    with pytest.raises(BagwiseError, match="None of the 6 items"):
+        build_shards(model, folder, tmp_path / "y.shards", partition=1)
+    assert not (tmp_path / "y.shards").exists()

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from bagwise import BagwiseError, Model, open_collection
 from bagwise._io.storage import Storage
+from bagwise.distributed.executors import LocalExecutor
 from bagwise.model import write_features
 from bagwise.model.feature_sets import SUCCESS
 from bagwise.sources.items import NothingReadError
@@ -134,3 +135,26 @@ def test_models_are_loaded_by_url(model, tmp_path):
     system.pipe_file("/models/cut.bagwise", content[:-50])
     with pytest.raises(BagwiseError, match=r"^memory://models/cut.bagwise"):
         Model.load("memory://models/cut.bagwise")
+
+
+@pytest.mark.parametrize("where", ["path", "url"])
+def test_workers_write_the_same_parts(model, items, tmp_path, where, monkeypatch):
+    out = tmp_path / "set" if where == "path" else "memory://sets/there"
+    write_features(model, items, tmp_path / "here", rows_per_part=5)
+    done, workers = [], LocalExecutor()
+
+    def follow(step, n, total):
+        done.append((n, total))
+
+    assert write_features(model, items, out, rows_per_part=5, client=workers, progress=follow).n_items == 12
+    assert done == [(5, 12), (10, 12), (12, 12)]
+    here, there = Storage.of(tmp_path / "here"), Storage.of(out)
+    assert {name: there.read(name) for name in there.names()} == {name: here.read(name) for name in here.names()}
+    there.remove("part-00001.parquet")
+    there.remove(SUCCESS)
+    assert write_features(model, items, out, rows_per_part=5, client=workers).n_resumed == 2
+    with pytest.raises(BagwiseError, match="Workers write the parts of a folder"):
+        write_features(model, items, tmp_path / "f.parquet", client=workers)
+    monkeypatch.setattr("bagwise.model.feature_sets._write_part", lambda *given: (given[3].num_rows, []))
+    with pytest.raises(BagwiseError, match=r"written part-00000.parquet, but .* does not have it here"):
+        write_features(model, items, tmp_path / "elsewhere", client=workers)

@@ -9,9 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
-from bagwise import BagwiseError, open_collection
+from bagwise import BagwiseError, fit_model, open_collection
 from bagwise._io.storage import Storage
 from bagwise.sources import ItemError, Limits, open_partitions, write_manifest
+from bagwise.training import ShardedIndex, build_shards
 from small_sources import write_image_folder, write_records, write_text_folder, zipped
 
 # Packages outside of the extras warn as they like.
@@ -113,3 +114,29 @@ def test_a_server_of_http(site, folder):
     equal_items(open_collection(f"{site}/records.csv?token=1"), open_collection(folder / "records.csv"))
     with pytest.raises(BagwiseError, match=r"does not exist|cannot be read"):
         open_collection(f"{site}/none.csv")
+
+
+def test_shards_in_a_bucket(store, folder, tmp_path):
+    options, system = store
+    distributed = pytest.importorskip("distributed", reason="needs bagwise[dask]")
+    model = fit_model(folder / "texts", n_groups=3, folds=0, n_jobs=1)
+    local = build_shards(model, folder / "texts", tmp_path / "x.shards", partition=2)
+    queries, url = model.histograms(open_collection(folder / "texts")), "s3://bucket/x.shards"
+    expected = local.find(queries, 3)
+    with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
+        built = build_shards(model, folder / "texts", url, partition=2, storage_options=options, client=client)
+        loaded = ShardedIndex.load(url, storage_options=options)
+        for _ in range(2):
+            assert loaded.find(queries, 3, client=client) == expected
+        assert built.find(queries, 3) == expected
+        # another index of the same name: workers notice
+        build_shards(model, open_collection(folder / "texts")[:4], url, partition=2, storage_options=options)
+        fewer = ShardedIndex.load(url, storage_options=options)
+        assert fewer.find(queries, 9, client=client) == fewer.find(queries, 9)
+        assert {len(row) for row in fewer.find(queries, 9, client=client)} == {4}
+    assert {path.rsplit("/")[-1] for path in system.find("bucket/x.shards")} == {
+        *("000000.index", "000000.labels.json", "000001.index", "000001.labels.json", "model.bagwise", "shards.json")
+    }
+    assert "secret" not in f"{loaded.folder!r} {loaded.folder}"
+    with pytest.raises(BagwiseError, match="is no finished index in shards"):
+        ShardedIndex.load("s3://bucket/nothing", storage_options=options)

@@ -104,6 +104,8 @@ def fit(
         return
     check_outputs([outputs.model, outputs.report, outputs.index], force)
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
+    if scheduler is not None or workers is not None:
+        check_outputs([outputs.shards], force, folder_allowed=True)
     from bagwise.distributed import connected
 
     with connected(scheduler, workers) as client:
@@ -235,7 +237,7 @@ def run_fit(
 
         saved = compacted(session, saved, fitted.data.collection if evaluation is None else evaluation.collection)
     session.wrote(saved.save(outputs.model), "model")
-    if outputs.index is not None:
+    if outputs.index is not None and outputs.shards is not None:
         from bagwise.training.item_index import index_of_fit
 
         made = with_map(session, index_of_fit(fitted, evaluation, source, options), map_method)
@@ -243,7 +245,7 @@ def run_fit(
         if fitted.data.rows is not None:  # the index above is of a sample
             from bagwise.training import shards_of_fit
 
-            session.wrote(shards_of_fit(fitted, outputs.index.with_suffix(".shards")).folder, "shards")
+            session.wrote(shards_of_fit(fitted, outputs.shards, options=options).folder, "shards")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.report import write_markdown, write_report
         from bagwise.training import fit_report_data

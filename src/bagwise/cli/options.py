@@ -16,6 +16,7 @@ from bagwise.descriptors.registry import DESCRIPTORS
 
 __all__ = [
     "FIT_OPTIONS",
+    "PARTED_OPTIONS",
     "READ_OPTIONS",
     "Force",
     "MapMethod",
@@ -162,6 +163,9 @@ FIT_OPTIONS: Options = {
     "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
     **READ_OPTIONS,
 }
+
+# Of commands that read items on a cluster.
+PARTED_OPTIONS: Options = {**READ_OPTIONS, "partition": FIT_OPTIONS["partition"]}
 
 _COMMON: Options = {
     "quiet": _option(bool, _RUNNING, "No progress, no notes.", "--quiet", "-q"),

@@ -5,20 +5,32 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from bagwise._io.storage import absolute
+from bagwise._io.storage import Storage, Url, absolute
 from bagwise._utils.text import how_many
 from bagwise.cli.answering import row_of
-from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Row, command, fit_options, source_path
+from bagwise.cli.options import (
+    PARTED_OPTIONS,
+    READ_OPTIONS,
+    Force,
+    QueryText,
+    Row,
+    Scheduler,
+    Workers,
+    command,
+    fit_options,
+    source_path,
+)
 from bagwise.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
-from bagwise.cli.using import check_map_method, counted, load_model, with_map
+from bagwise.cli.using import check_map_method, counted, in_shards, load_model, tell_of, with_map
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
@@ -26,9 +38,10 @@ __all__ = ["index", "search"]
 _PANEL = "Search"
 _SHOWN_QUERY = 60
 _SPARE = 8  # results beyond those asked for, in place of the query and its copies
+_QUERIES = 256  # that are searched for at a time
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(_PANEL, PARTED_OPTIONS)
 def index(
     session: Session,
     model: Annotated[
@@ -41,7 +54,12 @@ def index(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File of the index. Default: NAME.index; with changes, the index itself.")
+        Path | None,
+        typer.Option(
+            help="File of the index. Default: NAME.index; with changes, the index itself. On a cluster, a folder of "
+            "shards, NAME.shards, or its URL.",
+            parser=source_path,
+        ),
     ] = None,
     by: Annotated[
         str | None,
@@ -76,6 +94,8 @@ def index(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="With --add: replace items with the same ids.")] = False,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """Index items for bagwise search and bagwise explore, or change an index: --add, --remove."""
@@ -84,8 +104,15 @@ def index(
 
     if map_method is not None:
         check_map_method(map_method)
+    on_cluster = scheduler is not None or workers is not None
+    if isinstance(out, Url) and not on_cluster:
+        raise BagwiseError(
+            f"Only an index in shards is written to a URL, got --out {out}. Add --workers N or --scheduler ADDRESS, or "
+            "give a file of this machine."
+        )
     if add is not None or remove:
-        for name, given in (("SOURCE", source), ("--by", by), ("--metric", metric)):
+        new = {"SOURCE": source, "--by": by, "--metric": metric, "--scheduler": scheduler, "--workers": workers}
+        for name, given in new.items():
             if given is not None:
                 raise BagwiseError(f"{name} is for new indexes; an index to change is given alone. Remove {given}.")
         _change(session, model, add, remove or [], replace, out, force, map_method, fit_options(options))
@@ -99,6 +126,14 @@ def index(
         raise unknown_name("--metric", metric, METRICS)
     if by not in ("auto", *SIMILARITIES):
         raise unknown_name("--by", by, ("auto", *SIMILARITIES))
+    if on_cluster:
+        for name, value in (("--metric", metric), ("--map", map_method)):
+            if value is not None:
+                raise BagwiseError(
+                    f"{name} {value} is for an index in one file, but a cluster writes shards. Remove it."
+                )
+        _write_shards(session, model, source, out, by, force, fit_options(options), (scheduler, workers))
+        return
     target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
@@ -110,8 +145,44 @@ def index(
     made = with_map(session, made, map_method or "spectral")
     made.save(target)
     session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, compared by {made.described}")
-    session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.index.metric)
+    session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.metric)
     session.wrote(target, "index")
+
+
+def _write_shards(
+    session: Session,
+    model: Path,
+    source: Path,
+    out: Path | Url | None,
+    by: str,
+    force: bool,
+    options: Any,
+    cluster: tuple[str | None, int | None],
+) -> None:
+    """Index items on a cluster, in shards."""
+    from bagwise.distributed import connected
+    from bagwise.training import build_shards, open_items
+    from bagwise.training.shards import SHARDS_FILE, is_sharded
+
+    if isinstance(out, Url):
+        target: Path | Url = out
+        if not force and Storage.of(out).exists(SHARDS_FILE):
+            raise BagwiseError(f"{out} exists already. Give --force to replace it, or another name with --out.")
+    else:
+        default = Path(f"{name_of_source(source)}.shards")
+        target = out if out is not None and is_sharded(out) else output_file(out, default)
+        check_outputs([target], force, folder_allowed=True)
+    loaded = load_model(model)
+    collection = open_items(loaded, source, options)
+    tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
+    with connected(*cluster) as client:
+        how: dict[str, Any] = {"client": client, "progress": session.progress, **options.to_dict()}
+        made = build_shards(loaded, collection, target, by="words" if by == "auto" else by, **how)
+    session.progress.clear()
+    about = f"{how_many(len(made), loaded.modality)} {in_shards(made)}"
+    session.say(f"{about}, {loaded.n_groups} groups, compared by {made.described}")
+    session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.metric)
+    session.wrote(target, "shards")
 
 
 def _change(
@@ -212,7 +283,7 @@ def _tell_of_change(
         n_removed=n_removed,
         modality=modality,
         by=changed.by,
-        metric=changed.index.metric,
+        metric=changed.metric,
         map={"method": None if changed.map is None else changed.map.method, "n_placed": n_placed},
     )
 
@@ -247,7 +318,14 @@ def _as_indexed(opened: Any, source: Path, options: Any) -> Any:
 @command(_PANEL, READ_OPTIONS)
 def search(
     session: Session,
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Index, from bagwise fit or bagwise index.")],
+    index: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INDEX",
+            help="Index, from bagwise fit or bagwise index: a file, or a folder of shards or its URL.",
+            parser=source_path,
+        ),
+    ],
     query: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -273,40 +351,42 @@ def search(
         bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")
     ] = False,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """Find the items that are most similar to an image, a text or a row."""
-    from bagwise.training import ItemIndex
+    from bagwise.distributed import connected
+    from bagwise.distributed.executors import executor_of
     from bagwise.training.results_data import IndexedItems
+    from bagwise.training.shards import ShardedIndex, open_index
 
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
         check_page(page, force, "--page")
-    opened = ItemIndex.load(index)
+    opened = open_index(index)
+    opened.wanted(by)
+    if (scheduler is not None or workers is not None) and not isinstance(opened, ShardedIndex):
+        raise BagwiseError(
+            f"{index} is an index in one file, which is searched in this process; --scheduler and --workers are for "
+            "indexes in shards. Remove them."
+        )
     items, answers = IndexedItems(opened, source), []
-    for name, shown, histograms in _queries(session, opened, query or [], query_text or [], row, fit_options(options)):
-        known = abs(histograms).sum() > 0
-        # all items are equally similar to an empty histogram
-        hits = opened.search(histograms, k + _SPARE, by=by)[0] if known else []
-        itself = [] if isinstance(shown, str) else items.of_query(shown, hits)
-        hits = [hit for hit in hits if keep_query or hit.id not in itself][:k]
-        weight = float(opened.class_weights(histograms, by=by)[0]) if known else None
-        if not known:
-            session.note(f"{shortened(name, _SHOWN_QUERY)} has no words of the vocabulary, so there are no results.")
-        answers.append(_Answer(name, shown, hits, weight, itself))
-        session.say(f"{printable(shortened(name, _SHOWN_QUERY))}, compared by {_how(opened, by, weight)}:")
-        labelled = any(hit.label is not None for hit in hits)
-        rows = [[f"{hit.score:.4f}", *([hit.label or ""] if labelled else []), hit.id] for hit in hits]
-        session.table(["score", *(["class"] if labelled else []), "item"], rows)
-        if itself:
-            ids = ", ".join(printable(shortened(id, _SHOWN_QUERY)) for id in itself)
-            left_out = "" if keep_query else "; it is left out (--keep-query shows it)"
-            session.say(f"The query itself is in the index, as {ids}{left_out}.")
+    with connected(scheduler, workers) as client:
+        search: Callable[..., Any] = opened.search
+        if isinstance(opened, ShardedIndex):
+            search = partial(opened.find, client=executor_of(client, session.progress))
+        asked = _queries(session, opened, query or [], query_text or [], row, fit_options(options))
+        for name, shown, hits, weight in _found(asked, opened, search, k + _SPARE, by):
+            itself = [] if isinstance(shown, str) else items.of_query(shown, hits)
+            hits = [hit for hit in hits if keep_query or hit.id not in itself][:k]
+            answers.append(_Answer(name, shown, hits, weight, itself))
+            _tell(session, answers[-1], _how(opened, by, weight), keep_query)
     session.answer(
         index=str(index),
         by=by or opened.by,
-        metric=opened.index.metric,
+        metric=opened.metric,
         queries=[
             {
                 "query": one.name,
@@ -320,6 +400,43 @@ def search(
     if page is not None or open_page:
         shown = [one._replace(itself=[]) for one in answers] if keep_query else answers
         _write_pages(session, items, index, shown, _page_names(page, len(shown), force), open_page, by)
+
+
+def _found(
+    queries: Iterator[tuple[list[str], list[Any], Any]], opened: Any, search: Callable[..., Any], k: int, by: str | None
+) -> Iterator[tuple[str, Any, list[Any], float | None]]:
+    """Yield the name of each query, the item, what was found, and the weight of classes; None without words.
+
+    All items are equally similar to an empty histogram.
+    """
+    import numpy as np
+
+    for names, shown, histograms in queries:
+        known = np.flatnonzero(np.asarray(abs(histograms).sum(axis=1)).ravel())
+        hits: list[Any] = [[]] * len(names)
+        weights: list[float | None] = [None] * len(names)
+        if len(known):
+            rows = histograms[known]
+            for number, own, weight in zip(
+                known, search(rows, k, by=by), opened.class_weights(rows, by=by).tolist(), strict=True
+            ):
+                hits[number], weights[number] = own, weight
+        yield from zip(names, shown, hits, weights, strict=True)
+
+
+def _tell(session: Session, answer: _Answer, how: str, keep_query: bool) -> None:
+    """Print what was found for a query."""
+    name, hits = shortened(answer.name, _SHOWN_QUERY), answer.hits
+    if answer.weight is None:
+        session.note(f"{name} has no words of the vocabulary, so there are no results.")
+    session.say(f"{printable(name)}, compared by {how}:")
+    labelled = any(hit.label is not None for hit in hits)
+    rows = [[f"{hit.score:.4f}", *([hit.label or ""] if labelled else []), hit.id] for hit in hits]
+    session.table(["score", *(["class"] if labelled else []), "item"], rows)
+    if answer.itself:
+        ids = ", ".join(printable(shortened(id, _SHOWN_QUERY)) for id in answer.itself)
+        left_out = "" if keep_query else "; it is left out (--keep-query shows it)"
+        session.say(f"The query itself is in the index, as {ids}{left_out}.")
 
 
 class _Answer(NamedTuple):
@@ -343,22 +460,24 @@ def _how(opened: Any, by: str | None, weight: float | None) -> str:
 
 def _queries(
     session: Session, opened: Any, paths: list[Path], texts: list[str], row: int | None, options: Any
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the name, the item (a str for texts) and the histogram of each query."""
+) -> Iterator[tuple[list[str], list[Any], Any]]:
+    """Yield names, items (str for texts) and histograms of some queries at a time."""
     model = opened.model
     if texts and model.modality != "texts":
         raise BagwiseError(
             f"--query-text needs an index of texts, but this index holds {model.modality}. Give a file instead."
         )
-    for text in texts:
-        yield text, text, model.histograms([text])
+    if texts:
+        yield texts, texts, model.histograms(texts)
     for path in paths:
         collection, histograms = counted(session, model, path, options)
         if row is not None:
             collection, histograms = row_of(collection, row, path), histograms[[row]]
-        for number, item in enumerate(collection):
-            alone = len(collection) == 1 and collection.modality != "table"
-            yield str(path) if alone else f"{path}: {item.id}", item, histograms[[number]]
+        alone = len(collection) == 1 and collection.modality != "table"
+        for first in range(0, len(collection), _QUERIES):
+            some = list(collection[first : first + _QUERIES])
+            names = [str(path) if alone else f"{path}: {item.id}" for item in some]
+            yield names, some, histograms[first : first + _QUERIES]
 
 
 def _page_names(page: Path | None, n: int, force: bool) -> list[Path]:
@@ -371,7 +490,13 @@ def _page_names(page: Path | None, n: int, force: bool) -> list[Path]:
 
 
 def _write_pages(
-    session: Session, items: Any, index: Path, answers: list[_Answer], pages: list[Path], show: bool, by: str | None
+    session: Session,
+    items: Any,
+    index: Path | Url,
+    answers: list[_Answer],
+    pages: list[Path],
+    show: bool,
+    by: str | None,
 ) -> None:
     """Write a page for each query."""
     from bagwise.report import write_results
@@ -379,7 +504,10 @@ def _write_pages(
 
     opened = items.index
     if items.path is not None and not items.exist:
-        session.note(f"{items.path} does not exist any more, so the page has no items. Give their place by --source.")
+        reason = f"{items.path} does not exist any more, so the page has no items. Give their place by --source."
+        if isinstance(items.path, Url):
+            reason = f"The page has no items, since listing a URL may take long. Show them by --source {items.path}"
+        session.note(reason)
     facts = {"Index": index.name, "Items": how_many(len(opened), opened.model.modality)}
     for target, one in zip(pages, answers, strict=True):
         told = facts | {"Compared by": _how(opened, by, one.weight)}

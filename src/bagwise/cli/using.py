@@ -12,7 +12,19 @@ import typer
 
 from bagwise._io.storage import Url
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, ModelPlace, Raw, SourcePath, command, fit_options, source_path
+from bagwise.cli.options import (
+    PARTED_OPTIONS,
+    READ_OPTIONS,
+    Force,
+    ModelPlace,
+    Raw,
+    Scheduler,
+    SourcePath,
+    Workers,
+    command,
+    fit_options,
+    source_path,
+)
 from bagwise.cli.outputs import (
     check_feature_file,
     check_outputs,
@@ -25,7 +37,8 @@ from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["check_map_method", "cluster", "counted", "evaluate", "load_model", "tell_of", "transform", "with_map"]
+__all__ = ["check_map_method", "cluster", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
+__all__ += ["with_map"]
 
 _PANEL = "Use a model"
 _MOST_CLASSES = 12
@@ -52,31 +65,43 @@ def transform(
     ] = False,
     raw: Raw = False,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """Write the grouped features of items as a table with ids, labels and named columns."""
+    from bagwise.distributed import connected
+
     target = source_path(out)
     check_feature_file(target, out)
     in_parts, parquet = out.endswith("/"), out.endswith(("/", ".parquet"))
     if histograms and not parquet:
         raise BagwiseError(f"--histograms are written as Parquet, to a .parquet file or a folder/; got {out}.")
+    if out.endswith(".parquet") and (scheduler is not None or workers is not None):
+        raise BagwiseError(
+            f"Workers write a folder of parts, which is read as one table; got --out {out}. Give --out "
+            f"{out.removesuffix('.parquet')}/"
+        )
     if not isinstance(target, Url) and not in_parts:
         check_outputs([target], force)
-    loaded = load_model(model)
-    if parquet:
-        written = _write_parquet(session, loaded, source, target, (histograms, force), fit_options(options))
-        n_items, n_features = written.n_items, written.n_features
-    else:
-        collection, counts = counted(session, loaded, source, fit_options(options))
-        features = loaded.group(counts)
-        write_features(target, features, collection, loaded.feature_names().tolist(), raw)
-        n_items, n_features = features.shape
+    loaded, chosen = load_model(model), fit_options(options)
+    with connected(scheduler, workers) as client:
+        if parquet:
+            written = _write_parquet(session, loaded, source, target, (histograms, force), chosen, client)
+            n_items, n_features = written.n_items, written.n_features
+        else:
+            collection, counts = counted(session, loaded, source, chosen, client)
+            features = loaded.group(counts)
+            write_features(target, features, collection, loaded.feature_names().tolist(), raw)
+            n_items, n_features = features.shape
     session.say(f"{n_items:,} items, {n_features:,} {'words' if histograms else 'features'}")
     session.answer(n_items=n_items, n_features=n_features)
     session.wrote(target, "features")
 
 
-def _write_parquet(session: Session, model: Any, source: Any, out: Any, how: tuple[bool, bool], options: Any) -> Any:
+def _write_parquet(
+    session: Session, model: Any, source: Any, out: Any, how: tuple[bool, bool], options: Any, client: Any
+) -> Any:
     """Write features while items are read; parts of a folder that an interrupted run has written stay."""
     from bagwise.model.feature_sets import write_features as write_while_reading
     from bagwise.training import open_items
@@ -85,7 +110,7 @@ def _write_parquet(session: Session, model: Any, source: Any, out: Any, how: tup
     collection = open_items(model, source, options)
     given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
     given |= dict(zip(("histograms", "force"), how, strict=True))
-    written = write_while_reading(model, collection, out, **given, progress=session.progress)
+    written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
     skipped = (*collection.skipped, *written.skipped)
     tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
     if written.n_resumed:
@@ -93,22 +118,26 @@ def _write_parquet(session: Session, model: Any, source: Any, out: Any, how: tup
     return written
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(_PANEL, PARTED_OPTIONS)
 def evaluate(
     session: Session,
     model: ModelPlace,
     source: SourcePath,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """Classify labelled items; print the error at each number of groups and the confusion matrix."""
+    from bagwise.distributed import connected
     from bagwise.training import evaluate_model, evaluation_report_data
 
     if report is not None:
         check_page(report, force, "--report")
-    loaded = load_model(model)
-    found = evaluate_model(loaded, source, progress=session.progress, **fit_options(options).to_dict())
+    loaded, chosen = load_model(model), fit_options(options)
+    with connected(scheduler, workers) as client:
+        found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
     tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
     if found.n_skipped > len(found.skipped):
         session.note(f"{how_many(found.n_skipped - len(found.skipped), 'items')} without a label were not used.")
@@ -242,19 +271,24 @@ def load_model(path: Path) -> Any:
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     if kind_of(path) != KIND:
-        from bagwise.training.item_index import ItemIndex, is_item_index
+        from bagwise.training.shards import is_item_index, is_sharded, open_index
 
-        if is_item_index(path):
-            return ItemIndex.load(path).model
+        if is_item_index(path) or is_sharded(path):
+            return open_index(path).model
     return Model.load(path)
 
 
-def counted(session: Session, model: Any, source: Any, options: Any) -> tuple[Any, Any]:
+def in_shards(index: Any) -> str:
+    """Say of how many files an index in shards is."""
+    return "in 1 shard" if len(index.shards) == 1 else f"in {len(index.shards):,} shards"
+
+
+def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:
     """Open a source and return its items and histograms; note how many items could not be read."""
     from bagwise.training import count_words, open_items
 
     collection = open_items(model, source, options)
-    found = count_words(model, collection, options, progress=session.progress)
+    found = count_words(model, collection, options, progress=session.progress, client=client)
     skipped = (*collection.skipped, *found.skipped)
     tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
     if found.skipped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,8 +97,13 @@ def _quiet() -> Iterator[None]:
 
 
 def dask_setup(worker: Any) -> None:
-    """Let a new worker of this machine ignore Ctrl-C: a terminal tells it all processes, and this one ends them."""
+    """Prepare a new worker of this machine.
+
+    It ignores Ctrl-C: a terminal tells it all processes, and this one ends them. Temporary files lie in its folder,
+    which Dask removes, also those of results that come from other workers, outside of tasks.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = worker.local_directory
 
 
 def _check_address(scheduler: str) -> None:

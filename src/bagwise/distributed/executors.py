@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, argument
 
-__all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of"]
+__all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of", "new_file", "remove_file"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -40,11 +40,18 @@ class Executor(ABC):
 
     @abstractmethod
     def map(
-        self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
+        self,
+        function: Callable[..., Any],
+        *parts: Sequence[Any],
+        step: str = "",
+        sizes: Sequence[int] | None = None,
+        fixed: bool = False,
     ) -> list[Any]:
         """Call a function with each part, or with one of each of several sequences; return when all are done.
 
-        `step` is the name of the step for progress, and `sizes` what each part counts. Parts may be handles.
+        `step` is the name of the step for progress, and `sizes` what each part counts. Parts may be handles. If
+        `fixed`, a part goes to the worker that had it in the last call, which may still hold what it has read, unless
+        workers have come or gone or are busy.
         """
 
     @abstractmethod
@@ -80,7 +87,12 @@ class LocalExecutor(Executor):
     """Runs parts one after the other in this process. Handles are the values themselves."""
 
     def map(
-        self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
+        self,
+        function: Callable[..., Any],
+        *parts: Sequence[Any],
+        step: str = "",
+        sizes: Sequence[int] | None = None,
+        fixed: bool = False,
     ) -> list[Any]:
         """Call a function with each part."""
         counts = [1] * len(parts[0]) if sizes is None else sizes
@@ -116,15 +128,32 @@ class DaskExecutor(Executor):
         self._distributed = require("distributed", "dask", "A cluster")
 
     def map(
-        self, function: Callable[..., Any], *parts: Sequence[Any], step: str = "", sizes: Sequence[int] | None = None
+        self,
+        function: Callable[..., Any],
+        *parts: Sequence[Any],
+        step: str = "",
+        sizes: Sequence[int] | None = None,
+        fixed: bool = False,
     ) -> list[Any]:
         """Call a function with each part, on workers."""
         if not parts[0]:
             return []
         with self._connected(), _large_graphs():
-            futures = self.client.map(function, *parts, pure=False)
+            futures = self._fixed(function, parts) if fixed else self.client.map(function, *parts, pure=False)
             self._wait(futures, step, [1] * len(futures) if sizes is None else list(sizes), futures)
         return futures
+
+    def _fixed(self, function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+        """Submit parts to workers in turn; another one may take a part."""
+        workers = sorted(self.client.nthreads())
+        if not workers:  # they may come yet
+            return self.client.map(function, *parts, pure=False)
+        return [
+            self.client.submit(
+                function, *given, pure=False, workers=workers[k % len(workers)], allow_other_workers=True
+            )
+            for k, given in enumerate(zip(*parts, strict=True))
+        ]
 
     def map_reduce(
         self,
@@ -277,8 +306,8 @@ class Spilled:
     """
 
     def __init__(self, batches: Iterable[Any]) -> None:
-        self.path, file = _new_file()
-        self._remove = weakref.finalize(self, _remove, self.path)
+        self.path, file = new_file()
+        self._remove = weakref.finalize(self, remove_file, self.path)
         self.n_batches = 0
         with file:
             for batch in batches:
@@ -306,7 +335,7 @@ def _received(n_batches: int, content: NDArray[np.uint8]) -> Spilled:
     return held
 
 
-def _new_file() -> tuple[Path, Any]:
+def new_file() -> tuple[Path, Any]:
     """Open a new file in the folder of the worker, which Dask removes with it, or in that of temporary files."""
     folder = None
     with contextlib.suppress(ImportError, ValueError):
@@ -320,7 +349,8 @@ def _new_file() -> tuple[Path, Any]:
     return Path(name), os.fdopen(number, "wb")
 
 
-def _remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is still there."""
     path.unlink(missing_ok=True)
 
 

@@ -28,6 +28,7 @@ from bagwise.training.item_index import ItemIndex, is_item_index
 from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
 from bagwise.training.options import FitOptions
 from bagwise.training.seen import seen_items
+from bagwise.training.shards import is_sharded
 
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Progress
@@ -76,6 +77,7 @@ def open_workspace(
     place = Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
+    _check_one_file(place)
     opened = ItemIndex.load(place) if is_item_index(place) else None
     model = Model.load(place) if opened is None else opened.model
     options = FitOptions() if options is None else options
@@ -141,6 +143,15 @@ def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
     return space
 
 
+def _check_one_file(place: Path) -> None:
+    """Raise an error for an index in shards, which has too many items for one process."""
+    if is_sharded(place):
+        raise BagwiseError(
+            f"{place} is an index in shards, whose items the explorer cannot show. Open the index in one file that "
+            f"bagwise fit writes beside it, with a sample of the items: {place.with_suffix('.index')}"
+        )
+
+
 def open_other(
     space: Workspace,
     path: str | os.PathLike[str],
@@ -170,6 +181,7 @@ def open_other(
     items, place = space.items, Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Give a model or an index to compare with.")
+    _check_one_file(place)
     if items is None:
         return Other(place.stem, open_workspace(path, progress=progress, note=note))
     if not is_item_index(place):

@@ -57,6 +57,7 @@ def write_features(
     on_error: str = "raise",
     n_jobs: int | None = None,
     cache: Any = None,
+    client: Any = None,
     progress: Progress | None = None,
 ) -> WrittenFeatures:
     """Write the features of items as Parquet while they are read, so that all of them are never in memory.
@@ -86,6 +87,9 @@ def write_features(
         For URLs, see `bagwise.open_collection`.
     on_error, n_jobs, cache
         See `bagwise.fit_model`.
+    client : distributed.Client, default=None
+        Whose workers read the items and write the parts of a folder, each of them whole parts. The folder must be one
+        that they share, or a URL. The parts are the same.
     progress : callable, default=None
         See `bagwise.fit_model`.
 
@@ -95,54 +99,63 @@ def write_features(
     """
     require("pyarrow.parquet", "io", "Writing Parquet files")
     size = as_count(rows_per_part, "rows_per_part", least=1)
-    reading = {"on_error": on_error, "n_jobs": n_jobs, "cache": cache}
-    job = _Job(model, collection, histograms, size, reading, progress or no_progress)
     place = as_place(out, storage_options)
-    written = (
-        _write_file(job, place)
-        if os.fspath(place).endswith(".parquet")
-        else _write_parts(job, Storage.of(place), force)
-    )
+    one_file = os.fspath(place).endswith(".parquet")
+    if one_file and client is not None:
+        raise BagwiseError(
+            f"Workers write the parts of a folder, but {os.fspath(place)} is one file. Give a folder, which is a data "
+            "set of Parquet as well."
+        )
+    reading = {"on_error": on_error, "n_jobs": n_jobs if client is None else 1, "cache": cache}
+    job = _Job(model, collection, histograms, size, reading, progress or no_progress)
+    written = _write_file(job, place) if one_file else _write_parts(job, Storage.of(place), force, client)
     if not written.n_items:
         raise NothingReadError(written.skipped, collection.source)
     return written
 
 
+class _Maker:
+    """Computes the table of some items. Picklable."""
+
+    def __init__(self, model: Any, histograms: bool, with_splits: bool, reading: dict[str, Any]) -> None:
+        self.model, self.histograms, self.with_splits, self.reading = model, histograms, with_splits, reading
+        self.names = [] if histograms else unique_names(model.feature_names().tolist())
+        self.n_features = model.n_cells * model.hierarchy.n_words if histograms else len(self.names)
+
+    def table(self, items: Collection, progress: Progress = no_progress) -> tuple[Any, list[Skipped]]:
+        """Return the table of items, None if none can be read, and those that cannot."""
+        try:
+            found = self.model.vectorizer.transform(items, **self.reading, progress=progress)
+        except NothingReadError as error:  # of these items; others may be readable
+            return None, list(error.skipped)
+        kept = items if len(found.kept) == len(items) else items[found.kept]
+        matrix = found.matrix if self.histograms else self.model.group(found.matrix)
+        return feature_table(matrix, kept, self.names, self.with_splits), list(found.skipped)
+
+
 class _Job:
-    """Computes the table of one range of items after the other."""
+    """The items in ranges, of which each is a part or a row group."""
 
     def __init__(
         self, model: Any, collection: Collection, histograms: bool, size: int, reading: dict[str, Any], report: Progress
     ) -> None:
-        self.model, self.collection, self.histograms = model, collection, histograms
-        self._reading, self._report = reading, report
+        self.collection, self.report = collection, report
+        self.maker = _Maker(model, histograms, any(split is not None for split in collection.splits), reading)
         self.bounds = [(start, min(start + size, len(collection))) for start in range(0, len(collection), size)]
-        self.names = [] if histograms else unique_names(model.feature_names().tolist())
-        self.n_features = model.n_cells * model.hierarchy.n_words if histograms else len(self.names)
-        self.with_splits = any(split is not None for split in collection.splits)
 
-    def tables(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any, list[Skipped]]]:
-        """Yield number, table and skipped items of some ranges."""
-        for number in numbers:
-            start, stop = self.bounds[number]
-            items = self.collection[start:stop]
+    def table(self, number: int) -> tuple[Any, list[Skipped]]:
+        """Return the table of a range, and the items that cannot be read."""
+        start, stop = self.bounds[number]
 
-            def follow(step: str, done: int, total: int, start: int = start) -> None:
-                self._report(step, start + done, len(self.collection))
+        def follow(step: str, done: int, total: int) -> None:
+            self.report(step, start + done, len(self.collection))
 
-            try:
-                found = self.model.vectorizer.transform(items, **self._reading, progress=follow)
-            except NothingReadError as error:  # of this range; others may be readable
-                yield number, None, list(error.skipped)
-                continue
-            kept = items if len(found.kept) == len(items) else items[found.kept]
-            matrix = found.matrix if self.histograms else self.model.group(found.matrix)
-            yield number, feature_table(matrix, kept, self.names, self.with_splits), list(found.skipped)
+        return self.maker.table(self.collection[start:stop], follow)
 
     def key(self, number: int, of_model: str) -> str:
         """Return a key of the content of a part: model, items, options."""
-        about = self.collection._reference(*self.bounds[number]).key()
-        told = [of_model, about, self.histograms, self.names, self.with_splits, self._reading["on_error"]]
+        about, maker = self.collection._reference(*self.bounds[number]).key(), self.maker
+        told = [of_model, about, maker.histograms, maker.names, maker.with_splits, maker.reading["on_error"]]
         return hashlib.blake2b(repr(told).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
@@ -192,7 +205,8 @@ def _write_file(job: _Job, place: Any) -> WrittenFeatures:
     parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
     n, skipped, writer = 0, [], None
     with open_for_writing(place) as file, ExitStack() as stack:
-        for _, table, without in job.tables(range(len(job.bounds))):
+        for number in range(len(job.bounds)):
+            table, without = job.table(number)
             skipped += without
             if table is None:
                 continue
@@ -203,13 +217,12 @@ def _write_file(job: _Job, place: Any) -> WrittenFeatures:
             n += table.num_rows
         if writer is None:
             raise NothingReadError(skipped, job.collection.source)
-    return WrittenFeatures(n, job.n_features, tuple(skipped), 0)
+    return WrittenFeatures(n, job.maker.n_features, tuple(skipped), 0)
 
 
-def _write_parts(job: _Job, storage: Storage, force: bool) -> WrittenFeatures:
+def _write_parts(job: _Job, storage: Storage, force: bool, client: Any) -> WrittenFeatures:
     """Write a part for each range of items, but those that an earlier run has written."""
-    parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
-    of_model = hashlib.blake2b(model_bytes(job.model), digest_size=16).hexdigest()
+    of_model = hashlib.blake2b(model_bytes(job.maker.model), digest_size=16).hexdigest()
     keys = [job.key(number, of_model) for number in range(len(job.bounds))]
     names = [f"part-{number:05}.parquet" for number in range(len(job.bounds))]
     held: dict[int, dict[str, Any]] = {}
@@ -230,21 +243,68 @@ def _write_parts(job: _Job, storage: Storage, force: bool) -> WrittenFeatures:
         storage.remove(name)
     told = {number: about["skipped"] for number, about in held.items()}
     n = sum(about["n_rows"] for about in held.values())
-    for number, table, skipped in job.tables([number for number in range(len(names)) if number not in held]):
+    left = [number for number in range(len(names)) if number not in held]
+    some = [names[number] for number in left], [keys[number] for number in left]
+    made = _made_here(job, storage, left, *some) if client is None else _made_there(job, storage, left, *some, client)
+    for number, (n_rows, skipped) in zip(left, made, strict=True):
         told[number] = skipped
-        if table is None:
-            continue
-        n += table.num_rows
-        about = json.loads((table.schema.metadata or {}).get(_ABOUT, b"{}"))
-        about |= {"key": keys[number], "n_rows": table.num_rows, "skipped": skipped}
-        content = io.BytesIO()
-        parquet.write_table(table.replace_schema_metadata({_ABOUT: json.dumps(about)}), content, write_statistics=False)
-        storage.write(names[number], content.getvalue())
+        n += n_rows
     all_skipped = tuple(Skipped(*one) for number in sorted(told) for one in told[number])
     if n:
-        about = {"n_rows": n, "n_features": job.n_features, "n_skipped": len(all_skipped), "model": of_model}
+        about = {"n_rows": n, "n_features": job.maker.n_features, "n_skipped": len(all_skipped), "model": of_model}
         storage.write(SUCCESS, json.dumps(about).encode())
-    return WrittenFeatures(n, job.n_features, all_skipped, len(held))
+    return WrittenFeatures(n, job.maker.n_features, all_skipped, len(held))
+
+
+# Rows of a part that was written, and items that could not be read.
+_Made = tuple[int, list[Skipped]]
+
+
+def _made_here(job: _Job, storage: Storage, numbers: list[int], names: list[str], keys: list[str]) -> Iterator[_Made]:
+    """Write parts one after the other."""
+    for number, name, key in zip(numbers, names, keys, strict=True):
+        yield _write_part(storage, name, key, *job.table(number))
+
+
+def _made_there(
+    job: _Job, storage: Storage, numbers: list[int], names: list[str], keys: list[str], client: Any
+) -> list[_Made]:
+    """Let workers write parts."""
+    from bagwise.distributed.executors import executor_of
+
+    executor, n = executor_of(client, job.report), len(numbers)
+    bounds = [job.bounds[number] for number in numbers]
+    references = [job.collection._reference(*bound) for bound in bounds]
+    shared = executor.share((job.maker, storage))
+    sizes = [stop - start for start, stop in bounds]
+    parts = executor.map(_make_part, [shared] * n, references, names, keys, step="Counting words", sizes=sizes)
+    made = executor.gather(parts)
+    there = set(storage.names())
+    lost = next((name for name, (n_rows, _) in zip(names, made, strict=True) if n_rows and name not in there), None)
+    if lost is not None:
+        raise BagwiseError(
+            f"A worker has written {lost}, but {storage} does not have it here. Give a folder that all machines share, "
+            "or a URL such as s3://bucket/folder."
+        )
+    return made
+
+
+def _make_part(shared: tuple[_Maker, Storage], reference: Any, name: str, key: str) -> _Made:
+    maker, storage = shared
+    return _write_part(storage, name, key, *maker.table(reference.open()))
+
+
+def _write_part(storage: Storage, name: str, key: str, table: Any, skipped: list[Skipped]) -> _Made:
+    """Write a table, unless it is None, with its key."""
+    if table is None:
+        return 0, skipped
+    parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
+    about = json.loads((table.schema.metadata or {}).get(_ABOUT, b"{}"))
+    about |= {"key": key, "n_rows": table.num_rows, "skipped": skipped}
+    content = io.BytesIO()
+    parquet.write_table(table.replace_schema_metadata({_ABOUT: json.dumps(about)}), content, write_statistics=False)
+    storage.write(name, content.getvalue())
+    return table.num_rows, skipped
 
 
 def _check_folder(storage: Storage, names: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from bagwise.sources.row_lists import RowIds
 from bagwise.training.index_features import add_rows, class_scores, weighted_words
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import PLACED_BY, ItemMap
+from bagwise.training.items import first_labels
 
 __all__ = ["change_index", "known_ids", "with_items", "without_items"]
 
@@ -94,7 +95,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
         blend = ClassBlend.from_items(certainty, classes, scores.shape[1], blend.settings)
     rows = index.index.copy()
     add_rows(rows, model, histograms, index.by, blend, scores)
-    labels = tuple(labels[0] if labels else None for labels in collection.label_sets)
+    labels = first_labels(collection)
     return replace(
         index,
         index=rows,

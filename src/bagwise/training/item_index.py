@@ -30,6 +30,7 @@ from bagwise.sources.frames import is_frame
 from bagwise.training.index_features import SIMILARITIES, add_rows, chosen_by, class_scores, features, weighted_words
 from bagwise.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
 from bagwise.training.item_map import MAP_TENSORS, ItemMap
+from bagwise.training.items import READING, first_labels, reading_of
 from bagwise.training.options import FitOptions
 
 if TYPE_CHECKING:
@@ -59,9 +60,6 @@ _TENSORS_5 |= UNEDITED_TENSORS
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Clusters of a map: as many as classes, within these bounds; the default if there are none.
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
-# How items were read; what is new since the first version is only stored if it was said.
-_READ_1 = ("modality", "text", "label", "encoding")
-_READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
 
 # Model, index, header, ids, labels, blend, answers and map of a file.
 _Parts: TypeAlias = (
@@ -178,14 +176,17 @@ class ItemIndex:
         scores = class_scores(model, histograms) if by in ("classes", "both") else None
         blend = None if scores is None else ClassBlend.of(scores, settings)
         add_rows(index, model, histograms, by, blend, scores)
-        reading = {name: getattr(options, name) for name in _READING}
-        reading = {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
-        labels = tuple(labels[0] if labels else None for labels in collection.label_sets)
+        labels, reading = first_labels(collection), reading_of(options)
         answers = ItemAnswers.of(model, collection, histograms, held_out)
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def metric(self) -> str:
+        """Metric of the index, see `BagIndex`."""
+        return self.index.metric
 
     @property
     def described(self) -> str:
@@ -584,8 +585,8 @@ def _check_items(
         raise _Damaged(f"its items are numbered {numbers[:5].tolist()} …; expected numbers from 0.")
     # they become options of opening a source; no others are accepted
     texts = all(value is None or type(value) is str for value in reading.values())
-    if not texts or not reading.keys() <= set(_READING):
-        raise _Damaged(f"its reading is {reading!r:.100}; expected texts for {', '.join(_READING)}.")
+    if not texts or not reading.keys() <= set(READING):
+        raise _Damaged(f"its reading is {reading!r:.100}; expected texts for {', '.join(READING)}.")
     if not isinstance(header.get("source"), str):
         raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")
     return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading

@@ -23,10 +23,13 @@ from bagwise.training.options import FitOptions, open_source, reading_options
 from bagwise.training.parts import transform_parts
 from bagwise.training.provenance import versions
 
-__all__ = ["N_SAMPLED_ITEMS", "count_words", "open_items", "step_cache"]
+__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "reading_of", "step_cache"]
 
 # Images whose descriptors are kept for the patches of a report.
 N_SAMPLED_ITEMS = 80
+# How the items of an index were read; what is new since the first version is only stored if it was said.
+_READ_1 = ("modality", "text", "label", "encoding")
+READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
 
 
 def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:
@@ -156,6 +159,17 @@ def count_words(
     report = progress or no_progress
     steps = step_cache(options, report)
     return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)
+
+
+def reading_of(options: FitOptions) -> dict[str, Any]:
+    """Return what an index keeps of how its items were read, to open them again."""
+    reading = {name: getattr(options, name) for name in READING}
+    return {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
+
+
+def first_labels(collection: Collection) -> tuple[str | None, ...]:
+    """Return the label of each item, the first of several; None for items without one."""
+    return tuple(labels[0] if labels else None for labels in collection.label_sets)
 
 
 def step_cache(options: FitOptions, progress: Progress) -> StepCache | None:

@@ -20,7 +20,7 @@ from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
-from bagwise.training.items import N_SAMPLED_ITEMS, step_cache
+from bagwise.training.items import N_SAMPLED_ITEMS, first_labels, step_cache
 from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
 from bagwise.training.parts import count_parts, stacked
 from bagwise.training.sums import PartedRows, exceeds, sample_items
@@ -189,7 +189,8 @@ def _sampled(
     data: WordData, rows: PartedRows, codes: Any, classes: tuple[str, ...], options: FitOptions, log: FitLog
 ) -> tuple[WordData, Any]:
     """Take a sample of the items for what needs items; the histograms of all stay where they are."""
-    n, rows = len(data.collection), rows.labelled(data.collection.ids, codes, len(classes))
+    n, labels = len(data.collection), first_labels(data.collection)
+    rows = rows.labelled(data.collection.ids, labels, codes, len(classes))
     chosen = sample_items(data.collection.ids, codes, rows.counted, options)
     log.notes.append(
         f"The histograms of {n:,} items take {readable_size(sum(rows.counted.n_bytes))}, more than this process may "

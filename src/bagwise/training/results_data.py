@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from bagwise._io.storage import Url, as_place
+from bagwise.retrieval.histograms import METRICS
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.places import FileContent
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from bagwise.report.data import SearchResults
     from bagwise.sources.collection import Collection
     from bagwise.training.item_index import Found, ItemIndex
+    from bagwise.training.shards import ShardedIndex
 
 __all__ = ["IndexedItems", "page_link", "results_data"]
 
@@ -34,28 +37,33 @@ class IndexedItems:
 
     Parameters
     ----------
-    index : ItemIndex
-    place : path, default=None
-        Where the items are now. None: where they were.
+    index : ItemIndex or ShardedIndex
+    place : path or URL, default=None
+        Where the items are now. None: where they were, unless that is a URL: listing its items may take long.
     collection : Collection, default=None
         The items, if they are there already.
     """
 
-    index: ItemIndex
-    place: Path | None = None
+    index: ItemIndex | ShardedIndex
+    place: Path | Url | None = None
     collection: Collection | None = None
 
     @property
-    def path(self) -> Path | None:
+    def path(self) -> Path | Url | None:
         """The folder or file of the items; None if it is not known."""
         if self.collection is not None:
             return Path(self.collection.source)
-        return self.place or (Path(self.index.source) if self.index.source else None)
+        if self.place is not None or not self.index.source:
+            return self.place
+        place = as_place(self.index.source)
+        return place if isinstance(place, Url) else Path(place)
 
     @property
     def exist(self) -> bool:
         """Whether the folder or file is still there, or the items are."""
-        return self.collection is not None or (self.path is not None and self.path.exists())
+        if self.collection is not None or self.path is None:
+            return self.collection is not None
+        return self.place is not None if isinstance(self.path, Url) else self.path.exists()
 
     @cached_property
     def by_id(self) -> dict[str, Item]:
@@ -87,7 +95,7 @@ class IndexedItems:
         return [hit.id for hit in hits if hit.id in self.by_id and self._same(query, self.by_id[hit.id], near)]
 
     def _is_near(self, score: float) -> bool:
-        return abs(score - (1.0 if self.index.index.larger_is_nearer else 0.0)) <= _NEAR
+        return abs(score - (1.0 if METRICS[self.index.metric].larger_is_nearer else 0.0)) <= _NEAR
 
     def _may_hold(self, query: Item) -> bool:
         """Whether the place of the query is in the place of the items."""
@@ -175,7 +183,7 @@ def results_data(
         Hit(hit.id, hit.score, hit.label, *_preview(item, modality), page_link(item, page), row)
         for hit, item, row in zip(hits, found, rows[1:], strict=True)
     ]
-    one_file = items.exist and items.path is not None and items.path.is_file()
+    one_file = items.exist and isinstance(items.path, Path) and items.path.is_file()
     return SearchResults(
         name,
         shown,
@@ -202,7 +210,7 @@ def _preview(item: Item | str | None, modality: str) -> tuple[bytes | None, str 
         return None, None
 
 
-def _values(index: ItemIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+def _values(index: ItemIndex | ShardedIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
     """Return names of columns, and the values of rows in them; rows that are not there any more have none.
 
     If there are many columns, those are shown that the rows have in common with the first one: with the largest sums

@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bagwise._io.atomic import write_atomically
-from bagwise._io.storage import Url, as_place
+from bagwise._io.storage import Storage, Url, absolute, as_place
 from bagwise.distributed.executors import Executor, executor_of
-from bagwise.distributed.searching import search
-from bagwise.errors import BagwiseError, argument
+from bagwise.distributed.opened import labels_to_bytes
+from bagwise.distributed.searching import search, search_labelled
+from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
+from bagwise.model.files import is_item_index, model_bytes
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import Part, Progress
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.training.index_features import features
-from bagwise.training.items import open_items
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import NothingReadError, SkippedItemsWarning
+from bagwise.training.index_features import SIMILARITIES, features
+from bagwise.training.item_index import Found, ItemIndex
+from bagwise.training.items import READING, first_labels, open_items, reading_of
 from bagwise.training.options import FitOptions
 from bagwise.training.parts import Reading, partitions_of, transform_rows
 
 if TYPE_CHECKING:
     from bagwise.training.fit import Fit
 
-__all__ = ["ShardedIndex", "build_shards", "shards_of_fit"]
+__all__ = ["SHARDS_FILE", "ShardedIndex", "build_shards", "is_sharded", "open_index", "shards_of_fit"]
 
-_ABOUT, _MODEL = "shards.json", "model.bagwise"
+SHARDS_FILE, _MODEL = "shards.json", "model.bagwise"
+_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL}|\d{{6,}}\.(index|labels\.json)")
 _METRICS = {"words": "inner", "groups": "hellinger"}
-_SCHEMA = 1
+_SCHEMA = 2  # 1 has neither labels nor the source
 
 
 @dataclass(frozen=True)
@@ -42,13 +51,19 @@ class ShardedIndex:
 
     Attributes
     ----------
-    folder : Path
+    folder : Path or Url
     model : Model
     shards : tuple of str
         Names of the files, in the order of the collection.
     by : {"words", "groups"}
         What items are compared by, see `ItemIndex`.
     n_items : int
+    labelled : bool
+        Whether there are labels of the items, in a file beside each shard.
+    source : str
+        Path of the items when they were indexed, "" if they were not in files.
+    reading : mapping
+        How they were read, see `ItemIndex`.
 
     Examples
     --------
@@ -63,32 +78,58 @@ class ShardedIndex:
     (2, [['c', 'b']])
     """
 
-    folder: Path
+    folder: Path | Url
     model: Model
     shards: tuple[str, ...]
     by: str
     n_items: int
+    labelled: bool = False
+    source: str = ""
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> ShardedIndex:
-        """Open a folder that `build_shards` has written."""
-        place = _local(folder)
+    def load(cls, folder: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> ShardedIndex:
+        """Open a folder that `build_shards` has written, a path or URL.
+
+        `storage_options` are for URLs, see `bagwise.open_collection`.
+        """
+        place = _folder(folder, storage_options)
+        storage = Storage.of(place)
         try:
-            about = json.loads((place / _ABOUT).read_bytes())
-            if about["schema"] != _SCHEMA:
-                raise BagwiseError(f"{place} was written by a later version of bagwise. Update bagwise.")
-            names, by, n_items = tuple(map(str, about["shards"])), str(about["by"]), int(about["n_items"])
-        except FileNotFoundError as error:
-            raise BagwiseError(
-                f"{place} is no finished index in shards: it has no {_ABOUT}. Build it again."
-            ) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, BagwiseError):
+            content = storage.read(SHARDS_FILE)
+        except BagwiseError as error:
+            if not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
                 raise
-            raise BagwiseError(f"{place / _ABOUT} cannot be read: {error}") from error
-        if by not in _METRICS or any(Path(name).name != name for name in names):
-            raise BagwiseError(f"{place / _ABOUT} is damaged. Build the index again.")
-        return cls(place, Model.load(place / _MODEL), names, by, n_items)
+            one_file = " An index in one file is opened on this machine, not by URL." if isinstance(place, Url) else ""
+            raise BagwiseError(
+                f"{place} is no finished index in shards: it has no {SHARDS_FILE}.{one_file} Give the folder of a "
+                "finished one, or build it again by: bagwise index MODEL SOURCE --workers N"
+            ) from error
+        try:
+            about = _read_about(content)
+        except _NotShards as error:
+            raise BagwiseError(f"{storage.file(SHARDS_FILE)} {error}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise BagwiseError(f"{storage.file(SHARDS_FILE)} is damaged ({error}). Build the index again.") from error
+        return cls(folder=place, model=Model.load(storage.file(_MODEL)), **about)
+
+    def __len__(self) -> int:
+        return self.n_items
+
+    @property
+    def metric(self) -> str:
+        """Metric of the shards, see `BagIndex`."""
+        return _METRICS[self.by]
+
+    @property
+    def described(self) -> str:
+        """What items are compared by, in words."""
+        return self.by
+
+    @property
+    def score_name(self) -> str:
+        """Name of the scores, as that of an `ItemIndex`."""
+        return "similarity" if self.metric == "inner" else self.metric
 
     def search(self, items: Any, k: int = 10, *, client: Any = None, **options: Any) -> tuple[Any, Any]:
         """Find the items that are most like each query.
@@ -108,8 +149,72 @@ class ShardedIndex:
         ids : ndarray of str objects, same shape
             The same as those of one index of all items.
         """
-        rows = features(self.model, self.model.histograms(items, **options), self.by, _METRICS[self.by])
-        return search([self.folder / name for name in self.shards], rows, k, client=client)
+        return search(self._files(self.shards), self._rows(self.model.histograms(items, **options)), k, client=client)
+
+    def find(self, histograms: Any, k: int = 10, *, by: str | None = None, client: Any = None) -> list[list[Found]]:
+        """Find the items that are most like each query, with their labels, as `ItemIndex.search` does.
+
+        Parameters
+        ----------
+        histograms : CSR array or ndarray of shape (n_queries, n_cells * d)
+            Counts of the words of queries, see `count_words`.
+        k : int, default=10
+        by : str, default=None
+            What to compare by, which must be `by` of the index. None: that.
+        client : distributed.Client, default=None
+            Whose workers search; they must be able to read the folder.
+
+        Returns
+        -------
+        found : list of lists of Found
+        """
+        self.wanted(by)
+        names = [_labels_of(name) if self.labelled else None for name in self.shards]
+        found = search_labelled(self._files(self.shards), self._files(names), self._rows(histograms), k, client)
+        scores, ids, labels = found
+        scores = np.clip(scores, 0, 1)  # rounding errors of float32
+        rows = zip(ids.tolist(), scores.tolist(), labels.tolist(), strict=True)
+        return [[Found(*one) for one in zip(*row, strict=True)] for row in rows]
+
+    def class_weights(self, histograms: Any, *, by: str | None = None) -> NDArray[np.float64]:
+        """Return how much classes count in a search for each query: not at all, see `ItemIndex.class_weights`."""
+        self.wanted(by)
+        return np.zeros(np.shape(histograms)[0])
+
+    def _rows(self, histograms: Any) -> Any:
+        return features(self.model, histograms, self.by, self.metric)
+
+    def _files(self, names: Sequence[str | None]) -> list[Any]:
+        storage = Storage.of(self.folder)
+        return [None if name is None else storage.file(name) for name in names]
+
+    def wanted(self, by: str | None) -> str:
+        """Return what to compare by; raise an error if the shards are not for it."""
+        if by is None or by == self.by:
+            return self.by
+        if by not in SIMILARITIES:
+            raise unknown_name(parameter_name("by"), by, (self.by,))
+        other = f"--by {by} --workers N" if by in _METRICS else f"--by {by}, without --workers and --scheduler"
+        raise BagwiseError(
+            f"The shards in {self.folder} compare items by {self.by}, so they cannot be searched by {by!r}. Build "
+            f"another index by: bagwise index MODEL SOURCE {other}"
+        )
+
+
+def open_index(path: str | os.PathLike[str]) -> ItemIndex | ShardedIndex:
+    """Open an index: a file, or a folder of shards, which may be a URL."""
+    place = as_place(path)
+    return ShardedIndex.load(place) if isinstance(place, Url) or is_sharded(place) else ItemIndex.load(place)
+
+
+def is_sharded(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder of shards, by what it holds or, if that is not finished, by its name."""
+    folder = Path(path)
+    return (
+        folder.is_dir()
+        and not is_item_index(folder)
+        and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
+    )
 
 
 def build_shards(
@@ -120,6 +225,7 @@ def build_shards(
     by: str = "words",
     client: Any = None,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ShardedIndex:
     """Index a collection partition by partition.
@@ -128,90 +234,195 @@ def build_shards(
     ----------
     model : Model
     source : Collection or path
-    folder : path
-        Where to write; this process writes, shard by shard.
+    folder : path or URL
+        Where to write; an index in shards that is there is replaced. Workers write to a URL themselves; to a folder of
+        this machine this process writes, shard by shard.
     by : {"words", "groups"}, default="words"
         What items are compared by, see `ItemIndex`.
     client : distributed.Client, default=None
         Whose workers read the items and build the shards.
     progress : callable, default=None
         See `fit_model`.
+    storage_options : mapping, default=None
+        For URLs, see `bagwise.open_collection`.
     **options
         Parameters of `FitOptions`: those that say how a source is read, `on_error`, `cache` and `partition` are used.
 
     Returns
     -------
     index : ShardedIndex
+
+    Warns
+    -----
+    SkippedItemsWarning
+        If items could not be read.
     """
-    _check_by(by)
-    place = _local(folder)
+    place = _checked_place(folder, storage_options, by)
     chosen, executor = FitOptions(**options), executor_of(client, progress)
     collection = open_items(model, source, chosen)
     partitions = partitions_of(collection, chosen.partition)
     rows, heads = transform_rows(model.vectorizer, partitions, Reading.of(chosen), executor)
-    ids = [
-        np.array(partition.open().ids, dtype=object)[kept].tolist()
-        for partition, (kept, *_) in zip(partitions, heads, strict=True)
-    ]
-    return _write(model, executor, rows, ids, place, by)
+    skipped = [one for _, some, _ in heads for one in some]
+    skipped += [] if isinstance(source, Collection) else collection.skipped
+    kept = [one.start + read for one, (read, *_) in zip(partitions, heads, strict=True)]
+    if not sum(map(len, kept)):
+        raise NothingReadError(skipped, collection.source)
+    ids, labels = (np.array(some, dtype=object) for some in (collection.ids, first_labels(collection)))
+    parts = [(ids[some].tolist(), labels[some].tolist()) for some in kept]
+    index = _write(model, executor, rows, parts, place, by, _origin(collection, chosen))
+    if skipped:
+        n_items = len(collection) + len(collection.skipped)
+        told = f"{len(skipped)} of {n_items} items could not be read and were skipped. {skipped[0].id}: "
+        warnings.warn(SkippedItemsWarning(f"{told}{skipped[0].reason}", skipped), stacklevel=2)
+    return index
 
 
-def shards_of_fit(fit: Fit, folder: str | os.PathLike[str], *, by: str = "words") -> ShardedIndex:
-    """Index the items of a fit on a cluster whose histograms did not fit into one process."""
-    _check_by(by)
-    place, rows = _local(folder), fit.data.rows
+def shards_of_fit(
+    fit: Fit,
+    folder: str | os.PathLike[str],
+    *,
+    by: str = "words",
+    options: FitOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> ShardedIndex:
+    """Index the items of a fit on a cluster whose histograms did not fit into one process.
+
+    Parameters
+    ----------
+    fit : Fit
+    folder, by, storage_options
+        See `build_shards`.
+    options : FitOptions, default=None
+        Options the items were read with.
+
+    Returns
+    -------
+    index : ShardedIndex
+    """
+    place, rows = _checked_place(folder, storage_options, by), fit.data.rows
     if rows is None:
         raise BagwiseError("The histograms of this fit are in this process. Use ItemIndex.build, or build_shards.")
     ends = np.cumsum(rows.counted.n_rows)[:-1]
-    ids = [part.tolist() for part in np.split(np.array(rows.ids, dtype=object), ends)]
-    return _write(fit.model, rows.executor, rows.counted.rows, ids, place, by)
+    ids, labels = (np.split(np.array(some, dtype=object), ends) for some in (rows.ids, rows.labels))
+    parts = [(some.tolist(), own.tolist()) for some, own in zip(ids, labels, strict=True)]
+    origin = _origin(fit.data.collection, FitOptions() if options is None else options)
+    return _write(fit.model, rows.executor, rows.counted.rows, parts, place, by, origin)
 
 
-def _local(folder: str | os.PathLike[str]) -> Path:
-    """Return the path of a folder; raise an error for URLs."""
-    place = as_place(folder)
-    if isinstance(place, Url):
-        raise BagwiseError(f"An index is mapped into memory, and {place} is a URL. Give a folder that workers share.")
-    return Path(place)
+def _folder(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> Path | Url:
+    place = as_place(folder, storage_options)
+    return place if isinstance(place, Url) else Path(place)
 
 
-def _check_by(by: str) -> None:
+def _checked_place(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None, by: str) -> Path | Url:
+    """Return where to write; raise an error if it holds something else, or items cannot be compared so in shards."""
     if by not in _METRICS:
         raise BagwiseError(
             f"{argument('by', by)} is not for shards, whose items are compared by 'words' or 'groups': classes are "
-            "calibrated over all items. Use one of these, or ItemIndex."
+            "calibrated over all items. Use one of these, or an index in one file."
         )
+    place = _folder(folder, storage_options)
+    other = next((name for name in Storage.of(place).names() if not _OURS.fullmatch(name)), None)
+    if other is not None:
+        raise BagwiseError(f"{place} is not a folder of shards: it holds {other}. Give a new folder.")
+    return place
+
+
+def _origin(collection: Collection, options: FitOptions) -> dict[str, Any]:
+    """Return where items are, and how they were read."""
+    place = as_place(collection.source)
+    there = isinstance(place, Url) or os.path.exists(place)
+    return {"source": absolute(place) if there else "", "reading": reading_of(options)}
+
+
+def _labels_of(shard: str) -> str:
+    """Return the name of the file with the labels of a shard."""
+    return f"{shard.removesuffix('.index')}.labels.json"
+
+
+class _NotShards(BagwiseError):
+    """The file is not one of this version; begins with a verb."""
+
+
+def _read_about(content: bytes) -> dict[str, Any]:
+    """Return attributes of an index from its JSON file."""
+    about = json.loads(content)
+    schema = about["schema"]
+    if schema not in (1, _SCHEMA):
+        raise _NotShards(f"has schema {schema!r:.100}, this version of bagwise reads 1, {_SCHEMA}. Upgrade bagwise.")
+    names, by, n_items = tuple(map(str, about["shards"])), str(about["by"]), int(about["n_items"])
+    if by not in _METRICS or not names or n_items < 0 or not all(_OURS.fullmatch(name) for name in names):
+        raise ValueError(f"it has {len(names)} shards of {n_items} items, compared by {by!r:.100}")
+    found = {"shards": names, "by": by, "n_items": n_items}
+    if schema == 1:
+        return found
+    labelled, source, reading = about["labelled"], about["source"], dict(about["reading"])
+    texts = all(value is None or type(value) is str for value in reading.values())
+    if type(labelled) is not bool or type(source) is not str or not texts or not reading.keys() <= set(READING):
+        raise ValueError(f"its source is {source!r:.100}, read by {reading!r:.100}")
+    return found | {"labelled": labelled, "source": source, "reading": reading}
 
 
 def _write(
-    model: Model, executor: Executor, rows: Sequence[Any], ids: Sequence[list[str]], folder: Path, by: str
+    model: Model,
+    executor: Executor,
+    rows: Sequence[Any],
+    parts: Sequence[tuple[list[str], list[str | None]]],
+    folder: Path | Url,
+    by: str,
+    origin: Mapping[str, Any],
 ) -> ShardedIndex:
-    """Build an index of each partition, and write them one at a time."""
+    """Build an index of each partition and write it; `parts` are ids and labels. What is not finished is removed."""
+    storage, n, sizes = Storage.of(folder), len(rows), [len(ids) for ids, _ in parts]
+    is_new = isinstance(folder, Path) and not folder.exists()
+    names = tuple(f"{number:06d}.index" for number in range(n))
+    labelled = any(label is not None for _, labels in parts for label in labels)
+    about = {"by": by, "n_items": sum(sizes), "shards": names, "labelled": labelled, **origin}
+    storage.remove(SHARDS_FILE)  # an index is whole once this is there
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BagwiseError(f"{folder} cannot be written as a folder: {error.strerror}.") from error
-    (folder / _ABOUT).unlink(missing_ok=True)  # an index is whole once this is there
-    model.save(folder / _MODEL)
-    shared = executor.share(model)
-    n, sizes = len(rows), [len(part) for part in ids]
-    built = executor.map(
-        partial(_built, by, type(executor).keep), [shared] * n, rows, ids, step="Building the index", sizes=sizes
-    )
-    names = []
-    for number, handle in enumerate(built):
-        (content,) = executor.gather([handle])[0]
-        names.append(f"{number:06d}.index")
-        write_atomically(folder / names[-1], content)
-    about = {"schema": _SCHEMA, "by": by, "n_items": sum(sizes), "shards": names}
-    write_atomically(folder / _ABOUT, json.dumps(about, indent=1).encode())
-    return ShardedIndex(folder, model, tuple(names), by, sum(sizes))
+        for name in filter(_OURS.fullmatch, storage.names()):
+            storage.remove(name)
+        storage.write(_MODEL, model_bytes(model))
+        # a worker may not have a folder of this machine, but it has stores
+        build = partial(_build, by, labelled, storage if isinstance(folder, Url) else None, type(executor).keep)
+        shared = executor.share(model)
+        built = executor.map(build, [shared] * n, names, rows, parts, step="Building the index", sizes=sizes)
+        for handle in built:
+            for name, content in executor.gather([handle])[0]:
+                storage.write(name, content)
+        storage.write(SHARDS_FILE, json.dumps({"schema": _SCHEMA, **about}, indent=1).encode())
+    except BaseException:
+        with suppress(BagwiseError, OSError):  # the first error is what counts
+            for name in (_MODEL, *names, *map(_labels_of, names)):
+                storage.remove(name)
+            if is_new and isinstance(folder, Path):
+                folder.rmdir()
+        raise
+    return ShardedIndex(folder=folder, model=model, **about)
 
 
-def _built(by: str, keep: Any, model: Model, part: Part, ids: list[str]) -> Any:
+def _build(
+    by: str,
+    labelled: bool,
+    storage: Storage | None,
+    keep: Any,
+    model: Model,
+    name: str,
+    part: Part,
+    items: tuple[list[str], list[str | None]],
+) -> Any:
+    """Index a partition; write its files to the storage, or return their names and contents without one."""
+    ids, labels = items
     ((matrix, _),) = part.content
     index = BagIndex(metric=_METRICS[by])
     if len(ids):
         index.add(features(model, matrix, by, index.metric), ids)
+    files = {_labels_of(name): labels_to_bytes(labels)} if labelled else {}
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
-        return keep([index.save(Path(folder, "shard.index")).read_bytes()])
+        file = index.save(Path(folder, name))
+        if storage is None:
+            return keep([*files.items(), (name, file.read_bytes())])
+        for other, content in files.items():
+            storage.write(other, content)
+        storage.upload(name, str(file))
+        return keep([])

@@ -136,18 +136,21 @@ class PartedRows:
     codes: list[NDArray[Any]] = field(default_factory=list)
     n_classes: int = 1
     ids: Sequence[str] = ()
+    labels: Sequence[str | None] = ()
 
     @property
     def n_items(self) -> int:
         """Number of items that could be read."""
         return sum(self.counted.n_rows)
 
-    def labelled(self, ids: Sequence[str], codes: NDArray[np.int64] | None, n_classes: int) -> PartedRows:
-        """Return the same rows with the ids and classes of all items."""
+    def labelled(
+        self, ids: Sequence[str], labels: Sequence[str | None], codes: NDArray[np.int64] | None, n_classes: int
+    ) -> PartedRows:
+        """Return the same rows with the ids, labels and classes of all items."""
         ends = np.cumsum(self.counted.n_rows)[:-1]
         given = np.zeros(self.n_items, np.int64) if codes is None else codes
         parts = np.split(given.astype(np.min_scalar_type(max(n_classes, 1))), ends)
-        return replace(self, codes=parts, n_classes=max(n_classes, 1), ids=ids)
+        return replace(self, codes=parts, n_classes=max(n_classes, 1), ids=ids, labels=labels)
 
     def sample(self, chosen: NDArray[np.intp]) -> Any:
         """Bring some rows, ascending, into this process."""
