@@ -92,6 +92,8 @@ def test_partitions_do_not_change_the_model(folder, few, partition, damaged, tmp
         for where in (None, LocalExecutor())
     )
     assert here.model.hierarchy == there.model.hierarchy
+    assert here.notes == there.notes
+    assert "Words were learned from 7 of 18 images, chosen at random; they are counted in all." in here.notes
     assert len(here.data.skipped) == (len(hurt) if damaged else 0)
     assert [one.id for one in here.data.skipped] == sorted(one.id for one in here.data.skipped)
     assert here.data.skipped == there.data.skipped

@@ -129,7 +129,8 @@ def fit_model(
     r"""Learn a vocabulary, merge its words into groups, and train a classifier on the groups.
 
     1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of a
-       table. A source with splits train and test is learned from its split train.
+       table. A source with splits train and test is learned from its split train. Of more than 5000 images, or 500
+       videos, as many are chosen by hashes of their ids to learn words from; words are counted in all.
     2. They are merged level by level; see `merge_words`.
     3. If there are classes, there are linear classifiers at several sizes along the merging path, and the errors of
        all sizes are estimated by cross-validation, with one hierarchy per fold. (Words of images and weights of words

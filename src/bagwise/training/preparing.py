@@ -170,6 +170,12 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
         log.notes.append(
             f"{len(data.skipped)} of {n_all} items could not be read and were skipped. {first.id}: {first.reason}"
         )
+    learned_from = data.vectorizer.items_to_learn_from(collection)
+    if learned_from is not None:
+        log.notes.append(
+            f"Words were learned from {len(learned_from):,} of {len(collection):,} {collection.modality}, chosen at "
+            "random; they are counted in all."
+        )
     if len(data.collection) < 2:
         raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.")
     if data.n_words < 2:
