@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.storage import is_url
+from bagwise._io.storage import Url, as_place
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
@@ -36,7 +36,7 @@ class StepCache:
 
     Parameters
     ----------
-    folder : path
+    folder : path or URL
     made_by : mapping
         Versions, as JSON values.
     progress : callable
@@ -51,7 +51,7 @@ class StepCache:
     def __init__(
         self, folder: str | os.PathLike[str], made_by: Mapping[str, Any], progress: Callable[[str, int, int], None]
     ) -> None:
-        self.folder = folder
+        self.folder = as_place(folder)
         self.used: list[str] = []
         self._made_by = {"steps": SCHEMA, **made_by}
         self._progress = progress
@@ -78,7 +78,7 @@ class StepCache:
         return ItemFile(self._files(step, settings), self._fingerprint(data))
 
     def _files(self, step: str, settings: Mapping[str, Any]) -> ArrayCache:
-        inside = f"{os.fspath(self.folder)}/{step}" if is_url(self.folder) else Path(self.folder) / step
+        inside = self.folder.inside(step) if isinstance(self.folder, Url) else Path(self.folder) / step
         return ArrayCache(inside, {"step": step, **self._made_by, "settings": dict(settings)})
 
     def _fingerprint(self, data: Any) -> str:
