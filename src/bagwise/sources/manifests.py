@@ -336,7 +336,7 @@ class _Home:
     def row(self, item: Item) -> dict[str, Any]:
         """Return what the manifest says about an item."""
         content, size, offset = item.content, None, None
-        if isinstance(content, (TarMember, PartContent)) and getattr(content, "unpacked", None) is None:
+        if isinstance(content, (TarMember, PartContent)) and getattr(content, "packed", None) is None:
             size, offset = content.size, content.offset
             content = content.archive if isinstance(content, TarMember) else content.file
         elif isinstance(content, FileContent):
