@@ -5,6 +5,7 @@ import json
 import pickle
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
@@ -295,14 +296,31 @@ def test_partitions_of_shards_are_made_without_reading_them(shards, monkeypatch,
         open_partitions(place, items_per_partition=5)
 
 
+def test_others_may_list_shards(shards):
+    """In parts, as the built-in `map` would; other sources need no lists of shards."""
+    for place in (shards / "images-*.tar", "memory://shards/images-{000..002}.tar", shards / "texts"):
+        lengths = []
+
+        def listed(function, parts, lengths=lengths):
+            lengths.extend(map(len, parts))
+            return map(pickle.loads(pickle.dumps(function)), pickle.loads(pickle.dumps(parts)))
+
+        found = open_collection(place, mapping=listed)
+        assert found == open_collection(place)
+        assert lengths == [1] * len({id.split("/")[0] for id in found.ids})
+        equal_items(found, open_collection(place))
+    with ThreadPoolExecutor(2) as pool:
+        assert open_collection(shards / "images-*.tar", mapping=pool.map).ids[0] == "images-000.tar/00000.jpg"
+
+
 def test_a_shard_by_url_is_read_once(shards, monkeypatch):
     from bagwise.sources.contents import UrlContent
 
     (part,) = open_partitions("memory://shards/images-{000..000}.tar", modality="images")
-    reads = []
-    monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given))
+    reads, read = [], UrlContent.read
+    monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given) or read(self, *given))
     assert [item.load().shape for item in part.open()]
-    assert not reads  # from the temporary file
+    assert reads == [(0, 6)]  # whether it is compressed; all else is from the temporary file
 
 
 def test_texts_in_shards_have_labels_of_json(shards):
