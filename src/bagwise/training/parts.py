@@ -50,7 +50,7 @@ class Reading:
     """How the items of a partition are read; what of it was finished is kept in `cache`."""
 
     on_error: str
-    cache: str | None
+    cache: Any
     versions: dict[str, str]
 
     @classmethod

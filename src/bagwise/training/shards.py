@@ -145,8 +145,8 @@ def build_shards(
     """
     _check_by(by)
     place = _local(folder)
-    chosen, executor = FitOptions(**options), executor_of(client, progress)
-    collection = open_items(model, source, chosen)
+    chosen, executor = FitOptions(**options).for_source(source), executor_of(client, progress)
+    collection = open_items(model, source, chosen, executor)
     partitions = partitions_of(collection, chosen.partition)
     rows, heads = transform_rows(model.vectorizer, partitions, Reading.of(chosen), executor)
     ids = [
