@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import tarfile
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -296,6 +297,28 @@ def test_partitions_of_shards_are_made_without_reading_them(shards, monkeypatch,
         open_partitions(place, items_per_partition=5)
 
 
+def test_samples_of_shards_take_little_memory(tmp_path):
+    n_each, n_shards = 200, 5
+    for number in range(n_shards):
+        with tarfile.open(tmp_path / f"s-{number}.tar", "w") as archive:
+            for k in range(n_each):
+                add(archive, f"{number}{k:06}.txt", b"text")
+                add(archive, f"{number}{k:06}.cls", b"ab"[k % 2 : k % 2 + 1])
+    whole = open_collection(tmp_path)
+    tracemalloc.start()
+    same = open_collection(tmp_path)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert same == whole
+    assert held < 180 * len(whole)  # twice as much as items
+    assert all(len(pickle.dumps(part)) < 60 * n_each for part in whole.partitions(n_shards))
+    chosen = whole[::3].with_splits(dict.fromkeys(whole[::3].ids, "train"))
+    sent = pickle.loads(pickle.dumps(chosen))
+    assert sent == chosen
+    assert (sent.ids, set(sent.splits)) == (whole.ids[::3], {"train"})
+    assert [item.load() for item in sent[:2]] == ["text"] * 2
+
+
 def test_others_may_list_shards(shards):
     """In parts, as the built-in `map` would; other sources need no lists of shards."""
     for place in (shards / "images-*.tar", "memory://shards/images-{000..002}.tar", shards / "texts"):
@@ -334,6 +357,7 @@ def test_texts_in_shards_have_labels_of_json(shards):
     ("pattern", "said"),
     [
         ("none-*.tar", "There is no file"),
+        ("images-{000,000}.tar", "has the shard 'images-000.tar' twice"),
         ("x-{0..99999999999}.tar", "stands for more than 1,000,000 files"),
         ("images-{000..009}.tar", "No such file|does not exist"),
     ],

@@ -117,6 +117,14 @@ def test_shards_are_listed_and_read_by_blocks(store, folder, no_blocks):
         assert len(store.requests) <= len(ranges) + 1  # whether the shard was changed, once
 
 
+def test_a_name_below_a_shard_is_refused(store, folder):
+    """No disk can have both, but a bucket may: ids could be equal."""
+    for name in ("a.tar", "a.tar/b.tar"):
+        store.system.put_file(str(folder / "shards" / "shard-000.tar"), f"{store.bucket}/nested/{name}")
+    with pytest.raises(BagwiseError, match=r"has a shard 'a.tar', and 'a.tar/b.tar' below it"):
+        open_collection(store.url("nested/{a.tar/b,a}.tar"), "images", storage_options=store.options)
+
+
 def test_what_is_compressed_is_fetched_once(store, no_blocks):
     whole = open_collection(store.url("data/packed/shard-{000..001}.tar.gz"), storage_options=store.options)
     first, _ = (pickle.dumps(part) for part in whole.partitions(2))

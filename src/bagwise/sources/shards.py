@@ -12,24 +12,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place, storage_errors
 from bagwise._utils.checks import as_count
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import Packed, TarMember, is_tar, list_archive, tar_members
+from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_LABEL
 from bagwise.sources.contents import File, FileContent, UrlContent
-from bagwise.sources.items import Decoder, Item
+from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
 from bagwise.sources.places import annotated, arrange, is_file, list_place
 from bagwise.sources.row_lists import Coded
+from bagwise.sources.shard_collection import ListedShard, ShardCollection
 
 __all__ = ["Shards", "as_shards", "open_partitions", "open_shards", "sample_names"]
 
@@ -189,31 +189,17 @@ def open_shards(
         listed = listing(shards)
     else:
         listed = [one for some in shards.mapping(listing, shards.parts(_MOST_PARTS)) for one in some]
-    items = []
-    for name, file, found in zip(shards.names, shards.files, listed, strict=True):
-        split = by_folder[name][1] if isinstance(splits, str) and splits == "folders" else None
-        places = zip(found.names, found.offsets.tolist(), found.sizes.tolist(), found.labels, strict=True)
-        for member, offset, size, given in places:
-            content = TarMember(file, member, offset, size, found.stamp, found.packed)
-            items.append(Item(f"{name}/{member}", content, decoder, given, split))
-    limits.check("rows", len(items), f"{shards.source} has more than {limits.rows:,} samples")
-    if not items:
+    divided = isinstance(splits, str) and splits == "folders"
+    split_of = [by_folder[name][1] if divided else None for name in shards.names]
+    collection = ShardCollection.of(
+        shards.names, shards.files, listed, split_of, modality, decoder, shards.source, limits
+    )
+    if not len(collection):
         raise BagwiseError(
             f"{shards.source} holds no {modality}: none of the members of its {len(shards.files)} tar files ends in "
             f"{', '.join(sorted(endings or ['anything']))}. Others by {argument('extensions')}."
         )
-    return annotated(Collection(items, modality, shards.source, limits=limits), labels, splits)
-
-
-class _Listed(NamedTuple):
-    """The items of a shard: what the process that opens a collection needs to know of them, and no more."""
-
-    stamp: tuple[Any, ...]
-    packed: Packed | None
-    names: list[str]
-    offsets: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    labels: Coded[tuple[str, ...]]
+    return annotated(collection, labels, splits)
 
 
 @dataclass(frozen=True)
@@ -224,12 +210,12 @@ class _Listing:
     labelled: bool
     limits: Limits
 
-    def __call__(self, shards: Shards) -> list[_Listed]:
+    def __call__(self, shards: Shards) -> list[ListedShard]:
         """List the items of each shard, with labels if these are in shards."""
         n_threads = _AT_A_TIME if any(isinstance(file, UrlContent) for file in shards.files) else 1
         return [*map_in_order(partial(self._one, shards), shards.files, n_threads)]
 
-    def _one(self, shards: Shards, file: File) -> _Listed:
+    def _one(self, shards: Shards, file: File) -> ListedShard:
         try:
             listed = list_archive(file, self.limits, shards.copy)
         except OSError as error:
@@ -245,7 +231,7 @@ class _Listing:
             labels.append(() if label is None else (label,))
         offsets, sizes = (np.array([getattr(one, name) for one in items], np.int64) for name in ("offset", "size"))
         stamp, packed = (members[0].stamp, members[0].packed) if members else ((), None)
-        return _Listed(stamp, packed, [one.name for one in items], offsets, sizes, Coded.of(labels))
+        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, Coded.of(labels))
 
 
 def _samples(members: Sequence[TarMember]) -> Iterator[dict[str, TarMember]]:
