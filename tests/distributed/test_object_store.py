@@ -97,6 +97,19 @@ def test_a_fit_of_shards_nobody_has_listed(client, store, folder, only_there, mo
     assert index.n_items == N_SHARDS * N_EACH
 
 
+def test_with_a_cache_shards_are_not_fetched_again(client, store, folder):
+    """Results are found by the content of items, which is known from when they were read."""
+    pattern, given = store.url("data/shard-{000..005}.tar"), OPTIONS | {"storage_options": store.options}
+    given |= {"cache": store.url("cache"), "partition": N_EACH, "client": client}
+    store.requests.clear()
+    first = fit_model(pattern, **given)
+    asked = [store.asked("GET", f"shard-{k:03}") for k in range(N_SHARDS)]
+    assert max(map(len, asked)) <= 4
+    again = fit_model(pattern, **given)
+    assert "12 words" in again.result.cached
+    assert again.hierarchy == first.hierarchy == fit_model(folder, **OPTIONS).hierarchy
+
+
 def test_ctrl_c_and_errors_end_the_listing(client, store, folder):
     def interrupt(step, done, total):
         if step == "Listing shards" and done:

@@ -109,6 +109,7 @@ class Part:
     kept: NDArray[np.intp]  # items that could be read, by their numbers in the part
     skipped: tuple[Skipped, ...] = ()
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # vectors, and those not zero
+    fingerprint: str | None = None  # of the content of the items when they were read, for results in a cache
 
 
 class Vectorizer(ABC):
