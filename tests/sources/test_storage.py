@@ -146,9 +146,9 @@ def test_urls_that_cannot_be_opened(places, url, said):
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(BagwiseError, match=r"s3:// needs s3fs. Install it with: pip install s3fs"):
-        open_collection("s3://bucket/photos")
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(BagwiseError, match=r"gs:// needs gcsfs. Install it with: pip install gcsfs"):
+        open_collection("gs://bucket/photos")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(BagwiseError, match=r'needs fsspec. Install it with: pip install "bagwise\[dask\]"'):
         open_collection("memory://places/texts")
