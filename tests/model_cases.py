@@ -129,3 +129,9 @@ MADE = {
     "int8 images": lambda: two_vocabularies().quantize(),
     "int8 texts": lambda: weighted_text_model(np.random.default_rng(0)).compact().quantize(),
 }
+
+
+def saved(model, folder):
+    """The bytes of a model without what differs from run to run."""
+    provenance = {name: value for name, value in model.provenance.items() if name not in ("created", "seconds")}
+    return dataclasses.replace(model, provenance=provenance).save(folder / "model.bagwise").read_bytes()

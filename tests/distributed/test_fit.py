@@ -1,6 +1,5 @@
 """A fit on a cluster: the model of the fit in memory, for any partitions and workers, also if some are lost."""
 
-import dataclasses
 import logging
 import operator
 import os
@@ -16,6 +15,7 @@ from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources.items import NothingReadError
 from bagwise.training import FitOptions, evaluate_model, run_fit
 from commands import bagwise
+from model_cases import saved
 from small_sources import write_image_folder, write_records, write_table
 
 JOBS = {
@@ -23,12 +23,6 @@ JOBS = {
     "texts": {"n_words": 15, "n_groups": 4, "folds": 2},
     "table": {"n_groups": "auto", "folds": 3, "criterion": "aib"},
 }
-
-
-def saved(model, folder):
-    """The bytes of a model without what differs from run to run."""
-    provenance = {name: value for name, value in model.provenance.items() if name not in ("created", "seconds")}
-    return dataclasses.replace(model, provenance=provenance).save(folder / "model.bagwise").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,9 @@ import io
 import json
 import pickle
 import tarfile
+import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
@@ -295,14 +297,53 @@ def test_partitions_of_shards_are_made_without_reading_them(shards, monkeypatch,
         open_partitions(place, items_per_partition=5)
 
 
+def test_samples_of_shards_take_little_memory(tmp_path):
+    n_each, n_shards = 200, 5
+    for number in range(n_shards):
+        with tarfile.open(tmp_path / f"s-{number}.tar", "w") as archive:
+            for k in range(n_each):
+                add(archive, f"{number}{k:06}.txt", b"text")
+                add(archive, f"{number}{k:06}.cls", b"ab"[k % 2 : k % 2 + 1])
+    whole = open_collection(tmp_path)
+    tracemalloc.start()
+    same = open_collection(tmp_path)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert same == whole
+    assert held < 180 * len(whole)  # twice as much as items
+    assert all(len(pickle.dumps(part)) < 60 * n_each for part in whole.partitions(n_shards))
+    chosen = whole[::3].with_splits(dict.fromkeys(whole[::3].ids, "train"))
+    sent = pickle.loads(pickle.dumps(chosen))
+    assert sent == chosen
+    assert (sent.ids, set(sent.splits)) == (whole.ids[::3], {"train"})
+    assert [item.load() for item in sent[:2]] == ["text"] * 2
+
+
+def test_others_may_list_shards(shards):
+    """In parts, as the built-in `map` would; other sources need no lists of shards."""
+    for place in (shards / "images-*.tar", "memory://shards/images-{000..002}.tar", shards / "texts"):
+        lengths = []
+
+        def listed(function, parts, lengths=lengths):
+            lengths.extend(map(len, parts))
+            return map(pickle.loads(pickle.dumps(function)), pickle.loads(pickle.dumps(parts)))
+
+        found = open_collection(place, mapping=listed)
+        assert found == open_collection(place)
+        assert lengths == [1] * len({id.split("/")[0] for id in found.ids})
+        equal_items(found, open_collection(place))
+    with ThreadPoolExecutor(2) as pool:
+        assert open_collection(shards / "images-*.tar", mapping=pool.map).ids[0] == "images-000.tar/00000.jpg"
+
+
 def test_a_shard_by_url_is_read_once(shards, monkeypatch):
     from bagwise.sources.contents import UrlContent
 
     (part,) = open_partitions("memory://shards/images-{000..000}.tar", modality="images")
-    reads = []
-    monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given))
+    reads, read = [], UrlContent.read
+    monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given) or read(self, *given))
     assert [item.load().shape for item in part.open()]
-    assert not reads  # from the temporary file
+    assert reads == [(0, 6)]  # whether it is compressed; all else is from the temporary file
 
 
 def test_texts_in_shards_have_labels_of_json(shards):
@@ -316,6 +357,7 @@ def test_texts_in_shards_have_labels_of_json(shards):
     ("pattern", "said"),
     [
         ("none-*.tar", "There is no file"),
+        ("images-{000,000}.tar", "has the shard 'images-000.tar' twice"),
         ("x-{0..99999999999}.tar", "stands for more than 1,000,000 files"),
         ("images-{000..009}.tar", "No such file|does not exist"),
     ],

@@ -2,21 +2,23 @@
 
 import functools
 import http.server
+import math
+import os
 import pickle
 import threading
-import warnings
 
 import numpy as np
 import pytest
 
-from bagwise import BagwiseError, fit_model, open_collection
-from bagwise._io.storage import Storage
-from bagwise.sources import ItemError, Limits, open_partitions, write_manifest
-from bagwise.training import ShardedIndex, build_shards
+from bagwise import BagwiseError, Model, fit_model, open_collection
+from bagwise._io.storage import Storage, Url
+from bagwise.distributed.executors import LocalExecutor
+from bagwise.model import write_features
+from bagwise.sources import ItemError, Limits, archives, contents, open_partitions, write_manifest
+from bagwise.training import ShardedIndex, build_shards, evaluate_model
+from commands import bagwise
+from object_store import served, write_shards
 from small_sources import write_image_folder, write_records, write_text_folder, zipped
-
-# Packages outside of the extras warn as they like.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
 def equal_items(one, two):
@@ -29,38 +31,33 @@ def equal_items(one, two):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
     write_image_folder(folder / "images", parts=("train", "test"), n_each=2)
-    write_text_folder(folder / "texts", n_each=2)
+    write_text_folder(folder / "texts", n_each=4)
     zipped(folder / "texts", folder / "texts.zip")
     write_records(folder / "records.csv", n_each=3)
+    write_shards(folder / "shards", padding=3000)
+    write_shards(folder / "packed", n_shards=2, n_each=4, compressed=True)
     return folder
 
 
 @pytest.fixture(scope="module")
 def store(folder):
-    """A bucket with the files of the folder, and how it is opened."""
-    pytest.importorskip("s3fs", reason="needs s3fs (pip install s3fs)")
-    pytest.importorskip("flask_cors", reason="needs moto's server (pip install 'moto[s3]' flask flask-cors)")
-    moto = pytest.importorskip("moto.server", reason="needs moto's server (pip install 'moto[s3]' flask flask-cors)")
-    import s3fs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-        address = "http://{}:{}".format(*server.get_host_and_port())
-        options = {"key": "testing", "secret": "a secret", "client_kwargs": {"endpoint_url": address}}
-        system = s3fs.S3FileSystem(**options)
-        system.mkdir("bucket")
-        system.put(f"{folder}/", "bucket/data/", recursive=True)
-        yield options, system
-        server.stop()
+    with served(folder) as store:
+        yield store
 
 
-@pytest.mark.parametrize("name", ["images", "texts", "texts.zip", "records.csv"])
+@pytest.fixture
+def no_blocks(monkeypatch):
+    """Blocks of 16 KiB, none of them read yet."""
+    monkeypatch.setattr(contents, "_BLOCK", 1 << 14)
+    monkeypatch.setattr(contents, "_blocks", contents._Blocks())
+    contents._unchanged.cache_clear()
+    return 1 << 14
+
+
+@pytest.mark.parametrize("name", ["images", "texts", "texts.zip", "records.csv", "shards", "packed"])
 def test_a_bucket_gives_what_the_folder_gives(store, folder, name):
-    options, _ = store
     local = open_collection(folder / name)
-    remote = open_collection(f"s3://bucket/data/{name}", storage_options=options)
+    remote = open_collection(store.url(f"data/{name}"), storage_options=store.options)
     equal_items(remote, local)
     sent = [pickle.dumps(part) for part in remote.partitions(2)]
     assert [id for one in sent for id in pickle.loads(one).open().ids] == local.ids
@@ -68,29 +65,143 @@ def test_a_bucket_gives_what_the_folder_gives(store, folder, name):
 
 
 def test_manifests_and_results_in_a_bucket(store):
-    options, _ = store
-    remote = open_collection("s3://bucket/data/images", storage_options=options)
-    write_manifest(remote, "s3://bucket/data/images.parquet", storage_options=options)
-    equal_items(open_collection("s3://bucket/data/images.parquet", storage_options=options), remote)
-    assert len(open_partitions("s3://bucket/data/images.parquet", n=2, storage_options=options)) == 2
-    results = Storage.of("s3://bucket/results", options)
+    remote = open_collection(store.url("data/images"), storage_options=store.options)
+    listed = store.url("data/images.parquet")
+    write_manifest(remote, listed, storage_options=store.options)
+    equal_items(open_collection(listed, storage_options=store.options), remote)
+    assert len(open_partitions(listed, n=2, storage_options=store.options)) == 2
+    results = Storage.of(store.url("results"), store.options)
     results.write("a/part-0", b"x" * 1000)
     assert (results.names(), results.read("a/part-0")) == (["a/part-0"], b"x" * 1000)
 
 
 def test_objects_that_vanish_and_buckets_that_are_not_there(store, folder):
-    options, system = store
-    system.pipe({"bucket/moving/1.txt": b"one", "bucket/moving/2.txt": b"two"})
-    found = open_collection("s3://bucket/moving", storage_options=options)
-    system.rm_file("bucket/moving/1.txt")
+    options, system = store.options, store.system
+    system.pipe({f"{store.bucket}/moving/1.txt": b"one", f"{store.bucket}/moving/2.txt": b"two"})
+    found = open_collection(store.url("moving"), storage_options=options)
+    system.rm_file(f"{store.bucket}/moving/1.txt")
     with pytest.raises(ItemError, match="it does not exist, or no longer"):
         found[0].load()
     assert found[1].load() == "two"
-    for place in ("s3://bucket/none", "s3://none/none"):
+    for place in (store.url("none"), "s3://none/none"):
         with pytest.raises(BagwiseError, match="does not exist"):
             open_collection(place, storage_options=options)
     with pytest.raises(BagwiseError, match="the limit members is 2"):
-        open_collection("s3://bucket/data/texts", storage_options=options, limits=Limits(members=2))
+        open_collection(store.url("data/texts"), storage_options=options, limits=Limits(members=2))
+
+
+def test_labels_in_the_bucket_are_read_with_its_options(store, folder):
+    ids = open_collection(folder / "texts").ids
+    rows = "\n".join(f"{id},{k % 2}" for k, id in enumerate(ids))
+    store.system.pipe_file(f"{store.bucket}/labels.csv", f"id,label\n{rows}\n".encode())
+    found = open_collection(store.url("data/texts"), labels=store.url("labels.csv"), storage_options=store.options)
+    assert found.labels.tolist() == [str(k % 2) for k in range(len(ids))]
+
+
+def test_shards_are_listed_and_read_by_blocks(store, folder, no_blocks):
+    """Not a request for each member: consecutive ones are in one block, and so are headers and labels."""
+    size = os.path.getsize(folder / "shards" / "shard-000.tar")
+    n_blocks, n_members = math.ceil((size + 1) / no_blocks), 3 * 12
+    assert 1 < n_blocks < n_members / 4
+    store.requests.clear()
+    whole = open_collection(store.url("data/shards/shard-{000..002}.tar"), "images", storage_options=store.options)
+    listed = [store.asked("GET", f"shard-{k:03}.tar") for k in range(3)]
+    assert all(len(set(ranges)) == len(ranges) <= n_blocks for ranges in listed)
+    sent = [pickle.dumps(part) for part in whole.partitions(3)]
+    contents._blocks._kept.clear()  # as in another process
+    for number, one in enumerate(sent):
+        store.requests.clear()
+        assert len([item.load() for item in pickle.loads(one).open()]) == 12
+        ranges = store.asked("GET", f"shard-{number:03}.tar")
+        assert len(set(ranges)) == len(ranges) <= n_blocks
+        assert len(store.requests) <= len(ranges) + 1  # whether the shard was changed, once
+
+
+def test_a_name_below_a_shard_is_refused(store, folder):
+    """No disk can have both, but a bucket may: ids could be equal."""
+    for name in ("a.tar", "a.tar/b.tar"):
+        store.system.put_file(str(folder / "shards" / "shard-000.tar"), f"{store.bucket}/nested/{name}")
+    with pytest.raises(BagwiseError, match=r"has a shard 'a.tar', and 'a.tar/b.tar' below it"):
+        open_collection(store.url("nested/{a.tar/b,a}.tar"), "images", storage_options=store.options)
+
+
+def test_what_is_compressed_is_fetched_once(store, no_blocks):
+    whole = open_collection(store.url("data/packed/shard-{000..001}.tar.gz"), storage_options=store.options)
+    first, _ = (pickle.dumps(part) for part in whole.partitions(2))
+    assert len(first) < 5000
+    archives._unpacked.cache_clear()  # as in another process
+    store.requests.clear()
+    opened = pickle.loads(first).open()
+    assert not store.requests  # until an item is read
+    assert len([item.load() for item in opened]) == 4
+    assert len(store.asked("GET", "shard-000")) <= 2  # whether it is compressed, and all of it
+
+
+def test_an_interrupted_fit_goes_on_in_the_bucket(store, folder):
+    def interrupt(step, done, total):
+        if step == "Counting words" and done > total / 2:
+            raise KeyboardInterrupt
+
+    options = {"n_groups": 3, "n_words": 12, "folds": 2, "n_jobs": 1, "partition": 3, "client": LocalExecutor()}
+    options |= {"storage_options": store.options, "cache": store.url("caches/of fits")}
+    with pytest.raises(KeyboardInterrupt):
+        fit_model(store.url("data/texts"), **options, progress=interrupt)
+    kept = Storage.of(store.url("caches/of fits"), store.options)
+    counted = [name for name in kept.names() if name.startswith("part/")]
+    assert counted
+    store.requests.clear()
+    model = fit_model(store.url("data/texts"), **options | {"client": LocalExecutor()})
+    assert not [path for method, path, _ in store.requests if method == "PUT" and any(map(path.endswith, counted))]
+    assert len([name for name in kept.names() if name.startswith("part/")]) == 4
+    here = fit_model(folder / "texts", n_groups=3, n_words=12, folds=2, n_jobs=1)
+    assert model.hierarchy == here.hierarchy
+    assert model.heads == here.heads
+    assert "secret" not in repr(model.options)
+    there = evaluate_model(
+        model, store.url("data/texts"), storage_options=store.options, cache=store.url("caches/of answers")
+    )
+    assert Storage.of(store.url("caches/of answers"), store.options).names()
+    np.testing.assert_array_equal(there.predicted, evaluate_model(here, folder / "texts").predicted)
+
+
+def test_storage_options_go_to_the_cache(store, folder):
+    """To that of a collection or a local folder as well, and to a cache that has its own; never to another store."""
+    options = {"n_groups": 2, "folds": 0, "n_jobs": 1}
+    for number, source in enumerate((folder / "texts", open_collection(folder / "texts"))):
+        place = store.url(f"caches/{number}")
+        fit_model(source, **options, cache=place, storage_options=store.options)
+        assert Storage.of(place, store.options).names()
+    own = Url(store.url("caches/own"), store.options)
+    fit_model(folder / "texts", **options, cache=own)
+    names = Storage(own).names()
+    assert {name.split("/")[0] for name in names} > {"histograms"}
+    for source, more in (
+        (folder / "texts", {}),
+        (open_collection(folder / "texts"), {"cache": str(folder / "cache")}),
+    ):
+        with pytest.raises(BagwiseError, match=r"storage_options=? are for URLs"):
+            fit_model(source, **options, **more, storage_options=store.options)
+    with pytest.raises(BagwiseError, match="storage_options must be a mapping"):
+        fit_model(folder / "texts", **options, storage_options="key")
+
+
+def test_models_and_features_by_variables(store, folder, tmp_path, monkeypatch):
+    store.set_variables(monkeypatch)
+    path = tmp_path / "texts.bagwise"
+    fit_model(store.url("data/texts"), n_groups=3, folds=0, n_jobs=1).save(path)
+    store.system.put_file(str(path), f"{store.bucket}/texts.bagwise")
+    model = Model.load(store.url("texts.bagwise"))
+    expected = model.transform(open_collection(folder / "texts"))
+    written = write_features(model, open_collection(store.url("data/texts")), store.url("features/"), rows_per_part=5)
+    assert (written.n_items, written.n_resumed) == (expected.shape[0], 0)
+    again = write_features(model, open_collection(store.url("data/texts")), store.url("features/"), rows_per_part=5)
+    assert again.n_resumed == 3
+    command = ("transform", store.url("texts.bagwise"), store.url("data/texts"), "--jobs", "1")
+    bagwise(*command, "--out", store.url("by-command/"))
+    bagwise(*command, "--out", store.url("by-command.parquet"))
+    for place in ("features/", "by-command/", "by-command.parquet"):
+        read = open_collection(store.url(place), "table", label="label", id="id")
+        np.testing.assert_array_equal(read.X, expected.toarray())
 
 
 @pytest.fixture
@@ -117,11 +228,11 @@ def test_a_server_of_http(site, folder):
 
 
 def test_shards_in_a_bucket(store, folder, tmp_path):
-    options, system = store
+    options = store.options
     distributed = pytest.importorskip("distributed", reason="needs bagwise[dask]")
     model = fit_model(folder / "texts", n_groups=3, folds=0, n_jobs=1)
     local = build_shards(model, folder / "texts", tmp_path / "x.shards", partition=2)
-    queries, url = model.histograms(open_collection(folder / "texts")), "s3://bucket/x.shards"
+    queries, url = model.histograms(open_collection(folder / "texts")), store.url("x.shards")
     expected = local.find(queries, 3)
     with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
         built = build_shards(model, folder / "texts", url, partition=2, storage_options=options, client=client)
@@ -129,14 +240,16 @@ def test_shards_in_a_bucket(store, folder, tmp_path):
         for _ in range(2):
             assert loaded.find(queries, 3, client=client) == expected
         assert built.find(queries, 3) == expected
+        there = build_shards(model, store.url("data/texts"), url, partition=2, storage_options=options, client=client)
+        assert there.find(queries, 3) == expected
         # another index of the same name: workers notice
         build_shards(model, open_collection(folder / "texts")[:4], url, partition=2, storage_options=options)
         fewer = ShardedIndex.load(url, storage_options=options)
         assert fewer.find(queries, 9, client=client) == fewer.find(queries, 9)
         assert {len(row) for row in fewer.find(queries, 9, client=client)} == {4}
-    assert {path.rsplit("/")[-1] for path in system.find("bucket/x.shards")} == {
+    assert {path.rsplit("/")[-1] for path in store.system.find(f"{store.bucket}/x.shards")} == {
         *("000000.index", "000000.labels.json", "000001.index", "000001.labels.json", "model.bagwise", "shards.json")
     }
     assert "secret" not in f"{loaded.folder!r} {loaded.folder}"
     with pytest.raises(BagwiseError, match="is no finished index in shards"):
-        ShardedIndex.load("s3://bucket/nothing", storage_options=options)
+        ShardedIndex.load(store.url("nothing"), storage_options=options)

@@ -12,6 +12,8 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise._io.storage import Storage, Url, open_for_writing, redacted
+from bagwise.descriptors.cache import ArrayCache, DamagedCacheWarning
+from bagwise.model.steps import StepCache
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning
 from bagwise.sources.contents import as_file
 from small_sources import table, texts, write_image_folder, write_records, write_table, write_text_folder, zipped
@@ -144,9 +146,9 @@ def test_urls_that_cannot_be_opened(places, url, said):
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(BagwiseError, match=r"s3:// needs s3fs. Install it with: pip install s3fs"):
-        open_collection("s3://bucket/photos")
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(BagwiseError, match=r"gs:// needs gcsfs. Install it with: pip install gcsfs"):
+        open_collection("gs://bucket/photos")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(BagwiseError, match=r'needs fsspec. Install it with: pip install "bagwise\[dask\]"'):
         open_collection("memory://places/texts")
@@ -284,6 +286,79 @@ def test_storage_of_results(tmp_path, where):
     assert folder.names() == ["2.bin"]
     with pytest.raises(BagwiseError, match=r"cannot be read|does not exist"):
         folder.read("a/1.bin")
+
+
+class Plain(fsspec.get_filesystem_class("memory")):
+    """A file system that shows files while they are written; `during` is called in the middle of that."""
+
+    protocol = "plain"
+    store, pseudo_dirs, keys = {}, [""], []
+    during = None
+
+    def __init__(self, key=None, **options):
+        Plain.keys.append(key)
+        super().__init__(**options)
+
+    def pipe_file(self, path, value, **options):
+        super().pipe_file(path, value[: len(value) // 2], **options)
+        if Plain.during is not None:
+            during, Plain.during = Plain.during, None
+            during()
+        super().pipe_file(path, value, **options)
+
+
+@pytest.fixture
+def plain():
+    fsspec.register_implementation("plain", Plain, clobber=True)
+    Plain.store.clear()
+    Plain.keys.clear()
+    return Storage.of("plain://results")
+
+
+def test_two_writers_of_one_file_do_not_meet(plain):
+    seen = []
+
+    def meanwhile():
+        seen.append(plain.names())  # what is not complete has no name
+        plain.write("a/1", b"another")
+        seen.append((plain.names(), plain.read("a/1")))
+
+    Plain.during = meanwhile
+    plain.write("a/1", b"content")
+    assert seen == [[], (["a/1"], b"another")]
+    assert (plain.names(), plain.read("a/1")) == (["a/1"], b"content")
+    assert len(Plain.store) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the disk is full"), KeyboardInterrupt()])
+def test_what_was_not_written_is_removed(plain, error):
+    def fail():
+        assert len(Plain.store) == 1
+        raise error
+
+    Plain.during = fail
+    with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else BagwiseError):
+        plain.write("1", b"content")
+    assert not Plain.store
+    Plain.store["/results/left.0123.part"] = None  # of a process that was killed
+    assert plain.names() == []
+
+
+def test_a_cache_by_url_is_opened_with_its_options(plain, tmp_path):
+    cache, arrays = Url("plain://me:word@cache/of tests", {"key": "mine"}), {"a": np.arange(3)}
+    steps = StepCache(cache, {}, lambda *step: None)
+    steps.save("words", [np.ones(2)], {}, arrays)
+    np.testing.assert_array_equal(steps.load("words", [np.ones(2)], {}, "words")["a"], arrays["a"])
+    assert set(Plain.keys) == {"mine"}
+    assert Storage(cache).names()[0].startswith("words/")
+    (path,) = Plain.store
+    Plain.store[path].seek(20)
+    Plain.store[path].write(b"damaged")
+    with pytest.warns(DamagedCacheWarning, match=r"^plain://cache/of tests/words/.* cannot be used") as told:
+        assert steps.load("words", [np.ones(2)], {}, "words") is None
+    assert "word@" not in str(told[0].message)
+    ArrayCache(f"file://{tmp_path}/local", {}).save("x", arrays)
+    assert len(list((tmp_path / "local").rglob("*.arrays"))) == 1
 
 
 def test_files_at_the_root_of_a_store(tmp_path, monkeypatch):

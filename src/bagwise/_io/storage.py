@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +17,8 @@ from bagwise._io.atomic import open_atomically, write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, in_python
 
-__all__ = ["Storage", "Url", "absolute", "as_place", "is_url", "open_for_writing", "storage_errors"]
+__all__ = ["Storage", "Url", "absolute", "as_place", "is_url", "open_for_writing", "same_system", "storage_errors"]
+__all__ += ["with_options_of"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = ("file", "local")
@@ -137,6 +139,29 @@ def redacted(url: str) -> str:
     return re.sub(r"(?i)(https?://[^\s?#]*)[?#](?:(?!::)\S)*", r"\1", url)
 
 
+def same_system(one: str, other: str) -> bool:
+    """Whether two URLs are of one store or server, so that the credentials of one may go to the other.
+
+    >>> same_system("s3://a/1", "s3://b/2"), same_system("https://a/1", "https://b/1"), same_system("s3://a", "gs://a")
+    (True, False, False)
+    """
+    return _system(one) == _system(other)
+
+
+def with_options_of(path: Any, other: Any, options: Mapping[str, Any] | None) -> Any:
+    """Return a path; a URL with the options that were given for `other`, unless this is a URL of another system."""
+    if options is None or isinstance(path, Url) or not is_url(path):
+        return path
+    elsewhere = is_url(other) and not same_system(as_place(other).url, path)
+    return path if elsewhere else as_place(path, options)
+
+
+def _system(url: str) -> tuple[str, str]:
+    """Return protocol and host of a URL; stores have no host."""
+    protocol, _, rest = url.partition("://")
+    return protocol, "" if protocol in STORES else rest.split("/", 1)[0]
+
+
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
     """Turn whatever a file system raises into a `BagwiseError`; `what` cannot be read."""
@@ -225,8 +250,14 @@ class Storage:
                 put(system, path)
                 return
             system.makedirs(system._parent(path), exist_ok=True)
-            put(system, f"{path}.part")
-            system.mv(f"{path}.part", path)
+            part = f"{path}.{secrets.token_hex(8)}.part"  # another process may write a file of the same name
+            try:
+                put(system, part)
+                system.mv(part, path)
+            except BaseException:
+                with suppress(Exception):  # the first error is what counts; there may be nothing to remove
+                    system.rm_file(part)
+                raise
 
     def read(self, name: str) -> bytes:
         """Read a file; an error if there is none."""

@@ -9,7 +9,17 @@ import typer
 
 from bagwise._io.storage import Url
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, Raw, SourcePath, command, fit_options, source_path
+from bagwise.cli.options import (
+    READ_OPTIONS,
+    Force,
+    Raw,
+    Scheduler,
+    SourcePath,
+    Workers,
+    command,
+    fit_options,
+    source_path,
+)
 from bagwise.cli.outputs import check_outputs
 from bagwise.cli.printing import printable, shortened
 from bagwise.cli.session import Session
@@ -28,16 +38,23 @@ def list(
     ] = None,
     raw: Raw = False,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """List the items of a source by class; write a manifest, a source that need not be listed again."""
+    from bagwise.distributed import connected
+    from bagwise.distributed.executors import executor_of
     from bagwise.sources import write_manifest
     from bagwise.training.options import open_source
 
     target = None if out is None else source_path(out)
     if target is not None and not isinstance(target, Url):
         check_outputs([target], force)
-    collection = open_source(source, fit_options(options))
+    with connected(scheduler, workers) as client:
+        executor = None if client is None else executor_of(client, session.progress)
+        collection = open_source(source, fit_options(options), executor)
+    session.progress.clear()
     for note in collection.notes:
         session.note(note)
     session.skipped(collection.skipped, len(collection) + len(collection.skipped))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.atomic import sweep, write_atomically
-from bagwise._io.storage import Storage, is_url
+from bagwise._io.storage import Storage, Url, as_place
 from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["ArrayCache", "DamagedCacheWarning"]
@@ -37,8 +37,9 @@ class ArrayCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str], made_by: Mapping[str, Any]) -> None:
-        self._storage = Storage.of(folder) if is_url(folder) else None  # by URL, for several machines
-        self.folder = Path(folder)
+        place = as_place(folder)
+        self._storage = Storage(place) if isinstance(place, Url) else None  # by URL, for several machines
+        self.folder = Path(place)
         try:
             if self._storage is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -62,12 +63,12 @@ class ArrayCache:
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        path = self._path(fingerprint)
+        path, name = self._path(fingerprint), self._name(fingerprint)
         try:
             if self._storage is not None:
-                if not self._storage.exists(self._name(fingerprint)):
+                if not self._storage.exists(name):
                     return None
-                stored = self._storage.read(self._name(fingerprint))
+                stored = self._storage.read(name)
                 digest, content = stored[:_DIGEST], stored[_DIGEST:]
             else:
                 with open(path, "rb") as file:
@@ -81,7 +82,8 @@ class ArrayCache:
             reason = error.strerror or str(error)
         except SafetensorError as error:
             reason = str(error)
-        warnings.warn(f"{path} cannot be used and is computed again: {reason}.", DamagedCacheWarning, stacklevel=2)
+        shown = path if self._storage is None else self._storage.file(name)
+        warnings.warn(f"{shown} cannot be used and is computed again: {reason}.", DamagedCacheWarning, stacklevel=2)
         return None
 
     def save(self, fingerprint: str, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -62,6 +62,17 @@ class Executor(ABC):
     def share(self, value: Any) -> Any:
         """Return a handle of a value that all parts need."""
 
+    def mapping(self, step: str) -> Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]:
+        """Return a function like the built-in `map`, for packages that know nothing of executors.
+
+        What each part counts is its length.
+        """
+
+        def mapped(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+            return self.gather(self.map(function, parts, step=step, sizes=[len(part) for part in parts]))
+
+        return mapped
+
     def reduce(self, join: Callable[[Any, Any], Any], parts: Sequence[Any], step: str = "") -> Any:
         """Join neighbours in pairs, these again, and so on: a tree in the order of the parts. Returns a handle."""
         left = list(parts)

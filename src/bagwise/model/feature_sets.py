@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bagwise._io.storage import Storage, as_place, open_for_writing
+from bagwise._io.storage import Storage, as_place, open_for_writing, with_options_of
 from bagwise._utils.checks import as_count
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, in_python
@@ -84,7 +84,7 @@ def write_features(
     force : bool, default=False
         Replace a complete data set of another model, other items or options, which is an error otherwise.
     storage_options : mapping, default=None
-        For URLs, see `bagwise.open_collection`.
+        For URLs, see `bagwise.open_collection`; also for `cache`, if it is on the same store or server.
     on_error, n_jobs, cache
         See `bagwise.fit_model`.
     client : distributed.Client, default=None
@@ -99,6 +99,7 @@ def write_features(
     """
     require("pyarrow.parquet", "io", "Writing Parquet files")
     size = as_count(rows_per_part, "rows_per_part", least=1)
+    cache = with_options_of(cache, out, storage_options)
     place = as_place(out, storage_options)
     one_file = os.fspath(place).endswith(".parquet")
     if one_file and client is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.storage import is_url
+from bagwise._io.storage import Url, as_place
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
@@ -36,7 +36,7 @@ class StepCache:
 
     Parameters
     ----------
-    folder : path
+    folder : path or URL
     made_by : mapping
         Versions, as JSON values.
     progress : callable
@@ -51,7 +51,7 @@ class StepCache:
     def __init__(
         self, folder: str | os.PathLike[str], made_by: Mapping[str, Any], progress: Callable[[str, int, int], None]
     ) -> None:
-        self.folder = folder
+        self.folder = as_place(folder)
         self.used: list[str] = []
         self._made_by = {"steps": SCHEMA, **made_by}
         self._progress = progress
@@ -63,7 +63,7 @@ class StepCache:
         `data` is a collection, or a sequence of arrays and CSR arrays; `settings` are the parameters of the step, and
         `what` names the result.
         """
-        found = self._files(step, settings).load(self._fingerprint(data))
+        found = self._files(step, settings).load(self.fingerprint(data))
         if found is not None:
             self.used.append(what)
             self._progress(f"Reading {what} from the cache", 1, 1)
@@ -71,18 +71,22 @@ class StepCache:
 
     def save(self, step: str, data: Any, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write the result of a step."""
-        self._files(step, settings).save(self._fingerprint(data), arrays)
+        self._files(step, settings).save(self.fingerprint(data), arrays)
 
     def checkpoint(self, step: str, data: Any, settings: Mapping[str, Any]) -> ItemFile:
         """Return the place of the state of an unfinished step."""
-        return ItemFile(self._files(step, settings), self._fingerprint(data))
+        return ItemFile(self._files(step, settings), self.fingerprint(data))
+
+    def remember(self, items: Collection, fingerprint: str) -> None:
+        """Take the hash of items that were read elsewhere, so that they need not be read again."""
+        self._known.append((items, fingerprint))
 
     def _files(self, step: str, settings: Mapping[str, Any]) -> ArrayCache:
-        inside = f"{os.fspath(self.folder)}/{step}" if is_url(self.folder) else Path(self.folder) / step
+        inside = self.folder.inside(step) if isinstance(self.folder, Url) else Path(self.folder) / step
         return ArrayCache(inside, {"step": step, **self._made_by, "settings": dict(settings)})
 
-    def _fingerprint(self, data: Any) -> str:
-        """Hash the content of items in their order, or arrays."""
+    def fingerprint(self, data: Any) -> str:
+        """Hash the content of items in their order, or arrays. The items of a collection are read once for that."""
         if not isinstance(data, Collection):
             return _hash_arrays(data)
         for known, fingerprint in self._known:

@@ -110,6 +110,7 @@ class Part:
     skipped: tuple[Skipped, ...] = ()
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # vectors, and those not zero
     chosen: NDArray[np.intp] | None = None  # numbers of the items to be read; others are read when words are counted
+    fingerprint: str | None = None  # of the content of the items when they were read, for results in a cache
 
 
 class Vectorizer(ABC):

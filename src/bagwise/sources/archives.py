@@ -29,7 +29,7 @@ from bagwise.errors import BagwiseError
 from bagwise.sources.contents import File, UrlContent, as_file
 from bagwise.sources.limits import Limits
 
-__all__ = ["check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
+__all__ = ["Packed", "TarMember", "check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
@@ -231,15 +231,9 @@ def _check_number(file: BinaryIO, n_bytes: int, path: str, limits: Limits) -> No
 
 
 class Unpacked:
-    """A decompressed tar archive, or the copy of one by URL, in a temporary file without a name.
+    """A decompressed tar archive, or the copy of one by URL, in a temporary file without a name."""
 
-    A compressed tar archive can only be read from its beginning, so it is decompressed once in each process.
-    """
-
-    def __init__(
-        self, archive: File, limits: Limits, stamp: tuple[Any, ...], copy: bool, pieces: Iterator[bytes]
-    ) -> None:
-        self._given = (archive, limits, stamp, copy)
+    def __init__(self, archive: File, limits: Limits, stamp: tuple[Any, ...], pieces: Iterator[bytes]) -> None:
         self.n_bytes = 0
         self._limits = limits
         self._lock = threading.Lock()
@@ -276,9 +270,33 @@ class Unpacked:
             self._file.seek(offset)
             return self._file.read(size)
 
+
+class Packed:
+    """A tar archive that is read from its `Unpacked` form: a compressed one can only be read from its beginning.
+
+    It is unpacked once in each process, when it is first read; a pickle has no bytes of it.
+    """
+
+    def __init__(
+        self, archive: File, limits: Limits, stamp: tuple[Any, ...], copy: bool, unpacked: Unpacked | None = None
+    ) -> None:
+        self._given = (archive, limits, stamp, copy)
+        self._unpacked = unpacked
+        self._lock = threading.Lock()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read bytes at an offset of the unpacked archive."""
+        with self._lock:
+            if self._unpacked is None:
+                archive, _, stamp, _ = self._given
+                archive.check(stamp)
+                self._unpacked = _unpacked(*self._given)
+        if self._unpacked is None:
+            raise BagwiseError("the archive was compressed, and is no longer. Open the collection again.")
+        return self._unpacked.read(offset, size)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        archive, limits, _, copy = self._given
-        return _unpacked, (archive, limits, archive.stamp(), copy)
+        return Packed, self._given
 
 
 def _pieces(opener: Any, archive: File) -> Iterator[bytes]:
@@ -321,12 +339,11 @@ _DECOMPRESSORS: tuple[tuple[bytes, Callable[[File], Iterator[bytes]]], ...] = (
 @functools.lru_cache(maxsize=2)
 def _unpacked(archive: File, limits: Limits, stamp: tuple[Any, ...], copy: bool) -> Unpacked | None:
     """Unpack a compressed tar archive; None if it is neither compressed nor to be copied."""
-    with archive.open() as file:
-        magic = file.read(6)
+    magic = archive.read(0, 6)  # by URL, of the block that the list of members begins with
     decompress = next((one for start, one in _DECOMPRESSORS if magic.startswith(start)), None)
     if decompress is None and copy:
         decompress = _plain_pieces
-    return None if decompress is None else Unpacked(archive, limits, stamp, copy, decompress(archive))
+    return None if decompress is None else Unpacked(archive, limits, stamp, decompress(archive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +355,7 @@ class TarMember:
     offset: int
     size: int
     stamp: tuple[Any, ...]
-    unpacked: Unpacked | None = field(compare=False, repr=False)
+    packed: Packed | None = field(compare=False, repr=False)  # None: members are read from the archive itself
 
     @property
     def source(self) -> str:
@@ -347,8 +364,8 @@ class TarMember:
 
     def open(self) -> BinaryIO:
         """Read the file into memory."""
-        if self.unpacked is not None:
-            content = self.unpacked.read(self.offset, self.size)
+        if self.packed is not None:
+            content = self.packed.read(self.offset, self.size)
         else:
             self.archive.check(self.stamp)
             content = self.archive.read(self.offset, self.size)
@@ -372,18 +389,20 @@ def _list_tar(archive: File, limits: Limits, copy: bool) -> Iterator[TarMember]:
                 return file.read(size)
 
             found = list(_tar_files(read, stamp[0], archive.source, limits))
+    packed = None if unpacked is None else Packed(archive, limits, stamp, copy, unpacked)
     for name, offset, size in found:
         # "./a/b" is how `tar -c .` writes a/b
-        yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, unpacked)
+        yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, packed)
 
 
 def tar_members(archive: File, limits: Limits) -> Iterator[TarMember]:
     """Yield the first members of a tar archive, as long as they are asked for; a compressed one is read as a whole."""
     stamp = archive.stamp()
     unpacked = _unpacked(archive, limits, stamp, False)
+    packed = None if unpacked is None else Packed(archive, limits, stamp, False, unpacked)
     read, n_bytes = (archive.read, stamp[0]) if unpacked is None else (unpacked.read, unpacked.n_bytes)
     for name, offset, size in _tar_files(read, n_bytes, archive.source, limits):
-        yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, unpacked)
+        yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, packed)
 
 
 class _Header(NamedTuple):

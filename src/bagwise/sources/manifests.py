@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing
+from bagwise._io.storage import Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
@@ -139,13 +139,7 @@ class _Place:
         """Return the options for a URL: a manifest that comes by URL does not decide who else gets credentials."""
         if not isinstance(self.folder, Url):
             return self.options
-        return self.folder.options if _system(self.folder.url) == _system(url) else None
-
-
-def _system(url: str) -> tuple[str, str]:
-    """Return protocol and host of a URL; stores have no host."""
-    protocol, _, rest = url.partition("://")
-    return protocol, "" if protocol in STORES else rest.split("/", 1)[0]
+        return self.folder.options if same_system(self.folder.url, url) else None
 
 
 class ManifestCollection(RowCollection):
@@ -342,7 +336,7 @@ class _Home:
     def row(self, item: Item) -> dict[str, Any]:
         """Return what the manifest says about an item."""
         content, size, offset = item.content, None, None
-        if isinstance(content, (TarMember, PartContent)) and getattr(content, "unpacked", None) is None:
+        if isinstance(content, (TarMember, PartContent)) and getattr(content, "packed", None) is None:
             size, offset = content.size, content.offset
             content = content.archive if isinstance(content, TarMember) else content.file
         elif isinstance(content, FileContent):

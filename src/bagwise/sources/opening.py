@@ -6,9 +6,10 @@ import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from bagwise._io.storage import Url, as_place, is_url
+from bagwise._io.storage import Url, as_place, is_url, same_system
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
@@ -53,6 +54,7 @@ def open_collection(
     modality: str = "auto",
     *,
     storage_options: Mapping[str, Any] | None = None,
+    mapping: shards.Mapper | None = None,
     **options: Any,
 ) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
@@ -78,6 +80,10 @@ def open_collection(
     storage_options : mapping, default=None
         What fsspec opens the file system of a URL with, such as credentials. None: by environment variables and
         fsspec's configuration files.
+    mapping : callable, default=None
+        What lists the members of shards: called as the built-in `map`, with a function and parts of the shards, it
+        returns what the function gives for each, in order. For instance ``ProcessPoolExecutor(8).map``. None: this
+        process lists them.
     **options
         What the reader of this modality takes, among others:
 
@@ -126,6 +132,8 @@ def open_collection(
             'texts and images are one by name: {"text": texts, "label": labels}.'
         )
     path, options = _place_of(path, storage_options, modality, options)
+    if isinstance(path, Shards) and mapping is not None:
+        path = replace(path, mapping=mapping)
     if modality == "auto":
         modality = modality_of(path, options)
     if modality not in _MODALITIES:
@@ -149,6 +157,7 @@ def open_collection(
 def _place_of(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the path, URL, manifest or shards that are opened, and the options that are left for the reader."""
     place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
+    options = options | _annotation_urls(place, options)
     if modality in ("auto", *_FILES) and not {"text", "columns"} & set(options):
         limits, others = as_limits(options.get("limits")), dict(options)
         own = options.get("labels") is None  # otherwise columns are those of the file of labels
@@ -166,6 +175,15 @@ def _place_of(path: Any, storage_options: Any, modality: str, options: dict[str,
                 raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
             return found, left
     return as_place(place, None if isinstance(place, Url) else storage_options), options
+
+
+def _annotation_urls(place: Any, options: Mapping[str, Any]) -> dict[str, Url]:
+    """Return files of labels and splits by URL with the storage options of the source, if they are on its store."""
+    if not isinstance(place, Url):
+        return {}
+    given = {name: options[name] for name in ("labels", "splits") if isinstance(options.get(name), str)}
+    there = {name: url for name, url in given.items() if is_url(url) and same_system(url, place.url)}
+    return {name: as_place(url, place.options) for name, url in there.items()}
 
 
 def _reader(modality: str) -> Callable[..., Collection]:

@@ -133,6 +133,20 @@ class Coded(LazyList[H], Generic[H]):
         return cls(list(found), codes)
 
     @classmethod
+    def joined(cls, parts: Sequence[Coded[H]]) -> Coded[H]:
+        """Make one list of several.
+
+        >>> Coded.joined([Coded.of(["a", "b"]), Coded.of(["b", "c"])])
+        ['a', 'b', 'b', 'c']
+        """
+        found: dict[H, int] = {}
+        codes = [np.empty(0, np.int32)]
+        for part in parts:
+            new = [found.setdefault(value, len(found)) for value in part.values]
+            codes.append(np.array(new, np.int32)[part.codes])
+        return cls(list(found), np.concatenate(codes))
+
+    @classmethod
     def same(cls, value: H, n: int) -> Coded[H]:
         """Make a list of equal entries."""
         return cls([value], np.zeros(n, np.int32))

@@ -7,11 +7,14 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bagwise._io.storage import Url, as_place, storage_errors
 from bagwise._utils.checks import as_count
@@ -21,17 +24,22 @@ from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_member
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_LABEL
 from bagwise.sources.contents import File, FileContent, UrlContent
-from bagwise.sources.items import Decoder, Item
+from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
 from bagwise.sources.places import annotated, arrange, is_file, list_place
+from bagwise.sources.row_lists import Coded
+from bagwise.sources.shard_collection import ListedShard, ShardCollection
 
 __all__ = ["Shards", "as_shards", "open_partitions", "open_shards", "sample_names"]
 
 _BRACES = re.compile(r"\{(?:(\d{1,15})\.\.(\d{1,15})|([^{}]*,[^{}]*))\}")
 _GLOB = re.compile(r"[*?\[]")
-# Members that are looked at for the modality; shards that are listed at a time, of those by URL.
-_SAMPLE, _AT_A_TIME = 200, 8
+# Members that are looked at for the modality; shards that are listed at a time, of those by URL; parts that shards are
+# listed in elsewhere, at most.
+_SAMPLE, _AT_A_TIME, _MOST_PARTS = 200, 8, 1000
+
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Shards(os.PathLike[str]):
 
     `label` is the ending of members with the label, or a field of those that end in ``.json``; None: ``.cls``, or one
     of the usual names. With `copy`, each file is read once, from its beginning to its end, into a temporary file.
+    `mapping` lists parts of them elsewhere, as the built-in `map` would here; see `open_collection`.
     """
 
     source: str
@@ -47,13 +56,19 @@ class Shards(os.PathLike[str]):
     files: tuple[File, ...]
     label: str | None = None
     copy: bool = False
+    mapping: Mapper | None = field(default=None, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.files)
 
     def __fspath__(self) -> str:
         return self.source
 
-    def part(self, start: int, stop: int) -> Shards:
-        """Return some of the shards, to be read once."""
-        return replace(self, names=self.names[start:stop], files=self.files[start:stop], copy=True)
+    def parts(self, n: int) -> list[Shards]:
+        """Divide the shards into `n` parts, or as many as there are shards, for other processes."""
+        total, n = len(self), min(n, len(self))
+        bounds = pairwise(-(-total * k // n) for k in range(n + 1))
+        return [replace(self, names=self.names[a:b], files=self.files[a:b], mapping=None) for a, b in bounds]
 
 
 def as_shards(path: Any, limits: Limits, label: str | None = None) -> Shards | None:
@@ -169,35 +184,54 @@ def open_shards(
     Its id is the name of the shard and that of the member; splits are the outermost folders of shards, as of files.
     """
     by_folder = arrange(shards.names)
-    wanted = shards.label
-
-    def samples_of(number: int) -> list[Item]:
-        name, file = shards.names[number], shards.files[number]
-        split = by_folder[name][1] if isinstance(splits, str) and splits == "folders" else None
-        try:
-            listed = list_archive(file, limits, shards.copy)
-        except OSError as error:
-            raise BagwiseError(f"{file.source} cannot be read: {error.strerror or error}.") from error
-        members = [one for one in listed.values() if isinstance(one, TarMember)]
-        items = []
-        for sample in _samples(members):
-            member = _item_of(sample, endings)
-            if member is None:
-                continue
-            label = _label_of(sample, wanted, limits) if labels == "folders" else None
-            given = () if label is None else (label,)
-            items.append(Item(f"{name}/{member.name}", member, decoder, given, split))
-        return items
-
-    n_threads = _AT_A_TIME if any(isinstance(file, UrlContent) for file in shards.files) else 1
-    items = [item for found in map_in_order(samples_of, range(len(shards.files)), n_threads) for item in found]
-    limits.check("rows", len(items), f"{shards.source} has more than {limits.rows:,} samples")
-    if not items:
+    listing = _Listing(endings, labels == "folders", limits)
+    if shards.mapping is None:
+        listed = listing(shards)
+    else:
+        listed = [one for some in shards.mapping(listing, shards.parts(_MOST_PARTS)) for one in some]
+    divided = isinstance(splits, str) and splits == "folders"
+    split_of = [by_folder[name][1] if divided else None for name in shards.names]
+    collection = ShardCollection.of(
+        shards.names, shards.files, listed, split_of, modality, decoder, shards.source, limits
+    )
+    if not len(collection):
         raise BagwiseError(
             f"{shards.source} holds no {modality}: none of the members of its {len(shards.files)} tar files ends in "
             f"{', '.join(sorted(endings or ['anything']))}. Others by {argument('extensions')}."
         )
-    return annotated(Collection(items, modality, shards.source, limits=limits), labels, splits)
+    return annotated(collection, labels, splits)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Lists shards, in this process or in another one."""
+
+    endings: frozenset[str] | None
+    labelled: bool
+    limits: Limits
+
+    def __call__(self, shards: Shards) -> list[ListedShard]:
+        """List the items of each shard, with labels if these are in shards."""
+        n_threads = _AT_A_TIME if any(isinstance(file, UrlContent) for file in shards.files) else 1
+        return [*map_in_order(partial(self._one, shards), shards.files, n_threads)]
+
+    def _one(self, shards: Shards, file: File) -> ListedShard:
+        try:
+            listed = list_archive(file, self.limits, shards.copy)
+        except OSError as error:
+            raise BagwiseError(f"{file.source} cannot be read: {error.strerror or error}.") from error
+        members = [one for one in listed.values() if isinstance(one, TarMember)]
+        items, labels = [], []
+        for sample in _samples(members):
+            member = _item_of(sample, self.endings)
+            if member is None:
+                continue
+            label = _label_of(sample, shards.label, self.limits) if self.labelled else None
+            items.append(member)
+            labels.append(() if label is None else (label,))
+        offsets, sizes = (np.array([getattr(one, name) for one in items], np.int64) for name in ("offset", "size"))
+        stamp, packed = (members[0].stamp, members[0].packed) if members else ((), None)
+        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, Coded.of(labels))
 
 
 def _samples(members: Sequence[TarMember]) -> Iterator[dict[str, TarMember]]:
@@ -313,11 +347,9 @@ def open_partitions(
         raise BagwiseError(f"{shards.source} has shards, whose items are not known before they are read. Give n.")
     if modality == "auto":
         modality = modality_of(shards, options)
-    total = len(shards.files)
-    n = total if n is None else min(as_count(n, "n", least=1), total)
-    bounds = [-(-total * k // n) for k in range(n + 1)]
+    parts = replace(shards, copy=True).parts(len(shards) if n is None else as_count(n, "n", least=1))
     given = tuple((name, value) for name, value in options.items() if name != "label")
     return [
-        Partition(number, None, None, shards.source, _Unread(shards.part(start, stop), modality, given))
-        for number, (start, stop) in enumerate(pairwise(bounds))
+        Partition(number, None, None, shards.source, _Unread(part, modality, given))
+        for number, part in enumerate(parts)
     ]

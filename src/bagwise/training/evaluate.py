@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
+from bagwise.distributed.executors import executor_of
 from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
@@ -126,13 +127,13 @@ def evaluate_model(
     array([[2, 0],
            [0, 2]])
     """
-    chosen = FitOptions(**options)
+    chosen = FitOptions(**options).for_source(source)
     if not model.heads:
         raise BagwiseError(
             f"This model {'' if model.classes else 'was fitted without classes and '}has no classifier, so there is no "
             "error to estimate. Fit a model to items with labels: one folder per class, or a column of labels."
         )
-    collection = open_items(model, source, chosen)
+    collection = open_items(model, source, chosen, None if client is None else executor_of(client, progress))
     skipped = () if isinstance(source, Collection) else collection.skipped
     if "test" in collection.splits:
         collection = collection.split("test")[0]

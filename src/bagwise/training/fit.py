@@ -159,7 +159,7 @@ def fit_model(
     **options
         Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`, `root`,
         `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`, `encoding`,
-        `on_error`, `cache`, `memory_limit`, `partition`, `random_state`, `n_jobs`.
+        `on_error`, `cache`, `storage_options`, `memory_limit`, `partition`, `random_state`, `n_jobs`.
 
     Returns
     -------

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from bagwise._io.storage import as_place
-from bagwise.distributed.executors import executor_of
+from bagwise.distributed.executors import Executor, executor_of
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.model.histograms import open_frame_like
 from bagwise.model.model import Model
@@ -19,7 +18,7 @@ from bagwise.sources.limits import as_limits
 from bagwise.sources.media import images_in_mode
 from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
 from bagwise.sources.places import ending
-from bagwise.training.options import FitOptions, open_source, reading_options
+from bagwise.training.options import FitOptions, open_source, place_of, reading_options
 from bagwise.training.parts import transform_parts
 from bagwise.training.provenance import versions
 
@@ -32,7 +31,9 @@ _READ_1 = ("modality", "text", "label", "encoding")
 READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
 
 
-def open_items(model: Model, source: Any, options: FitOptions | None = None) -> Collection:
+def open_items(
+    model: Model, source: Any, options: FitOptions | None = None, executor: Executor | None = None
+) -> Collection:
     """Open a source of items for a model.
 
     Options that are not given are those of the fit: the encoding of texts, the columns of texts and labels in files,
@@ -44,6 +45,8 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
     model : Model
     source : Collection or path
     options : FitOptions, default=None
+    executor : Executor, default=None
+        Lists shards where it runs.
 
     Returns
     -------
@@ -58,12 +61,12 @@ def open_items(model: Model, source: Any, options: FitOptions | None = None) -> 
         given = reading_options(options)
         collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
     else:
-        source = as_place(source)
+        source = place_of(source, options)
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
         options = options.with_changes(**_as_in_fit(model, source, options))
         words = {"words": model.word_names} if model.modality == "table" and model.word_names else {}
-        collection = open_source(source, options, **words)
+        collection = open_source(source, options, executor, **words)
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
     return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection

@@ -8,22 +8,25 @@ import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from bagwise._io.storage import as_place
+from bagwise._io.storage import Url, as_place, is_url, with_options_of
 from bagwise._utils.checks import MOST_JOBS, check_integer
 from bagwise._utils.memory import parse_size
 from bagwise.descriptors import registry
+from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer
 from bagwise.model.visual import VisualVectorizer
 from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
+from bagwise.sources.frames import is_frame
 from bagwise.sources.items import ItemError, SkippedItemsWarning
 from bagwise.sources.limits import Limits, as_limits
+from bagwise.sources.manifests import as_manifest
 from bagwise.sources.media import has_color, images_in_mode
 from bagwise.sources.opening import modality_of, open_collection
 
@@ -34,6 +37,7 @@ __all__ = [
     "make_descriptors",
     "make_vectorizer",
     "open_source",
+    "place_of",
     "read_config",
     "reading_options",
     "visual_words",
@@ -146,6 +150,10 @@ class FitOptions:
     cache : path or URL, default=None
         Folder that keeps descriptors, words, histograms, groups and errors, so that an interrupted fit goes on from its
         last finished step, and one with another number of groups or criterion begins with merging.
+    storage_options : mapping, default=None
+        What fsspec opens the file systems of URLs with, such as credentials: that of the source, and that of `cache` if
+        it is on the same store or server, or the source is none by URL. They are never kept in files. None: by
+        environment variables and fsspec's configuration files.
     memory_limit : int, float or str, default=None
         Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. With a cluster, histograms
         beyond it stay on the workers; None: 1 GiB. Without classes, "auto" takes
@@ -195,7 +203,8 @@ class FitOptions:
     layer: str | None = None
     limits: Limits | None = None
     on_error: str = "skip"
-    cache: str | None = None
+    cache: str | os.PathLike[str] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
     memory_limit: int | float | str | None = None
     partition: int | None = None
     random_state: int = 0
@@ -213,6 +222,9 @@ class FitOptions:
                 object.__setattr__(self, "limits", as_limits(self.limits))
         if self.labels is not None:
             object.__setattr__(self, "labels", os.fspath(self.labels))
+        if self.storage_options is not None and not isinstance(self.storage_options, Mapping):
+            got = type(self.storage_options).__name__
+            raise OptionError("storage_options", f'storage_options must be a mapping, such as {{"key": …}}; got {got}.')
         if isinstance(self.n_groups, str) and self.n_groups != "auto":
             raise OptionError("n_groups", f'n_groups must be an integer or "auto", got {self.n_groups!r}.')
         if self.n_groups != "auto":
@@ -279,9 +291,23 @@ class FitOptions:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all options, as numbers, strings and None; those of `limits` that are not the defaults as a dict."""
+        """Return options as numbers, strings and None; those of `limits` that are not the defaults as a dict.
+
+        Without `storage_options`, which may be secrets.
+        """
         changed = None if self.limits is None else self.limits.changed() or None
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"limits": changed}
+        names = [one.name for one in fields(self) if one.name != "storage_options"]
+        return {name: getattr(self, name) for name in names} | {"limits": changed}
+
+    def for_source(self, source: Any) -> FitOptions:
+        """Return options whose `cache` has the `storage_options`, if they are for it.
+
+        >>> def cache_for(source):
+        ...     return FitOptions(cache="s3://b/cache", storage_options={"key": "x"}).for_source(source).cache
+        >>> cache_for("s3://a"), cache_for("photos"), cache_for("gs://a")
+        (Url('s3://b/cache'), Url('s3://b/cache'), 's3://b/cache')
+        """
+        return self.with_changes(cache=with_options_of(self.cache, source, self.storage_options))
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -337,7 +363,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _parameters(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Replace the names of the command line by those of the parameters."""
-    known = {field.name for field in fields(FitOptions)}
+    known = {one.name for one in fields(FitOptions)}
     parameters: dict[str, Any] = {}
     for name, value in given.items():
         parameter = name.replace("-", "_")
@@ -384,14 +410,28 @@ def reading_options(options: FitOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in _READING if getattr(options, name) is not None}
 
 
-def open_source(source: Any, options: FitOptions, **more: Any) -> Collection:
+def place_of(source: Any, options: FitOptions) -> Any:
+    """Return the path or URL of a source; a URL has its storage options."""
+    return as_place(source, options.storage_options if is_url(source) else None)
+
+
+def open_source(source: Any, options: FitOptions, executor: Executor | None = None, **more: Any) -> Collection:
     """Open the source of a fit, a collection or a path, as the options say; `more` are given to the reader as well.
 
-    Records that cannot be read are in `skipped` of the collection, unless the options say that they are an error.
+    Records that cannot be read are in `skipped` of the collection, unless the options say that they are an error. An
+    `executor` lists shards where it runs.
     """
+    in_memory = isinstance(source, Collection) or is_frame(source)
+    if in_memory and options.storage_options is not None and not is_url(options.cache):
+        message = "storage_options are for URLs, but neither the source nor cache is one. Remove storage_options."
+        raise OptionError("storage_options", message)
     if isinstance(source, Collection):
         return source
-    source, given = as_place(source), reading_options(options) | more
+    source, given = place_of(source, options), reading_options(options) | more
+    if not in_memory and not isinstance(source, Url) and _are_for_source(source, options):
+        given["storage_options"] = options.storage_options
+    if executor is not None:
+        given["mapping"] = executor.mapping("Listing shards")
     modality = modality_of(source, given) if options.modality == "auto" else options.modality
     if modality == "records":
         given["on_error"] = options.on_error
@@ -405,6 +445,13 @@ def open_source(source: Any, options: FitOptions, **more: Any) -> Collection:
             f"{options.labels} gives {several.id!r} two labels, {first!r} and {second!r}. Items have one; remove a row."
         )
     return collection
+
+
+def _are_for_source(source: Any, options: FitOptions) -> bool:
+    """Whether storage options are for a source that is no URL: a manifest of URLs, unless they are for the cache."""
+    if options.storage_options is None:
+        return False
+    return not is_url(options.cache) or as_manifest(source, as_limits(options.limits)) is not None
 
 
 def choose_descriptor(options: FitOptions, collection: Collection) -> tuple[FitOptions, Collection, str | None]:

@@ -53,7 +53,7 @@ class Reading:
     """How the items of a partition are read; what of it was finished is kept in `cache`."""
 
     on_error: str
-    cache: str | None
+    cache: Any
     versions: dict[str, str]
 
     @classmethod
@@ -235,22 +235,26 @@ def _summary_of_all(vectorizer: Vectorizer, executor: Executor, shared: Any, par
 def _read(shared: Any, partition: Any, chosen: NDArray[np.intp] | None) -> Part:
     vectorizer, reading, keep = shared
     items, steps = partition.open(), reading.steps()
-    if chosen is not None:
+    if chosen is not None:  # others are read when words are counted: then items are hashed
         return dataclasses.replace(vectorizer.read_part(items[chosen], reading.run(), keep), chosen=chosen)
-    if steps is None or not isinstance(vectorizer, TextVectorizer):  # descriptors have a cache of their own
+    if steps is None or vectorizer._settings() is None:
         return vectorizer.read_part(items, reading.run(), keep)
+    fingerprint = steps.fingerprint(items)  # while they are read anyway: counting finds earlier results by it
+    if not isinstance(vectorizer, TextVectorizer):  # descriptors have a cache of their own
+        return dataclasses.replace(vectorizer.read_part(items, reading.run(), keep), fingerprint=fingerprint)
     settings = {"tokenizer": vectorizer.tokenizer, "on_error": reading.on_error}
     held = steps.load("read", items, settings, "words")
     if held is not None:
         skipped = tuple(Skipped(items[k].id, reason) for k, reason in from_json(held["skipped"]))
-        return Part(keep([(from_json(held["words"]), unpack_matrix(held))]), held["kept"], skipped)
+        content = keep([(from_json(held["words"]), unpack_matrix(held))])
+        return Part(content, held["kept"], skipped, fingerprint=fingerprint)
     part = vectorizer.read_part(items, reading.run(), list)
     ((words, counts),) = part.content
     left = sorted(set(range(len(items))) - set(part.kept.tolist()))
     reasons = [(k, one.reason) for k, one in zip(left, part.skipped, strict=True)]
     arrays = pack_matrix(sp.csr_array(counts)) | {"words": to_json(words), "skipped": to_json(reasons)}
     steps.save("read", items, settings, arrays | {"kept": part.kept})
-    return dataclasses.replace(part, content=keep(part.content))
+    return dataclasses.replace(part, content=keep(part.content), fingerprint=fingerprint)
 
 
 def _head(part: Part) -> tuple[Any, ...]:
@@ -270,6 +274,8 @@ def _count(shared: Any, partition: Any, part: Part, wanted: list[int]) -> Part:
     if not cached:
         found = vectorizer.count_part(part, reading.run(), wanted, items)
     else:
+        if part.fingerprint is not None:
+            steps.remember(items, part.fingerprint)
         settings |= {"on_error": reading.on_error, "wanted": wanted, "learned": vectorizer.fingerprint()}
         held = steps.load("part", items, settings, "histograms")
         if held is None:

@@ -133,8 +133,8 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     >>> [step.what for step in plan_fit(rows, n_groups=2, folds=3).steps]
     ['merge 3 words by aib', 'train 2 classifiers for 2 classes', 'cross-validate 2 sizes in 3 folds']
     """
-    opened = open_training(source, FitOptions(**options).with_changes(cache=None))
-    collection, chosen, log = opened.collection, opened.options, opened.log
+    opened = open_training(source, FitOptions(**options))
+    collection, chosen, log = opened.collection, opened.options.with_changes(cache=None), opened.log
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     check_options(chosen, collection.modality)

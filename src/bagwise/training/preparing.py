@@ -138,10 +138,10 @@ class Opened:
     found: tuple[str, ...]  # notes on what the descriptor was chosen by
 
 
-def open_training(source: Any, options: FitOptions) -> Opened:
+def open_training(source: Any, options: FitOptions, executor: Executor | None = None) -> Opened:
     """Open a source and find what to learn from and what to test with; no item is read but a few for their colours."""
     log = FitLog()
-    opened = open_source(source, options)
+    opened = open_source(source, options, executor)
     log.notes.extend(opened.notes)
     collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
@@ -159,7 +159,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
 
     With an `executor`, items are read and counted in partitions, where it runs them.
     """
-    opened = open_training(source, options)
+    opened = open_training(source, options.for_source(source), executor)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, progress)
     data = vectorize(collection, options, progress, steps, executor)

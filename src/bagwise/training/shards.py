@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.storage import Storage, Url, absolute, as_place
+from bagwise._io.storage import Storage, Url, absolute, as_place, is_url, with_options_of
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.distributed.opened import labels_to_bytes
 from bagwise.distributed.searching import search, search_labelled
@@ -244,7 +244,8 @@ def build_shards(
     progress : callable, default=None
         See `fit_model`.
     storage_options : mapping, default=None
-        For URLs, see `bagwise.open_collection`.
+        For URLs, see `bagwise.open_collection`: of the source, and of the folder and `cache` if they are on the same
+        store or server, or the source is no URL.
     **options
         Parameters of `FitOptions`: those that say how a source is read, `on_error`, `cache` and `partition` are used.
 
@@ -257,9 +258,12 @@ def build_shards(
     SkippedItemsWarning
         If items could not be read.
     """
-    place = _checked_place(folder, storage_options, by)
-    chosen, executor = FitOptions(**options), executor_of(client, progress)
-    collection = open_items(model, source, chosen)
+    chosen = FitOptions(**options, storage_options=storage_options).for_source(source)
+    place = _checked_place(with_options_of(folder, source, storage_options), None, by)
+    if isinstance(place, Url) and not is_url(source):  # options are for the folder
+        chosen = chosen.with_changes(storage_options=None)
+    executor = executor_of(client, progress)
+    collection = open_items(model, source, chosen, executor)
     partitions = partitions_of(collection, chosen.partition)
     rows, heads = transform_rows(model.vectorizer, partitions, Reading.of(chosen), executor)
     skipped = [one for _, some, _ in heads for one in some]
