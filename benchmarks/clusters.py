@@ -4,6 +4,7 @@
     python benchmarks/clusters.py --images 800 --texts 40000        # smaller
     python benchmarks/clusters.py --quick                           # to see that it works
     python benchmarks/clusters.py --from results.json               # only the tables, from an earlier run
+    python benchmarks/clusters.py --memory                          # what it costs to give freed memory back at once
 
 Items are made when they are read (`cluster_data.py`): images of 120 x 160 pixels of ten classes, texts of 60 words.
 Each row is a process of its own, with a `LocalCluster` of processes of one thread, that has fitted a small model before
@@ -100,14 +101,18 @@ class Monitor:
         self._thread.join()
 
 
-def measure(modality: str, n: int, workers: int | None, memory_limit: str | None) -> dict[str, Any]:
-    """One fit; `workers` None: in memory, 0: partitions in this process."""
+def measure(
+    modality: str, n: int, workers: int | None, memory_limit: str | None, as_dask: bool = False
+) -> dict[str, Any]:
+    """One fit; `workers` None: in memory, 0: partitions in this process; `as_dask`: freed memory is given back."""
     from bagwise.distributed import connected
     from bagwise.distributed.executors import LocalExecutor
     from bagwise.training import FitOptions, run_fit
     from cluster_data import make_collection
 
     options = FitOptions(**OPTIONS[modality], n_jobs=1, memory_limit=memory_limit)
+    if as_dask:  # the default of Dask, and that of the C library
+        os.environ |= {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "131072"}
     with connected(workers=workers or None) as client:
         where = LocalExecutor() if workers == 0 else client
         run_fit(make_collection(modality, N_WARM[modality]), options, client=where)
@@ -125,6 +130,7 @@ def measure(modality: str, n: int, workers: int | None, memory_limit: str | None
         "n": n,
         "workers": workers,
         "parted": rows is not None,
+        "as_dask": as_dask,
         "wall": monitor.wall,
         "cpu": monitor.cpu,
         "peaks": monitor.peaks,
@@ -158,6 +164,7 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for one in results:
         where = {None: "in memory", 0: "in this process"}.get(one["workers"], f"{one['workers']} worker(s)")
+        where += ", as Dask starts it" if one["as_dask"] else ""
         base = next(
             (
                 other
@@ -289,6 +296,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="400 images and 4000 texts")
     parser.add_argument("--json", type=Path, help="also write the results here")
     parser.add_argument("--from", dest="earlier", type=Path, help="print the tables of such a file")
+    parser.add_argument("--memory", action="store_true", help="images, workers with the settings of Dask and with ours")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -300,7 +308,10 @@ def main() -> None:
     else:
         about, results = machine(), []
         images, texts = (400, 4000) if arguments.quick else (arguments.images, arguments.texts)
-        for row in rows_to_measure(images, texts):
+        rows = rows_to_measure(images, texts)
+        if arguments.memory:
+            rows = [("images", images, workers, None, *other) for workers, *other in ((None,), (1,), (1, True))]
+        for row in rows:
             command = [sys.executable, __file__, "--one", json.dumps(row)]
             ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             results.append(json.loads(ran.stdout.splitlines()[-1]))
@@ -313,6 +324,8 @@ def main() -> None:
     heads |= {"sent": "MB sent", "before": "MiB before"} | {stage: f"{stage}: CPU s / MiB" for stage in STAGES}
     heads |= {"hierarchy": "hash of the hierarchy"}
     print_table(table_of(results), heads)
+    if arguments.memory:
+        return
     known = constants(results)
     print()
     units = {
