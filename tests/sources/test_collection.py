@@ -1,3 +1,5 @@
+import itertools
+import os
 import pickle
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import pytest
 from bagwise import BagwiseError, open_collection
 from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning
 from bagwise.sources.media import TextDecoder
-from bagwise.sources.places import FileContent, arrange
+from bagwise.sources.places import FileContent, arrange, ending
 
 TEXTS = {"train/cat/1.txt": "meow", "train/cat/10.txt": "purr", "train/dog/2.txt": "woof", "test/dog/3.txt": "growl"}
 
@@ -268,3 +270,11 @@ def test_texts(tmp_path):
     write(tmp_path / "raw", {"cat/1234": "posted", "cat/1.md": "other"})
     assert open_collection(tmp_path / "raw", modality="texts", extensions="*").ids == ["cat/1.md", "cat/1234"]
     assert open_collection(tmp_path / "raw", modality="texts", extensions="MD").ids == ["cat/1.md"]
+
+
+def test_endings_are_those_of_splitext():
+    for length in range(7):
+        for letters in itertools.product("a./B", repeat=length):
+            name = "".join(letters)
+            end = os.path.splitext(name)[1].lower()
+            assert ending(name) == ("" if end == "." else end)

@@ -259,7 +259,8 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
     contents = without_file(contents, options.get("labels"))
     if options.get("extensions") is not None:
         return _modality_of_endings(os.fspath(path), contents, options["extensions"])
-    found = {modality: [name for name in contents if ending(name) in endings] for modality, endings in _ENDINGS.items()}
+    ends = {name: ending(name) for name in contents}
+    found = {modality: [name for name in ends if ends[name] in endings] for modality, endings in _ENDINGS.items()}
     there = {modality: names for modality, names in found.items() if names}
     # a README.txt or a table beside the items is none of them
     for modality in ("texts", "records"):

@@ -153,9 +153,17 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def ending(name: str) -> str:
-    """Return the ending of a file's name in lower case, with its dot."""
-    end = os.path.splitext(name)[1].lower()
-    return "" if end == "." else end
+    """Return the ending of a file's name in lower case, with its dot: that of `os.path.splitext`, in less time.
+
+    >>> [ending(name) for name in ("a/b.JPG", "a.b/c", ".hidden", "c.")]
+    ['.jpg', '', '', '']
+    """
+    if os.sep != "/":
+        name = name.replace(os.sep, "/")
+    stem, _, end = name.rpartition(".")
+    if not end or "/" in end or not stem[stem.rfind("/") + 1 :].strip("."):
+        return ""
+    return f".{end}".lower()
 
 
 def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:

@@ -41,8 +41,9 @@ def likely_texts(contents: Mapping[str, Content]) -> list[str] | None:
        in ten are named by numbers, others are none.
     2. They must look like texts, see `look_like_texts`.
     """
-    usual = [name for name in contents if ending(name) in TEXT_ENDINGS]
-    bare = [name for name in contents if not ending(name) or _NUMBER.fullmatch(ending(name))]
+    ends = {name: ending(name) for name in contents}
+    usual = [name for name in contents if ends[name] in TEXT_ENDINGS]
+    bare = [name for name in contents if not ends[name] or _NUMBER.fullmatch(ends[name])]
     if len(contents) == 1 and not usual:
         bare = list(contents)
     inside = [name for name in bare if "/" in name]
